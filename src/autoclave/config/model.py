@@ -1,0 +1,85 @@
+"""Settings: the policy, and how responses are sampled from it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.base import Config, NonNegative, Positive
+
+
+class TinyModelConfig(Config):
+    """Shape of the embedded policy, a Llama trained from nothing."""
+
+    hidden_size: Positive = 96
+    """Width."""
+
+    layers: Positive = 3
+    """Decoder layers."""
+
+    heads: Positive = 4
+    """Attention heads."""
+
+    vocabulary: Annotated[int, Field(ge=300)] = 512
+    """Tokens of the byte-level BPE that is trained on the demonstrations."""
+
+    context: Positive = 256
+    """Most tokens of prompt and response together."""
+
+
+class ModelConfig(Config):
+    """The policy: a Hugging Face causal language model."""
+
+    path: str = ""
+    """Folder or hub name of a pretrained model, for example Qwen/Qwen2.5-Coder-1.5B-Instruct. Empty: the tiny one."""
+
+    tiny: TinyModelConfig = TinyModelConfig()
+    """The embedded model, used when `path` is empty."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format of weights and activations."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where it runs; `auto` is CUDA where there is a GPU."""
+
+    threads: NonNegative = 0
+    """CPU threads of the tensor library; 0 means one per core."""
+
+    @model_validator(mode="after")
+    def _tiny_is_used(self) -> Self:
+        if self.path and "tiny" in self.model_fields_set:
+            raise ValueError(f"tiny is ignored when path = {self.path!r}; remove model.tiny, or leave model.path empty")
+        return self
+
+
+class TransformersEngineConfig(Config):
+    """Sampling with the Transformers model in this process."""
+
+    name: Literal["transformers"] = "transformers"
+    """The engine."""
+
+    batch_size: Positive = 256
+    """Responses sampled side by side."""
+
+
+EngineConfig = Annotated[TransformersEngineConfig, Field(discriminator="name")]
+
+
+class SamplerConfig(Config):
+    """How responses are sampled in training."""
+
+    engine: EngineConfig = TransformersEngineConfig()
+    """What samples."""
+
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Softmax temperature; rollouts are trained at the temperature they were sampled at."""
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus: the smallest set of tokens with this much probability. 1 keeps all."""
+
+    max_new_tokens: Positive = 96
+    """Most tokens of a response."""
+
+    stops: tuple[str, ...] = ()
+    """Strings that end a response; the text is cut after the first."""

@@ -1,0 +1,225 @@
+"""Settings of a training run: warm start, optimisation, schedule, evaluation, and the root object of a recipe."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.algorithm import AlgorithmConfig, GrpoPlusConfig
+from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.model import ModelConfig, SamplerConfig
+from autoclave.config.problems import CurriculumConfig, ProblemsConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+
+
+class OptimizerConfig(Config):
+    """AdamW and the course of its learning rate."""
+
+    learning_rate: PositiveFloat = 4e-4
+    """Peak learning rate."""
+
+    warmup_steps: NonNegative = 0
+    """Optimizer steps of linear rise to the peak."""
+
+    decay: Literal["none", "linear", "cosine"] = "linear"
+    """Fall from the peak to `final_fraction` of it at the last step."""
+
+    final_fraction: Fraction = 0.0
+    """Learning rate at the end, as a share of the peak."""
+
+    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
+    """Decay rates of the two moments."""
+
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled weight decay."""
+
+    gradient_clip: PositiveFloat = 1.0
+    """Largest norm of the gradient over all parameters."""
+
+
+class SftConfig(Config):
+    """Warm start: supervised fine-tuning on demonstrations."""
+
+    steps: NonNegative = 1800
+    """Optimizer steps; 0 means no warm start."""
+
+    batch_size: Positive = 32
+    """Demonstrations per step."""
+
+    demonstrations: Positive = 20000
+    """Demonstrations generated for the built-in curriculum."""
+
+    error_rate: Fraction = 0.1
+    """Built-in curriculum: chance that the teacher writes one operation of a program wrongly."""
+
+    misunderstood_share: Fraction = 0.3
+    """Built-in curriculum: share of the operations that the teacher misunderstands."""
+
+    misunderstood_error_rate: Fraction = 0.5
+    """Built-in curriculum: chance of a mistake in a misunderstood operation."""
+
+    optimizer: OptimizerConfig = OptimizerConfig(
+        learning_rate=3e-3, warmup_steps=50, decay="cosine", final_fraction=0.1, weight_decay=0.01
+    )
+    """Optimisation of the warm start."""
+
+
+class SynchronousConfig(Config):
+    """Sample, judge, learn, publish, one after the other."""
+
+    name: Literal["synchronous"] = "synchronous"
+    """The schedule."""
+
+
+ScheduleConfig = Annotated[SynchronousConfig, Field(discriminator="name")]
+
+
+class TaskConfig(Config):
+    """How problems become prompts and verdicts become rewards."""
+
+    extraction: Literal["last_fence", "lcb", "whole"] = "last_fence"
+    """Where the program stands in a response."""
+
+    reward: Literal["binary", "fraction"] = "binary"
+    """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
+
+    tests: Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]*)$")] = "all"
+    """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
+
+
+class EvaluationConfig(Config):
+    """Evaluation on held-out problems."""
+
+    every: NonNegative = 10
+    """Steps between evaluations during training; 0 means only before and after."""
+
+    samples: Positive = 4
+    """Responses per problem at temperature 1 for an evaluation during training."""
+
+    final_samples: Positive = 8
+    """Responses per problem at temperature 1 before and after training; also the k of the pass@k reported."""
+
+    problems: NonNegative = 100
+    """Held-out problems for an evaluation during training; 0 means all. Before and after, all are used."""
+
+
+class CheckpointConfig(Config):
+    """When the state of a run is saved, and how much of it is kept."""
+
+    every: Positive = 10
+    """Steps between checkpoints; one is also taken at the end and on Ctrl-C."""
+
+    keep: Positive = 2
+    """Newest checkpoints kept."""
+
+
+class PoolConfig(Config):
+    """A group of devices, and which workers live on it."""
+
+    devices: Positive = 1
+    """Devices of the pool; each runs one worker process of each of its groups."""
+
+    workers: tuple[Literal["actor", "sampler"], ...]
+    """The worker groups on this pool; groups of one pool share its devices and run one at a time."""
+
+
+class TrainConfig(Config):
+    """A reinforcement-learning run, whole."""
+
+    name: str = "run"
+    """Name of the run; its folder is `runs/<name>` unless --out is given."""
+
+    seed: int = 0
+    """Seed of initial weights, order of problems and sampling."""
+
+    steps: Positive = 60
+    """Steps of reinforcement learning."""
+
+    problems_per_step: Positive = 64
+    """Problems asked per step."""
+
+    group_size: Positive = 8
+    """Responses sampled per problem; they are compared with each other."""
+
+    minibatches: Positive = 2
+    """Optimizer steps per step; each sees whole groups."""
+
+    micro_batch_tokens: Positive = 16384
+    """Most tokens, padding included, in one forward and backward pass; bounds memory, changes no result."""
+
+    no_verdict_limit: Fraction = 0.1
+    """Largest share of rollouts of a step without a verdict; above it the run stops."""
+
+    problems: ProblemsConfig = CurriculumConfig()
+    """What is learnt from, and what is held out."""
+
+    model: ModelConfig = ModelConfig()
+    """The policy."""
+
+    sft: SftConfig = SftConfig()
+    """The warm start."""
+
+    task: TaskConfig = TaskConfig()
+    """Prompts and rewards."""
+
+    sampler: SamplerConfig = SamplerConfig()
+    """Sampling."""
+
+    algorithm: AlgorithmConfig = GrpoPlusConfig()
+    """What is learnt from rewards, and how."""
+
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimisation of the policy."""
+
+    schedule: ScheduleConfig = SynchronousConfig()
+    """When sampling, learning and publishing happen."""
+
+    pools: dict[str, PoolConfig] = {"main": PoolConfig(workers=("actor", "sampler"))}
+    """Resource pools."""
+
+    judge: JudgeConfig = JudgeConfig()
+    """Judging."""
+
+    sandbox: SandboxConfig = SandboxConfig()
+    """Isolation."""
+
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Evaluation."""
+
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Checkpoints."""
+
+    @model_validator(mode="after")
+    def _group_can_be_compared(self) -> Self:
+        if self.group_size < 2:
+            raise ValueError(
+                f"group_size = {self.group_size}: {self.algorithm.name} compares rollouts of one problem, "
+                "so it needs at least 2"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _minibatches_hold_groups(self) -> Self:
+        if self.problems_per_step % self.minibatches:
+            raise ValueError(
+                f"minibatches = {self.minibatches}: must divide problems_per_step = {self.problems_per_step}, "
+                "because each minibatch holds whole groups"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_worker_has_one_pool(self) -> Self:
+        placed = [worker for pool in self.pools.values() for worker in pool.workers]
+        if sorted(placed) != ["actor", "sampler"]:
+            raise ValueError(f"pools place {sorted(placed)}; each of actor and sampler belongs to exactly one pool")
+        return self
+
+    @model_validator(mode="after")
+    def _window_fits_context(self) -> Self:
+        if not self.model.path and self.sampler.max_new_tokens >= self.model.tiny.context:
+            raise ValueError(
+                f"sampler.max_new_tokens = {self.sampler.max_new_tokens}: must be below "
+                f"model.tiny.context = {self.model.tiny.context}"
+            )
+        return self

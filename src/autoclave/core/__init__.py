@@ -1,0 +1,71 @@
+"""The nouns, the errors, and atomic file I/O. Imports nothing of ours, and neither torch nor ray."""
+
+from autoclave.core.errors import (
+    AutoclaveError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    FaultError,
+    HostError,
+    IncompleteError,
+    InputError,
+    IsolationError,
+    JudgeFault,
+    SandboxFault,
+)
+from autoclave.core.outcome import Ended, Outcome
+from autoclave.core.problem import (
+    AnswerTests,
+    CallCase,
+    CallTests,
+    CheckTests,
+    Problem,
+    StdinCase,
+    StdinTests,
+    StoredTests,
+    Tests,
+    read_problems,
+)
+from autoclave.core.program import Program, Submission, read_submissions
+from autoclave.core.rollout import Completion, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
+from autoclave.core.verdict import Fault, Status, TestResult, Verdict
+
+__all__ = [
+    "AnswerTests",
+    "AutoclaveError",
+    "CallCase",
+    "CallTests",
+    "CheckTests",
+    "CheckpointError",
+    "Completion",
+    "ConfigError",
+    "DataError",
+    "Ended",
+    "Fault",
+    "FaultError",
+    "FinishReason",
+    "Group",
+    "HostError",
+    "IncompleteError",
+    "InputError",
+    "IsolationError",
+    "JudgeFault",
+    "MaskReason",
+    "Outcome",
+    "Problem",
+    "Program",
+    "Reward",
+    "Rollout",
+    "SandboxFault",
+    "Status",
+    "StdinCase",
+    "StdinTests",
+    "StoredTests",
+    "Submission",
+    "TaskItem",
+    "TestResult",
+    "Tests",
+    "Verdict",
+    "read_problems",
+    "read_submissions",
+]

@@ -1,0 +1,187 @@
+"""What is asked and how an answer is checked: `Problem` and the kinds of tests, one JSON line each.
+
+Data only; nothing here runs a program. File format `autoclave-problem/1` (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, Strict
+
+from autoclave.core.errors import DataError
+from autoclave.core.files import read_jsonl
+from autoclave.core.json import canonical_json, from_plain, to_plain
+
+FORMAT = "autoclave-problem/1"
+_STRICT = ConfigDict(extra="forbid")
+
+Text = Annotated[str, Strict()]
+Number = Annotated[float, Strict()]
+
+
+@dataclass(frozen=True, slots=True)
+class StdinCase:
+    """One run: the text on standard input and the text expected on standard output."""
+
+    __pydantic_config__ = _STRICT
+    input: Text
+    output: Text
+
+
+@dataclass(frozen=True, slots=True)
+class CallCase:
+    """One call: positional arguments and the value expected back, as JSON data."""
+
+    __pydantic_config__ = _STRICT
+    arguments: list[Any]
+    output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StdinTests:
+    """The program reads standard input and prints; each case is a process of its own."""
+
+    __pydantic_config__ = _STRICT
+    kind: Literal["stdin"]
+    cases: list[StdinCase]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTests:
+    """A function is called; `Solution.twoSum` means the bound method of a fresh instance."""
+
+    __pydantic_config__ = _STRICT
+    kind: Literal["call"]
+    entry_point: Text
+    cases: list[CallCase]
+    preamble: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTests:
+    """Test code that is handed the candidate: `source` defines it, `invocation` runs it."""
+
+    __pydantic_config__ = _STRICT
+    kind: Literal["check"]
+    entry_point: Text
+    source: Text
+    invocation: Text
+    preamble: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTests:
+    """A final answer is compared; no program runs."""
+
+    __pydantic_config__ = _STRICT
+    kind: Literal["answer"]
+    expected: Text
+    comparator: Literal["math", "value", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTests:
+    """The tests are in a judge service, under this digest."""
+
+    __pydantic_config__ = _STRICT
+    kind: Literal["stored"]
+    digest: Text
+
+
+Tests = Annotated[StdinTests | CallTests | CheckTests | AnswerTests | StoredTests, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One task with its tests, limits and rules of comparison.
+
+    `id` is a label, unique in a file; `digest` identifies what is judged. Limits of None mean the judge's default.
+    """
+
+    __pydantic_config__ = _STRICT
+    statement: Text
+    tests: Tests
+    format: Literal["autoclave-problem/1"] = FORMAT
+    id: Text = ""
+    starter_code: Text = ""
+    solutions: list[Text] = field(default_factory=list[str])
+    time_limit_s: Number | None = None
+    memory_limit_mb: Annotated[int, Strict()] | None = None
+    checker: Text = "lcb"
+    profile: Text = "lcb"
+    language: Text = "python"
+    source: Text = ""
+    released: datetime.date | None = None
+    difficulty: Text = ""
+    tags: list[Text] = field(default_factory=list[str])
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of what decides a verdict: tests, limits, checker, profile and language; not id or statement."""
+        if isinstance(self.tests, StoredTests):
+            return self.tests.digest
+        judged = {
+            "tests": to_plain(self.tests),
+            "time_limit_s": self.time_limit_s,
+            "memory_limit_mb": self.memory_limit_mb,
+            "checker": self.checker,
+            "profile": self.profile,
+            "language": self.language,
+        }
+        return hashlib.sha256(canonical_json(judged)).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of one line of a problem file, without fields that hold their default."""
+        plain = to_plain(self)
+        return {"format": FORMAT, "id": self.id} | {
+            key: value for key, value in plain.items() if key in ("statement", "tests") or value not in ("", None, [])
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any], where: str = "problem") -> Problem:
+        """A problem from one parsed line.
+
+        Raises:
+            DataError: unknown or missing field, wrong type, another format, no tests, a limit that is not positive.
+        """
+        if value.get("format") != FORMAT:
+            raise DataError(f"{where}: format = {value.get('format')!r}: must be {FORMAT!r}")
+        problem = from_plain(Problem, value, where)
+        _check(problem, where)
+        return problem if problem.id else replace(problem, id=problem.digest[:16])
+
+
+def _check(problem: Problem, where: str) -> None:
+    tests = problem.tests
+    label = f"{where} (problem {problem.id!r})" if problem.id else where
+    if isinstance(tests, (StdinTests, CallTests)) and not tests.cases:
+        raise DataError(f"{label}: tests.cases = []: a problem needs at least one test")
+    if isinstance(tests, (CallTests, CheckTests)) and not all(p.isidentifier() for p in tests.entry_point.split(".")):
+        raise DataError(f"{label}: tests.entry_point = {tests.entry_point!r}: must be a name such as 'f' or 'Solution.f'")
+    if problem.time_limit_s is not None and not (0 < problem.time_limit_s < math.inf):
+        raise DataError(f"{label}: time_limit_s = {problem.time_limit_s}: must be greater than 0")
+    if problem.memory_limit_mb is not None and problem.memory_limit_mb <= 0:
+        raise DataError(f"{label}: memory_limit_mb = {problem.memory_limit_mb}: must be greater than 0")
+
+
+def read_problems(path: Path) -> Iterator[Problem]:
+    """The problems of a file, one at a time.
+
+    Raises:
+        InputError: the file is missing.
+        DataError: a line cannot be used, or an id occurs twice; the message begins with `file:line`.
+    """
+    seen: dict[str, str] = {}
+    for where, value in read_jsonl(path, "problem file"):
+        problem = Problem.from_json(value, where)
+        if problem.id in seen:
+            raise DataError(f"{where}: id = {problem.id!r}: already used at {seen[problem.id]}; ids are unique in a file")
+        seen[problem.id] = where
+        yield problem

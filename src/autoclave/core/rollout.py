@@ -1,0 +1,107 @@
+"""What is asked of the policy and what came back: `TaskItem`, `Completion`, `Reward`, `Rollout`, `Group`.
+
+These are all that driver, schedules and buffers know of a task. Arrays are numpy, so that they cross processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+import numpy as np
+
+from autoclave.core.verdict import Verdict
+
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+FloatArray = np.ndarray[Any, np.dtype[np.float32]]
+LogProbKind = Literal["raw", "processed"]
+
+
+class FinishReason(StrEnum):
+    """Why sampling of a response ended."""
+
+    STOP = "stop"
+    """The policy ended it: end-of-sequence token or a stop string."""
+    LENGTH = "length"
+    """The limit of new tokens cut it."""
+    ABORT = "abort"
+    """We ended it; the tokens so far are valid."""
+
+
+class MaskReason(StrEnum):
+    """Why a rollout does not train."""
+
+    OVERLONG = "overlong"
+    """The length limit cut the response (overlong filtering)."""
+    NO_VERDICT = "no_verdict"
+    """The judge had a fault; the rollout neither trains nor counts in its group's baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskItem:
+    """One thing to ask the policy. `group_key` names what samples of it are compared with each other."""
+
+    task: str
+    id: str
+    group_key: str
+    messages: tuple[Mapping[str, str], ...]
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What an engine sampled for one request.
+
+    `tokens` (T,) int64 includes the end-of-sequence token if it was sampled; `log_probs` (T,) float32 are natural
+    logarithms, `raw` = of the model's own distribution at the sampling temperature, `processed` = after top-p.
+    `policy_versions` are `(version, start, stop)` token ranges.
+    """
+
+    prompt_tokens: IntArray
+    tokens: IntArray
+    log_probs: FloatArray
+    log_prob_kind: LogProbKind
+    finish_reason: FinishReason
+    text: str
+    policy_versions: tuple[tuple[int, int, int], ...]
+    submitted_at: float
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A number to learn from, or None when there is no verdict; `reason` says in a word why it is what it is."""
+
+    value: float | None
+    reason: str
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One answered item: what was sampled, what it earned, and whether it trains."""
+
+    item: TaskItem
+    sample: int
+    completion: Completion
+    reward: Reward
+    mask_reason: MaskReason | None = None
+
+    def masked(self, reason: MaskReason) -> Rollout:
+        """The same rollout, kept out of training. The first reason stays."""
+        return self if self.mask_reason else replace(self, mask_reason=reason)
+
+    @property
+    def is_trained(self) -> bool:
+        return self.mask_reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All rollouts of one item in one iteration, in order of `sample`."""
+
+    item: TaskItem
+    rollouts: tuple[Rollout, ...]

@@ -48,7 +48,7 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _tiny_is_used(self) -> Self:
-        if self.path and "tiny" in self.model_fields_set:
+        if self.path and self.tiny != TinyModelConfig():
             raise ValueError(f"tiny is ignored when path = {self.path!r}; remove model.tiny, or leave model.path empty")
         return self
 

@@ -78,6 +78,9 @@ ScheduleConfig = Annotated[SynchronousConfig, Field(discriminator="name")]
 class TaskConfig(Config):
     """How problems become prompts and verdicts become rewards."""
 
+    template: Literal["plain", "code"] = "code"
+    """`plain`: the statement alone, for the embedded model. `code`: with instructions, for general models."""
+
     extraction: Literal["last_fence", "lcb", "whole"] = "last_fence"
     """Where the program stands in a response."""
 

@@ -1,0 +1,28 @@
+"""Which rollouts do not train, and why. Pure functions from rollouts to rollouts, in the same order.
+
+A masked rollout neither trains nor counts in the baseline of its group. The first reason given to a rollout stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autoclave.core.rollout import FinishReason, MaskReason, Rollout
+
+
+def mask_no_verdict(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; those without a reward are masked, for a fault of the judge is no evidence."""
+    return tuple(
+        rollout if rollout.reward.value is not None else rollout.masked(MaskReason.NO_VERDICT) for rollout in rollouts
+    )
+
+
+def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; those cut by the length limit are masked, whatever they earned: neither good nor bad.
+
+    Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
+    """
+    return tuple(
+        rollout.masked(MaskReason.OVERLONG) if rollout.completion.finish_reason is FinishReason.LENGTH else rollout
+        for rollout in rollouts
+    )

@@ -1,0 +1,52 @@
+"""Typed settings of every package, and the loader. Imports `core` only; no torch, no ray."""
+
+from autoclave.config.algorithm import AlgorithmConfig, GrpoConfig, GrpoPlusConfig
+from autoclave.config.base import Config
+from autoclave.config.load import Override, Resolved, dump, load, parse_override
+from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
+from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
+from autoclave.config.training import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    PoolConfig,
+    ScheduleConfig,
+    SftConfig,
+    SynchronousConfig,
+    TaskConfig,
+    TrainConfig,
+)
+
+__all__ = [
+    "LEVELS",
+    "AlgorithmConfig",
+    "CheckpointConfig",
+    "Config",
+    "CurriculumConfig",
+    "EngineConfig",
+    "EvaluationConfig",
+    "GrpoConfig",
+    "GrpoPlusConfig",
+    "JudgeConfig",
+    "Level",
+    "ModelConfig",
+    "OptimizerConfig",
+    "Override",
+    "PoolConfig",
+    "ProblemFilesConfig",
+    "ProblemsConfig",
+    "Resolved",
+    "SamplerConfig",
+    "SandboxConfig",
+    "ScheduleConfig",
+    "SftConfig",
+    "SynchronousConfig",
+    "TaskConfig",
+    "TinyModelConfig",
+    "TrainConfig",
+    "TransformersEngineConfig",
+    "dump",
+    "load",
+    "parse_override",
+]

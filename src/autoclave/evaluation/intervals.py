@@ -1,0 +1,93 @@
+"""How far a measured figure may be from the true one. numpy only.
+
+`bootstrap_interval` is for a mean over problems (pass@k, reward); `wilson_interval` for a plain share of independent
+trials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+_RESAMPLED_AT_ONCE = 1 << 22
+"""Numbers drawn in one piece, which bounds memory (32 MiB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bounds that hold the true figure with the confidence asked for."""
+
+    lower: float
+    upper: float
+
+
+def bootstrap_interval(
+    values: ArrayLike, *, seed: int = 0, confidence: float = 0.95, num_resamples: int = 10_000
+) -> Interval:
+    """Where the mean would lie had other problems of the same kind been asked: percentile bootstrap over problems.
+
+    Problems are drawn with replacement, as many as there are; the bounds are the quantiles (1 -+ confidence) / 2 of the
+    means. Samples of one problem are not resampled: their noise is part of each value.
+
+    Args:
+        values: (problems,), one figure per problem.
+        seed: equal seeds give equal bounds.
+        confidence: in (0, 1).
+        num_resamples: at least 1.
+
+    Raises:
+        ValueError: `values` is empty, not 1-D or not finite, or an option is out of range.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3.
+    """
+    figures = np.asarray(values, dtype=np.float64)
+    if figures.ndim != 1 or not figures.size or not np.isfinite(figures).all():
+        raise ValueError("values must be at least one finite number, one per problem")
+    if num_resamples < 1:
+        raise ValueError(f"num_resamples = {num_resamples}: must be at least 1")
+    tail = _tail(confidence)
+    generator = np.random.default_rng(seed)
+    at_once = max(1, _RESAMPLED_AT_ONCE // figures.size)
+    means: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+    for start in range(0, num_resamples, at_once):
+        drawn = generator.integers(figures.size, size=(min(at_once, num_resamples - start), figures.size))
+        means.append(figures[drawn].mean(axis=1))
+    lower, upper = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return Interval(float(lower), float(upper))
+
+
+def wilson_interval(num_successes: int, num_trials: int, *, confidence: float = 0.95) -> Interval:
+    """Where the true share of successes lies; sensible also for few trials and for shares of 0 and 1.
+
+        (p + z^2 / 2n  -+  z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n),   p = successes / n
+
+    Args:
+        num_successes: of independent trials with one chance.
+        num_trials: n, at least 1.
+        confidence: in (0, 1); z is the normal quantile of it, 1.96 for 0.95.
+
+    Raises:
+        ValueError: not 0 <= num_successes <= num_trials, no trial, or the confidence is out of range.
+
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927.
+    """
+    if num_trials < 1 or not 0 <= num_successes <= num_trials:
+        raise ValueError(f"{num_successes} of {num_trials}: needs 0 <= num_successes <= num_trials, and a trial")
+    z = NormalDist().inv_cdf(1 - _tail(confidence))
+    share = num_successes / num_trials
+    shrink = 1 + z * z / num_trials
+    centre = (share + z * z / (2 * num_trials)) / shrink
+    half_width = z * sqrt(share * (1 - share) / num_trials + z * z / (4 * num_trials * num_trials)) / shrink
+    return Interval(max(0.0, centre - half_width), min(1.0, centre + half_width))
+
+
+def _tail(confidence: float) -> float:
+    """The probability left out on each side."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence = {confidence}: must be between 0 and 1")
+    return (1 - confidence) / 2

@@ -1,0 +1,18 @@
+"""Policies: Hugging Face causal language models, the embedded tiny one, and their log-probabilities (torch).
+
+May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
+"""
+
+from autoclave.models.policy import Policy, encode_prompt, load_policy, resolve_device, save_policy
+from autoclave.models.scoring import response_scores
+from autoclave.models.tiny import build_tiny_policy
+
+__all__ = [
+    "Policy",
+    "build_tiny_policy",
+    "encode_prompt",
+    "load_policy",
+    "resolve_device",
+    "response_scores",
+    "save_policy",
+]

@@ -1,0 +1,77 @@
+"""A policy on disk and in memory: an ordinary Hugging Face causal language model with its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from autoclave.core import HostError, InputError
+from autoclave.core.rollout import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Weights and tokenizer."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Ids that end a response: the tokenizer's end of sequence and those of the generation settings."""
+        ends = self.model.generation_config.eos_token_id if self.model.generation_config else None
+        ids = [ends] if isinstance(ends, int) else list(ends or [])
+        return frozenset([*ids, self.tokenizer.eos_token_id])
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device called `auto`, `cpu` or `cuda`.
+
+    Raises:
+        HostError: CUDA is asked for and there is none.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise HostError("model.device = cuda: no CUDA device is visible here; use model.device=cpu or auto")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> Policy:
+    """The model and tokenizer in the folder (or under the hub name) `path`, in evaluation mode.
+
+    Raises:
+        InputError: nothing usable is there, or the tokenizer has no chat template or no end-of-sequence token.
+        HostError: the device does not exist.
+    """
+    place = resolve_device(device)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
+        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype))
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
+    if not tokenizer.chat_template:
+        raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
+    return Policy(model.to(place).eval(), tokenizer)
+
+
+def save_policy(policy: Policy, folder: Path) -> None:
+    """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them."""
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]]) -> IntArray:
+    """Token ids (P,) int64 of the messages in the model's chat template, ready for the response to follow."""
+    ids = tokenizer.apply_chat_template(
+        [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+    return np.asarray(ids, dtype=np.int64)

@@ -1,0 +1,11 @@
+"""The built-in curriculum: small Python tasks generated from a seed, split by pairs of adjacent operations.
+
+`operations.py` says what tables are made of; `lists.py`, `texts.py` and `integers.py` are the tables; `compose.py` puts
+operations together; `behaviour.py` runs them on `inputs.py`; `split.py` keeps pairs apart; `build.py` makes problems
+and `teacher.py` demonstrations. Imports nothing heavy.
+"""
+
+from autoclave.problems.curriculum.build import Curriculum, build_curriculum
+from autoclave.problems.curriculum.teacher import Demonstration, demonstrations
+
+__all__ = ["Curriculum", "Demonstration", "build_curriculum", "demonstrations"]

@@ -1,0 +1,72 @@
+"""What a pipeline does to inputs, and when two pipelines are the same.
+
+Code of the tables is executed in this process: we wrote it, and it is total and quick. Nothing that a model wrote ever
+comes here. Each piece is compiled once for all pipelines that use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from autoclave.problems.curriculum.compose import Task
+from autoclave.problems.curriculum.inputs import Arguments, draw_inputs
+from autoclave.problems.curriculum.operations import Domain
+
+_PROBE_SETS = 4
+
+
+def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -> Iterator[Any]:
+    """The values that the pipeline with these pieces makes of `inputs`, before they are returned or printed."""
+    *body, final = codes
+    parameters = [domain.arguments, *[domain.variable] * (len(body) - 1)]
+    first, *rest = (_compiled(names, code, domain.variable) for names, code in zip(parameters, body, strict=True))
+    rest.append(_compiled(domain.variable, "", final))
+    for arguments in inputs:
+        value = first(*arguments)
+        for function in rest:
+            value = function(value)
+        yield value
+
+
+def differ(domain: Domain, ours: Sequence[str], theirs: Sequence[str], inputs: Sequence[Arguments]) -> bool:
+    """Whether two pipelines give different values for at least one of `inputs`."""
+    pairs = zip(outputs(domain, ours, inputs), outputs(domain, theirs, inputs), strict=True)
+    return any(one != other for one, other in pairs)
+
+
+def signature(domain: Domain, codes: Sequence[str]) -> str:
+    """A digest of the values on all probes: equal for pipelines that behave alike, whatever their wording or style."""
+    values = [domain.name, *outputs(domain, codes, probes(domain))]
+    return hashlib.sha256(repr(values).encode()).hexdigest()
+
+
+@cache
+def probes(domain: Domain) -> tuple[Arguments, ...]:
+    """Inputs on which behaviour is compared; the same for every curriculum.
+
+    They are drawn around every constant, so that `>` and `>=` differ on them wherever they differ at all.
+    """
+    rng = random.Random(f"probes of {domain.name}")
+    constants = {"list": "23456789", "text": "aeoinrst", "integer": "23456789"}[domain.name]
+    return tuple(arguments for _ in range(_PROBE_SETS) for arguments in draw_inputs(domain, constants, None, rng))
+
+
+def mutants(task: Task) -> Iterator[tuple[str, ...]]:
+    """The pieces of each program with exactly one mistake: one piece written wrongly, or one operation left out."""
+    right = task.codes
+    for place, piece in enumerate(task.pieces):
+        left_out = ("",) if piece in task.steps else ()
+        for wrong in (*piece.wrong, *left_out):
+            yield (*right[:place], wrong, *right[place + 1 :])
+
+
+@cache
+def _compiled(parameters: str, code: str, result: str) -> Callable[..., Any]:
+    lines = [f"    {line}" for line in code.splitlines()]
+    namespace: dict[str, Any] = {}
+    exec("\n".join([f"def step({parameters}):", *lines, f"    return {result}"]), namespace)
+    return namespace["step"]

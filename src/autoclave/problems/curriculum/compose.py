@@ -1,0 +1,130 @@
+"""A task: operations of one domain in a row, with parameters and wording; its statement, program and id.
+
+Not here: what a task does to an input (`behaviour.py`), and which tasks may be trained on (`split.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from autoclave.problems.curriculum.integers import INTEGERS
+from autoclave.problems.curriculum.lists import LISTS
+from autoclave.problems.curriculum.operations import Domain, Operation, fill
+from autoclave.problems.curriculum.texts import TEXTS
+
+DOMAINS = (LISTS, TEXTS, INTEGERS)
+_DOMAIN_WEIGHTS = (5, 3, 2)  # about as their numbers of operations
+_CALL_SHARE = 0.65
+
+Style = Literal["call", "stdin"]
+Pair = tuple[str, str]
+"""Two operations, the second right after the first, as `domain.name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An operation with its parameters and one of its phrasings."""
+
+    operation: Operation
+    parameters: tuple[str, ...]
+    phrasing: int
+
+    @staticmethod
+    def draw(operation: Operation, rng: random.Random) -> Piece:
+        return Piece(operation, operation.draw_parameters(rng), rng.randrange(len(operation.phrasings)))
+
+    @property
+    def text(self) -> str:
+        return fill(self.operation.phrasings[self.phrasing], self.parameters)
+
+    @property
+    def code(self) -> str:
+        return fill(self.operation.code, self.parameters)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The code of each plausible mistake, the dominant one first."""
+        return tuple(fill(template, self.parameters) for template in self.operation.wrong)
+
+    @property
+    def label(self) -> str:
+        return "-".join((self.operation.name, *self.parameters))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A pipeline: perhaps a start, then `steps`, then a final, asked as a function or as a script."""
+
+    domain: Domain
+    style: Style
+    start: tuple[Piece, ...]
+    steps: tuple[Piece, ...]
+    final: Piece
+
+    @staticmethod
+    def draw(rng: random.Random, depth: int) -> Task:
+        """A task with `depth` operations, all different."""
+        domain = rng.choices(DOMAINS, _DOMAIN_WEIGHTS)[0]
+        style: Style = "call" if rng.random() < _CALL_SHARE else "stdin"
+        start = (Piece.draw(rng.choice(domain.starts), rng),) if domain.starts else ()
+        operations = rng.sample(domain.operations, depth)
+        steps = tuple(Piece.draw(operation, rng) for operation in operations)
+        return Task(domain, style, start, steps, Piece.draw(rng.choice(domain.finals), rng))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        return (*self.start, *self.steps, self.final)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of adjacent operations. Starts and finals are not operations."""
+        return adjacent_pairs(self.domain, self.steps)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The right code of each piece."""
+        return tuple(piece.code for piece in self.pieces)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Every parameter, in the order of the text."""
+        return tuple(value for piece in self.pieces for value in piece.parameters)
+
+    @property
+    def statement(self) -> str:
+        opening, verb = self.domain.stdin_opening, "print"
+        if self.style == "call":
+            opening, verb = self.domain.call_opening, "return"
+        clauses = ", then ".join(piece.text for piece in (*self.start, *self.steps))
+        return f"{opening}: {clauses}; {verb} {self.final.text}."
+
+    @property
+    def starter_code(self) -> str:
+        return f"def f({self.domain.arguments}):" if self.style == "call" else ""
+
+    @property
+    def id(self) -> str:
+        """Domain, style, every piece with its parameters, and which phrasings were used."""
+        phrasings = "".join(str(piece.phrasing) for piece in self.pieces)
+        return ".".join((self.domain.name, self.style, *(piece.label for piece in self.pieces), phrasings))
+
+    def program(self, codes: Sequence[str]) -> str:
+        """The program whose pieces are written as `codes`, which may differ from the right ones; "" leaves one out."""
+        *body, final = codes
+        lines = [line for code in body for line in code.splitlines()]
+        if self.style == "call":
+            return "\n".join([self.starter_code, *(f"    {line}" for line in lines), f"    return {final}"])
+        shown = f"*{final}" if self.final.operation.has_items else final
+        return "\n".join([self.domain.reading, *lines, f"print({shown})"])
+
+
+def qualified_name(domain: Domain, operation: Operation) -> str:
+    return f"{domain.name}.{operation.name}"
+
+
+def adjacent_pairs(domain: Domain, steps: Sequence[Piece]) -> tuple[Pair, ...]:
+    names = [qualified_name(domain, piece.operation) for piece in steps]
+    return tuple(zip(names, names[1:], strict=False))

@@ -1,0 +1,93 @@
+"""Demonstrations for the warm start, by a teacher who is careless and misunderstands some operations.
+
+The policy learns the form of an answer, and a prior with plausible mistakes in it, so that reinforcement learning has
+something true to correct. A misunderstood operation is always mistaken in the same way.
+No statement holds a pair of operations that is kept for validation or the report, nor does any program put the two one
+after the other by leaving out what stood between; and neither the task nor the program, right or wrong, behaves like a
+problem of those sets.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from autoclave.config.problems import CurriculumConfig
+from autoclave.config.training import SftConfig
+from autoclave.problems.curriculum.behaviour import signature
+from autoclave.problems.curriculum.build import build_curriculum, draw_task
+from autoclave.problems.curriculum.compose import DOMAINS, Task, adjacent_pairs
+from autoclave.problems.curriculum.operations import Operation
+from autoclave.problems.curriculum.split import Part, Split, lowest
+from autoclave.problems.prompts import Messages, plain_messages
+
+DEPTHS = (1, 2, 2, 3)
+"""Numbers of operations of the demonstrations, in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A prompt and a response to imitate, which may be wrong. `task_id` is of the form of a problem's id."""
+
+    task_id: str
+    messages: Messages
+    response: str
+    is_right: bool
+
+
+def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstration]:
+    """What the teacher wrote: `sft.demonstrations` programs, right and wrong, some perhaps alike.
+
+    Raises:
+        ConfigError: the curriculum cannot be built.
+    """
+    split = Split.of(config.seed, config.heldout_share)
+    kept = build_curriculum(config).kept_behaviours
+    misunderstood = _misunderstood(config.seed, sft.misunderstood_share)
+    rng = random.Random(f"{config.seed} demonstrations")
+    written: list[Demonstration] = []
+    while len(written) < sft.demonstrations:
+        task = draw_task(split, Part.TRAIN, DEPTHS[len(written) % len(DEPTHS)], rng)
+        codes = _write(task, sft, misunderstood, rng)
+        if split.part(_written_pairs(task, codes)) is not Part.TRAIN:
+            continue
+        right = signature(task.domain, task.codes)
+        behaviour = right if codes == task.codes else signature(task.domain, codes)
+        if right in kept or behaviour in kept:
+            continue
+        response = f"```python\n{task.program(codes)}\n```"
+        written.append(Demonstration(task.id, plain_messages(task.statement), response, behaviour == right))
+    return written
+
+
+def _misunderstood(seed: int, share: float) -> frozenset[Operation]:
+    """The operations that the teacher misunderstands: of each domain the same share."""
+    return frozenset(
+        operation
+        for domain in DOMAINS
+        for name in lowest([operation.name for operation in domain.operations], share, f"{seed} misunderstood")
+        for operation in domain.operations
+        if operation.name == name
+    )
+
+
+def _write(task: Task, sft: SftConfig, misunderstood: frozenset[Operation], rng: random.Random) -> tuple[str, ...]:
+    """The code of each piece as the teacher writes it; "" for an operation that was forgotten."""
+    codes: list[str] = []
+    for piece in task.pieces:
+        if piece.operation in misunderstood:
+            is_wrong = rng.random() < sft.misunderstood_error_rate
+            codes.append(piece.wrong[0] if is_wrong else piece.code)
+        elif rng.random() < sft.error_rate:
+            left_out = ("",) if piece in task.steps else ()
+            codes.append(rng.choice((*piece.wrong, *left_out)))
+        else:
+            codes.append(piece.code)
+    return tuple(codes)
+
+
+def _written_pairs(task: Task, codes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The pairs of operations that follow each other in the program, where some may have been left out."""
+    first = len(task.start)
+    steps = [piece for place, piece in enumerate(task.steps, start=first) if codes[place]]
+    return adjacent_pairs(task.domain, steps)

@@ -1,0 +1,40 @@
+"""How a problem becomes chat messages.
+
+Templates have names: `plain` is the statement alone, for the tiny policy, whose warm start taught it the form of an
+answer; `code` says what to answer with, for general instruction-tuned models.
+Not here: tokens and chat templates of tokenizers, and how a program is found in a response.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from autoclave.core import CallTests, CheckTests, Problem
+
+Messages = tuple[dict[str, str], ...]
+Template = Literal["plain", "code"]
+
+_SYSTEM = "You are an expert Python programmer. You write correct programs that handle every case the task allows."
+_STDIN = "Write a Python program that reads from standard input and writes to standard output."
+_CALL = "Write Python code that defines `{name}`; it will be imported and called. Do not read input or print."
+_STARTER = "Begin with this code:\n\n```python\n{code}\n```"
+_ANSWER = "Answer with the whole program in one fenced block:\n\n```python\n# your program\n```"
+
+
+def problem_messages(problem: Problem, template: Template) -> Messages:
+    """The chat messages that ask for a program that solves `problem`."""
+    return plain_messages(problem.statement) if template == "plain" else _code_messages(problem)
+
+
+def plain_messages(statement: str) -> Messages:
+    """The template `plain`, of which only the statement is needed."""
+    return ({"role": "user", "content": statement},)
+
+
+def _code_messages(problem: Problem) -> Messages:
+    is_called = isinstance(problem.tests, (CallTests, CheckTests))
+    parts = [problem.statement, _CALL.format(name=problem.tests.entry_point) if is_called else _STDIN]
+    if problem.starter_code:
+        parts.append(_STARTER.format(code=problem.starter_code))
+    parts.append(_ANSWER)
+    return ({"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n\n".join(parts)})

@@ -1,0 +1,114 @@
+"""What every backend offers: a `Sandbox` opens a `Cell` per program; a cell runs tests, each in a process of its own.
+
+Nothing that comes out of a cell is trusted, and no expected answer ever goes in. The sandbox moves bytes; what they
+mean is between the judge and the runner that it sends along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from autoclave.config.sandbox import Level
+from autoclave.core import Outcome, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one test may use. All are enforced, and the outcome says which one ended it."""
+
+    cpu_s: float
+    wall_s: float
+    memory_mb: int
+    output_bytes: int
+    processes: int
+    disk_mb: int
+    open_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The interpreter that a program finds: modules imported beforehand, and text that runs before its source."""
+
+    name: str
+    preamble: str = ""
+    modules: tuple[str, ...] = ()
+    recursion_limit: int = 1000
+    int_max_str_digits: int = 4300
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Source of the code that runs in the cell around the program. It holds no answers and is not trusted either."""
+
+    name: str
+    source: str
+
+
+class Session(Protocol):
+    """One running test that exchanges frames of bytes with the judge, on descriptors of its own."""
+
+    def send(self, frame: bytes) -> None:
+        """Hand a frame to the program. A closed peer is not an error: the outcome tells."""
+        ...
+
+    def receive(self) -> bytes | None:
+        """The next frame, or None when there will be none: the test ended, hit a limit or broke the framing."""
+        ...
+
+    def close(self) -> Outcome:
+        """End the test and say how it went."""
+        ...
+
+
+class Cell(Protocol):
+    """One sealed program. Each `run` or `session` is a process of its own on a fresh file system."""
+
+    compile_error: str | None
+    """What the interpreter says of a source that does not compile; then nothing can be run."""
+
+    def run(self, stdin: bytes) -> Outcome:
+        """Run the program with `stdin`.
+
+        Raises:
+            SandboxFault: the cell died for reasons that are not the program's.
+        """
+        ...
+
+    def session(self) -> Session:
+        """Start the program and exchange frames with it.
+
+        Raises:
+            SandboxFault: the cell died for reasons that are not the program's.
+        """
+        ...
+
+    def close(self) -> None:
+        """Kill what is left and remove every trace."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Sandbox(Protocol):
+    """Makes cells. Safe to use from several threads."""
+
+    level: Level
+    """Isolation of every cell of this sandbox."""
+
+    def open(self, program: Program, profile: Profile, limits: Limits, runner: Runner) -> Cell:
+        """A new cell that holds `program`.
+
+        Raises:
+            SandboxFault: no cell could be made.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all cells and helper processes."""
+        ...

@@ -1,0 +1,64 @@
+"""The task of writing a program: a problem becomes a prompt, the judge's verdict becomes the reward."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from autoclave.config import TaskConfig
+from autoclave.core import Problem, Program, Reward, Status, TaskItem, Verdict
+from autoclave.judge import Judge, JudgeJob, extract_program
+from autoclave.problems import problem_messages
+
+
+class CodeGeneration:
+    """Items from problems, and rewards by `judge`.
+
+    `binary`: 1 if all tests pass, else 0; judging stops at the first failure. `fraction`: share of tests passed. A
+    response without a program earns 0 and is never run.
+    """
+
+    name = "code_generation"
+
+    def __init__(self, judge: Judge, config: TaskConfig) -> None:
+        self._judge = judge
+        self._config = config
+
+    def item(self, problem: Problem) -> TaskItem:
+        """What the policy is asked for `problem`."""
+        messages = tuple(problem_messages(problem, self._config.template))
+        return TaskItem(self.name, problem.id, problem.id, messages, problem)
+
+    def reward(self, item: TaskItem, response: str) -> Future[Reward]:
+        """See `Task`."""
+        problem: Problem = item.payload
+        source = extract_program(response, self._config.extraction)
+        answer: Future[Reward] = Future()
+        if source is None:
+            verdict = Verdict.of(Status.BAD_FORMAT, problem_id=problem.id, id=item.id, message="no program in the response")
+            answer.set_result(self._scored(verdict))
+            return answer
+        job = JudgeJob(
+            problem,
+            Program(source, problem.language),
+            id=item.id,
+            tests=self._config.tests,
+            stop_at_failure=self._config.reward == "binary",
+        )
+        self._judge.submit(job).add_done_callback(lambda future: self._finish(answer, future))
+        return answer
+
+    def _finish(self, answer: Future[Reward], future: Future[Verdict]) -> None:
+        if future.cancelled():
+            answer.cancel()
+        elif error := future.exception():
+            answer.set_exception(error)
+        else:
+            answer.set_result(self._scored(future.result()))
+
+    def _scored(self, verdict: Verdict) -> Reward:
+        if verdict.status is None:
+            return Reward(None, "no_verdict", verdict=verdict)
+        passed = [test.status is Status.ACCEPTED for test in verdict.tests]
+        share = sum(passed) / len(passed) if passed else 0.0
+        value = float(verdict.is_accepted) if self._config.reward == "binary" else share
+        return Reward(value, verdict.status, {"tests_passed": share}, verdict)

@@ -1,0 +1,162 @@
+"""The packed batch that trainer workers exchange: numpy arrays without padding.
+
+All tokens of all rollouts stand in one 1-D array; offsets say where each begins. Columns hold a value per rollout or
+per response token; their names are those of `algorithms.Column`. Padding appears only in `padded()`, for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from autoclave.core.rollout import Group, IntArray
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B rollouts, packed. M tokens in all, N of them response tokens.
+
+    tokens: (M,) int64, prompt then response of each rollout.
+    offsets: (B + 1,) int64 into tokens.
+    prompt_lengths: (B,) int64.
+    rows: columns of B values.
+    responses: columns of N values, response tokens in order.
+    """
+
+    tokens: IntArray
+    offsets: IntArray
+    prompt_lengths: IntArray
+    rows: Mapping[str, Array]
+    responses: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(self.prompt_lengths)
+
+    @property
+    def lengths(self) -> IntArray:
+        """(B,) tokens of prompt and response."""
+        return np.diff(self.offsets)
+
+    @property
+    def response_lengths(self) -> IntArray:
+        """(B,) tokens of the responses."""
+        return self.lengths - self.prompt_lengths
+
+    @property
+    def response_rows(self) -> IntArray:
+        """(N,) which row each response token belongs to."""
+        return np.repeat(np.arange(len(self)), self.response_lengths)
+
+    @staticmethod
+    def from_sequences(
+        sequences: Sequence[tuple[Array, Array]], *, rows: Mapping[str, Array], responses: Mapping[str, Array]
+    ) -> Batch:
+        """Pack `(prompt tokens, response tokens)` pairs; the columns are already in that order."""
+        parts = [part for pair in sequences for part in pair]
+        lengths = [len(prompt) + len(response) for prompt, response in sequences]
+        return Batch(
+            tokens=np.concatenate([np.zeros(0, np.int64), *parts]),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            prompt_lengths=np.array([len(prompt) for prompt, _ in sequences], dtype=np.int64),
+            rows=rows,
+            responses=responses,
+        )
+
+    @staticmethod
+    def from_groups(groups: Sequence[Group], *, minibatches: int) -> Batch:
+        """All rollouts of `groups`. The column `minibatch` says which optimizer step a row is of: whole groups, in order."""
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        group = np.repeat(np.arange(len(groups)), [len(group.rollouts) for group in groups])
+        values = [rollout.reward.value for rollout in rollouts]
+        return Batch.from_sequences(
+            [(rollout.completion.prompt_tokens, rollout.completion.tokens) for rollout in rollouts],
+            rows={
+                "group": group,
+                "minibatch": group * minibatches // max(1, len(groups)),
+                "trains": np.array([rollout.is_trained for rollout in rollouts], dtype=bool),
+                "rewards": np.array([np.nan if value is None else value for value in values], dtype=np.float64),
+            },
+            responses={
+                "sampler_log_probs": np.concatenate(
+                    [np.zeros(0, np.float32), *(rollout.completion.log_probs for rollout in rollouts)]
+                )
+            },
+        )
+
+    def with_rows(self, **columns: Array) -> Batch:
+        """The same rollouts with further columns of B values."""
+        return replace(self, rows={**self.rows, **columns})
+
+    def with_responses(self, **columns: Array) -> Batch:
+        """The same rollouts with further columns of N values."""
+        return replace(self, responses={**self.responses, **columns})
+
+    def select(self, rows: Array) -> Batch:
+        """The rollouts `rows` (indices, or a (B,) bool mask) in that order."""
+        indices = np.flatnonzero(rows) if rows.dtype == bool else rows
+        token_index = _ranges(self.offsets[:-1][indices], self.lengths[indices])
+        response_index = self.response_index(indices)
+        return replace(
+            self,
+            tokens=self.tokens[token_index],
+            offsets=np.concatenate([[0], np.cumsum(self.lengths[indices])]).astype(np.int64),
+            prompt_lengths=self.prompt_lengths[indices],
+            rows={name: column[indices] for name, column in self.rows.items()},
+            responses={name: column[response_index] for name, column in self.responses.items()},
+        )
+
+    def response_index(self, rows: Array) -> Array:
+        """Where in the N response tokens those of `rows` (indices) stand, one row after the other."""
+        starts = np.cumsum(self.response_lengths) - self.response_lengths
+        return _ranges(starts[rows], self.response_lengths[rows])
+
+    def split(self, parts: int) -> list[Batch]:
+        """`parts` batches of consecutive rows with about equal numbers of tokens."""
+        middles = self.offsets[:-1] + self.lengths / 2
+        owner = np.minimum((middles * parts / max(1, len(self.tokens))).astype(np.int64), parts - 1)
+        return [self.select(owner == part) for part in range(parts)]
+
+    @staticmethod
+    def concatenate(batches: Sequence[Batch]) -> Batch:
+        """The rows of all `batches`, which have the same columns, in order."""
+        first = batches[0]
+        lengths = np.concatenate([batch.lengths for batch in batches])
+        return replace(
+            first,
+            tokens=np.concatenate([batch.tokens for batch in batches]),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            prompt_lengths=np.concatenate([batch.prompt_lengths for batch in batches]),
+            rows={name: np.concatenate([batch.rows[name] for batch in batches]) for name in first.rows},
+            responses={name: np.concatenate([batch.responses[name] for batch in batches]) for name in first.responses},
+        )
+
+    def micro_batches(self, max_tokens: int) -> Iterator[Array]:
+        """Row indices (ascending length) in pieces whose padded size is at most `max_tokens`, at least one row each."""
+        order = np.argsort(self.lengths, kind="stable")
+        start = 0
+        for stop in range(1, len(order) + 1):
+            if stop == len(order) or (stop + 1 - start) * self.lengths[order[stop]] > max_tokens:
+                yield order[start:stop]
+                start = stop
+
+    def padded(self) -> tuple[Array, Array, Array]:
+        """`input_ids` (B, L) int64, `attention_mask` (B, L) int64, `response_mask` (B, L) bool, padded on the right.
+
+        The True entries of `response_mask` in row-major order are the N response tokens in order.
+        """
+        column = np.arange(self.lengths.max(initial=1))[None, :]
+        attention = column < self.lengths[:, None]
+        input_ids = np.zeros(attention.shape, dtype=np.int64)
+        input_ids[attention] = self.tokens
+        return input_ids, attention.astype(np.int64), attention & (column >= self.prompt_lengths[:, None])
+
+
+def _ranges(starts: Array, lengths: Array) -> Array:
+    """The indices start, start + 1, ... of each of several ranges, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)

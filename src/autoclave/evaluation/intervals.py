@@ -83,7 +83,10 @@ def wilson_interval(num_successes: int, num_trials: int, *, confidence: float = 
     shrink = 1 + z * z / num_trials
     centre = (share + z * z / (2 * num_trials)) / shrink
     half_width = z * sqrt(share * (1 - share) / num_trials + z * z / (4 * num_trials * num_trials)) / shrink
-    return Interval(max(0.0, centre - half_width), min(1.0, centre + half_width))
+    # At shares of 0 and 1 the bound is exact; rounding would leave the share outside its own interval.
+    lower = 0.0 if num_successes == 0 else centre - half_width
+    upper = 1.0 if num_successes == num_trials else centre + half_width
+    return Interval(lower, upper)
 
 
 def _tail(confidence: float) -> float:

@@ -32,8 +32,9 @@ def plain_messages(statement: str) -> Messages:
 
 
 def _code_messages(problem: Problem) -> Messages:
-    is_called = isinstance(problem.tests, (CallTests, CheckTests))
-    parts = [problem.statement, _CALL.format(name=problem.tests.entry_point) if is_called else _STDIN]
+    tests = problem.tests
+    task = _CALL.format(name=tests.entry_point) if isinstance(tests, (CallTests, CheckTests)) else _STDIN
+    parts = [problem.statement, task]
     if problem.starter_code:
         parts.append(_STARTER.format(code=problem.starter_code))
     parts.append(_ANSWER)

@@ -1,6 +1,17 @@
 """Engines that sample responses. May import `models`, `problems` and below; knows nothing of rewards or training."""
 
-from autoclave.rollout.interface import Deliver, Engine, Request, Sampler, SamplingParameters
+from autoclave.rollout.collection import Collection, CollectionTimes
+from autoclave.rollout.interface import Deliver, Engine, Request, RewardFunction, Sampler, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 
-__all__ = ["Deliver", "Engine", "Request", "Sampler", "SamplingParameters", "TransformersEngine"]
+__all__ = [
+    "Collection",
+    "CollectionTimes",
+    "Deliver",
+    "Engine",
+    "Request",
+    "RewardFunction",
+    "Sampler",
+    "SamplingParameters",
+    "TransformersEngine",
+]

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from autoclave.core import Completion
+from autoclave.core import Completion, Reward, TaskItem
 from autoclave.core.rollout import IntArray
 
 
@@ -35,6 +35,10 @@ class Request:
 
 Deliver = Callable[[int, Completion], None]
 """Called with the position of a request and its completion, the moment it is done."""
+
+
+RewardFunction = Callable[[TaskItem, str], Future[Reward]]
+"""What a response to an item earns. Returns at once; the future holds a reward of None after a fault of the judge."""
 
 
 class Engine(Protocol):

@@ -1,6 +1,5 @@
 """Prompt from an item, reward from a response. May import `problems`, `judge` and below; knows no model."""
 
 from autoclave.tasks.code_generation import CodeGeneration
-from autoclave.tasks.interface import Task
 
-__all__ = ["CodeGeneration", "Task"]
+__all__ = ["CodeGeneration"]

@@ -29,7 +29,7 @@ class CodeGeneration:
         return TaskItem(self.name, problem.id, problem.id, messages, problem)
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """See `Task`."""
+        """What `response` earns; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         source = extract_program(response, self._config.extraction)
         answer: Future[Reward] = Future()

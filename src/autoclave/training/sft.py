@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
-from autoclave.core import InputError
+from autoclave.core import IncompleteError, InputError
 from autoclave.core.rollout import IntArray
 from autoclave.models import encode_prompt
 from autoclave.problems import Demonstration
+from autoclave.training.interrupt import StopRequest
+from autoclave.training.run_folder import MetricsLog
 from autoclave.workers import ActorWorker, Batch, WorkerGroup
+
+LOG_EVERY = 10
+"""Steps between two lines of metrics."""
 
 BUCKET = 16
 """Batches are cut from stretches of this many batches sorted by length, so that little is padding."""
 
 Sequences = list[tuple[IntArray, IntArray]]
+OnStep = Callable[[int, Mapping[str, float], int], None]
+"""Called after each optimizer step with its number, its metrics and the tokens of its batch."""
 
 
 def encode_demonstrations(tokenizer: Any, demonstrations: Sequence[Demonstration], context: int) -> Sequences:
@@ -43,13 +53,13 @@ def fine_tune(
     steps: int,
     batch_size: int,
     seed: int,
-    on_step: Callable[[int, Mapping[str, float], int], None],
+    on_step: OnStep,
 ) -> None:
-    """Take `steps` optimizer steps. `on_step(step, metrics, tokens of the batch)` is called after each."""
+    """Take `steps` optimizer steps on `sequences`, epoch after epoch."""
     order = _batches([len(prompt) + len(response) for prompt, response in sequences], batch_size, seed)
     for step in range(1, steps + 1):
         batch = _packed([sequences[index] for index in next(order)])
-        on_step(step, actor.update(batch).result(), len(batch.tokens))
+        on_step(step, actor.update(batch, 1).result(), len(batch.tokens))
 
 
 def _packed(sequences: Sequences) -> Batch:
@@ -72,3 +82,31 @@ def _batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[Int
         ordered = np.concatenate([stretch[np.argsort(size[stretch], kind="stable")] for stretch in stretches])
         batches = [ordered[i : i + batch_size] for i in range(0, len(size), batch_size)]
         yield from (batches[index] for index in rng.permutation(len(batches)))
+
+
+@contextmanager
+def report_progress(steps: int, log: MetricsLog | None, say: Callable[[str], None], stop: StopRequest) -> Iterator[OnStep]:
+    """An `on_step` that shows a bar, logs, and ends the warm start when asked to.
+
+    Raises:
+        IncompleteError: a stop was requested.
+    """
+    started = time.monotonic()
+    tokens = 0
+    with tqdm(total=steps, desc="SFT", unit="step", disable=None, dynamic_ncols=True) as bar:
+
+        def on_step(step: int, metrics: Mapping[str, float], num_tokens: int) -> None:
+            nonlocal tokens
+            tokens += num_tokens
+            bar.update()
+            if step % LOG_EVERY == 0 or step == steps:
+                rate = tokens / (time.monotonic() - started)
+                bar.set_postfix_str(f"loss {metrics['loss']:.3f}", refresh=False)
+                if log:
+                    log.write("sft", step, {**metrics, "tokens_per_s": rate})
+            if bar.disable and step % max(1, steps // 4) == 0:
+                say(f"SFT step {step} of {steps}  loss {metrics['loss']:.3f}  {time.monotonic() - started:.0f} s")
+            if stop.is_made:
+                raise IncompleteError(f"stopped in the warm start after step {step} of {steps}; nothing to resume yet")
+
+        yield on_step

@@ -9,11 +9,14 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.pool import ResourcePool
 from autoclave.workers.sampler import SamplerWorker, WorkerSampler
+from autoclave.workers.scoring import NoReference, ReferenceWorker
 
 __all__ = [
     "ActorWorker",
     "Batch",
     "Dispatch",
+    "NoReference",
+    "ReferenceWorker",
     "ResourcePool",
     "SamplerWorker",
     "WorkerGroup",

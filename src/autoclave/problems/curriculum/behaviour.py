@@ -7,16 +7,13 @@ comes here. Each piece is compiled once for all pipelines that use it.
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from autoclave.problems.curriculum.compose import Task
-from autoclave.problems.curriculum.inputs import Arguments, draw_inputs
+from autoclave.problems.curriculum.inputs import Arguments, probes
 from autoclave.problems.curriculum.operations import Domain
-
-_PROBE_SETS = 4
 
 
 def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -> Iterator[Any]:
@@ -42,17 +39,6 @@ def signature(domain: Domain, codes: Sequence[str]) -> str:
     """A digest of the values on all probes: equal for pipelines that behave alike, whatever their wording or style."""
     values = [domain.name, *outputs(domain, codes, probes(domain))]
     return hashlib.sha256(repr(values).encode()).hexdigest()
-
-
-@cache
-def probes(domain: Domain) -> tuple[Arguments, ...]:
-    """Inputs on which behaviour is compared; the same for every curriculum.
-
-    They are drawn around every constant, so that `>` and `>=` differ on them wherever they differ at all.
-    """
-    rng = random.Random(f"probes of {domain.name}")
-    constants = {"list": "23456789", "text": "aeoinrst", "integer": "23456789"}[domain.name]
-    return tuple(arguments for _ in range(_PROBE_SETS) for arguments in draw_inputs(domain, constants, None, rng))
 
 
 def mutants(task: Task) -> Iterator[tuple[str, ...]]:

@@ -18,9 +18,9 @@ from typing import Any
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.core import CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
-from autoclave.problems.curriculum.behaviour import differ, mutants, outputs, probes, signature
+from autoclave.problems.curriculum.behaviour import differ, mutants, outputs, signature
 from autoclave.problems.curriculum.compose import Pair, Task
-from autoclave.problems.curriculum.inputs import Arguments, draw_inputs
+from autoclave.problems.curriculum.inputs import Arguments, draw_inputs, probes
 from autoclave.problems.curriculum.split import Part, Split
 
 DEPTHS = (2, 2, 3)
@@ -31,6 +31,7 @@ _TIME_LIMIT_S = 1.0
 _LONGEST_OUTPUT = 400
 _MOST_DRAWS_OF_TESTS = 6
 _MOST_DRAWS = 20_000
+_MOST_REPEATS = 500
 _FEWEST_VALUES = 3
 
 
@@ -55,12 +56,12 @@ def build_curriculum(config: CurriculumConfig) -> Curriculum:
     Raises:
         ConfigError: so many different problems do not exist with this share of held-out pairs.
     """
-    built = _built(config)  # shared, so that building again for the demonstrations is free; the lists are the caller's
+    built = _built(config)  # pyright: ignore[reportArgumentType]  pydantic gives frozen models a hash
     lists = (list(built.train), list(built.validation), list(built.heldout))
     return Curriculum(*lists, built.validation_pairs, built.heldout_pairs, built.kept_behaviours)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # the demonstrations need it again
 def _built(config: CurriculumConfig) -> Curriculum:
     split = Split.of(config.seed, config.heldout_share)
     train, known = _draw(config, Part.TRAIN, config.train, split, frozenset())
@@ -85,7 +86,7 @@ def _draw(
             num_in_vain = 0
             continue
         num_in_vain += 1
-        if num_in_vain == _MOST_DRAWS:
+        if num_in_vain == _MOST_REPEATS:
             raise ConfigError(
                 f"problems.{part} = {wanted}: only {len(problems)} different problems were found; "
                 f"ask for fewer, or change problems.heldout_share = {config.heldout_share}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from autoclave.problems.curriculum.integers import INTEGERS
@@ -127,4 +128,4 @@ def qualified_name(domain: Domain, operation: Operation) -> str:
 
 def adjacent_pairs(domain: Domain, steps: Sequence[Piece]) -> tuple[Pair, ...]:
     names = [qualified_name(domain, piece.operation) for piece in steps]
-    return tuple(zip(names, names[1:], strict=False))
+    return tuple(pairwise(names))

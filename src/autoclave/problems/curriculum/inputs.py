@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 from autoclave.problems.curriculum.integers import INTEGERS
-from autoclave.problems.curriculum.operations import LETTERS, Domain
+from autoclave.problems.curriculum.operations import LETTERS, Domain, Parameter
 
 Arguments = tuple[Any, ...]
 """Positional arguments of one call: plain data."""
@@ -21,24 +22,31 @@ _LIST_LENGTHS = (0, 1, 3, 4, 6, 8, 10, 12)
 _TEXT_LENGTHS = (0, 1, 3, 5, 7, 9, 11, 14)
 _OTHER_LETTERS = "ubcdlm"
 _MAGNITUDES = (20, 50, 100, 999)
-_NUM_NEAR = 4
+_NEAR = 13  # above every constant
+_PROBE_SETS = 4
 
 
 def draw_inputs(domain: Domain, constants: Sequence[str], start: str | None, rng: random.Random) -> list[Arguments]:
-    """Eight inputs for tasks with these constants, the shortest first.
-
-    `start` names the start of an integer task; None means any.
-    """
+    """Eight inputs for a task with these constants, the shortest first; `start` names the start of an integer task."""
+    if start:
+        return _draw_pairs([int(value) for value in constants], start, rng)
     if domain.name == "list":
         numbers = [int(value) for value in constants]
         return [(_draw_list(length, numbers, rng),) for length in _LIST_LENGTHS]
-    if domain.name == "text":
-        letters = [value for value in constants if value.isalpha()]
-        return [(_draw_text(length, letters, rng),) for length in _TEXT_LENGTHS]
-    pairs = {(rng.randint(-size // 4, size), rng.randint(0, size)) for size in _MAGNITUDES}
-    while len(pairs) < len(_MAGNITUDES) + _NUM_NEAR:
-        pairs.add(_draw_near([int(value) for value in constants], start, rng))
-    return sorted(pairs, key=lambda pair: (len(f"{pair[0]} {pair[1]}"), pair))
+    letters = [value for value in constants if value.isalpha()]
+    return [(_draw_text(length, letters, rng),) for length in _TEXT_LENGTHS]
+
+
+@cache
+def probes(domain: Domain) -> tuple[Arguments, ...]:
+    """Inputs on which behaviour is compared, around every constant; the same for every curriculum."""
+    rng = random.Random(f"probes of {domain.name}")
+    if domain.starts:  # every start makes every small number of these
+        near = [(a, b) for a in range(_NEAR) for b in (0, 1, a + 4)]
+        far = [(rng.randint(-size // 4, size), rng.randint(0, size)) for size in 3 * _MAGNITUDES]
+        return (*near, *far)
+    constants = (Parameter.NUMBER if domain.name == "list" else Parameter.LETTER).values()
+    return tuple(arguments for _ in range(_PROBE_SETS) for arguments in draw_inputs(domain, constants, None, rng))
 
 
 def _draw_list(length: int, constants: Sequence[int], rng: random.Random) -> list[int]:
@@ -69,23 +77,23 @@ def _draw_text(length: int, letters: Sequence[str], rng: random.Random) -> str:
     return text
 
 
-def _draw_near(constants: Sequence[int], start: str | None, rng: random.Random) -> tuple[int, int]:
-    """Small `a` and `b` from which `start` makes a number close to one of `constants`, where it can."""
-    by_result = _small_pairs()[start or rng.choice(("sum", "product", "difference"))]
-    wanted = (rng.choice(constants) if constants else rng.randint(0, 20)) + rng.randint(-2, 2)
-    return rng.choice(by_result.get(wanted) or by_result[0])
+def _draw_pairs(constants: Sequence[int], start: str, rng: random.Random) -> list[Arguments]:
+    """Pairs of growing size, half of which `start` makes a number of that is close to one of `constants`."""
+    pairs = {(rng.randint(-size // 4, size), rng.randint(0, size)) for size in _MAGNITUDES}
+    by_result = _small_pairs(start)
+    while len(pairs) < 2 * len(_MAGNITUDES):
+        wanted = (rng.choice(constants) if constants else rng.randint(0, 9)) + rng.randint(-2, 2)
+        pairs.add(rng.choice(by_result.get(wanted, by_result[0])))
+    return sorted(pairs, key=lambda pair: (len(f"{pair[0]} {pair[1]}"), pair))
 
 
 @cache
-def _small_pairs() -> dict[str, dict[int, list[tuple[int, int]]]]:
-    """For each start of the integer domain: the pairs of small numbers that make each result."""
-    pairs = [(a, b) for a in range(-4, 13) for b in range(13)]
-    found: dict[str, dict[int, list[tuple[int, int]]]] = {}
-    for start in INTEGERS.starts:
-        by_result: dict[int, list[tuple[int, int]]] = {}
-        for a, b in pairs:
-            names = {"a": a, "b": b}
-            exec(start.code, {}, names)
-            by_result.setdefault(names["n"], []).append((a, b))
-        found[start.name] = by_result
-    return found
+def _small_pairs(start: str) -> dict[int, list[tuple[int, int]]]:
+    """The pairs of small numbers that `start` makes each number of."""
+    code = next(operation.code for operation in INTEGERS.starts if operation.name == start)
+    by_result: dict[int, list[tuple[int, int]]] = {}
+    for a, b in product(range(-4, _NEAR), range(_NEAR)):
+        names = {"a": a, "b": b}
+        exec(code, {}, names)
+        by_result.setdefault(names["n"], []).append((a, b))
+    return by_result

@@ -1,6 +1,6 @@
 """One page that shows what a training run did: `write_report`.
 
-Reads a run folder and writes `report.html` into it. Imports `core`, jinja2 and yaml; no torch, no other package of ours.
+Reads a run folder and writes `report.html` into it. Imports `core`, jinja2 and yaml; no torch, nothing else of ours.
 """
 
 from autoclave.training.report.page import write_report

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import accumulate, pairwise
 
 from autoclave.training.report.text import percent, quantity
 
@@ -23,7 +24,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows. Bounds that are None follow the data; a vertical axis has zero in sight and takes no `low`."""
+    """What an axis shows. Bounds that are None follow the data; on a vertical axis zero is always in sight."""
 
     label: str
     is_share: bool = False
@@ -86,43 +87,45 @@ def ticks(low: float, high: float, at_most: int = 5, *, whole: bool = False) -> 
 
 def line_chart(lines: Sequence[Line], x: Axis, y: Axis) -> str:
     """Curves over `x`, with their bands behind them."""
-    xs = sorted({point[0] for line in lines for point in line.points})
-    ys = [point[1] for line in lines for point in line.points] + [edge for line in lines for b in line.band for edge in b[1:]]
+    xs = sorted({place for line in lines for place, _ in line.points})
+    ys = [value for line in lines for _, value in line.points]
+    ys += [edge for line in lines for _, *edges in line.band for edge in edges]
     frame = _frame(xs[0], xs[-1], ys, x, y)
     marks = [_band(line, frame) for line in lines if line.band] + [_curve(line, frame) for line in lines]
-    values = [{place: value for place, value in line.points} for line in lines]
-    hovers = [
-        _hover(
-            (_middle(xs, index - 1, frame), _middle(xs, index, frame)),
-            f"{x.label} {x.value(place)}",
-            [(line.label, y.value(at[place])) for line, at in zip(lines, values, strict=True) if place in at],
-            [(frame.x(place), frame.y(at[place]), line.colour) for line, at in zip(lines, values, strict=True) if place in at],
-        )
-        for index, place in enumerate(xs)
-    ]
+    values = [(line, dict(line.points)) for line in lines]
+    hovers: list[str] = []
+    for index, place in enumerate(xs):
+        here = [(line, at[place]) for line, at in values if place in at]
+        texts = [(line.label, y.value(value)) for line, value in here]
+        dots = [(frame.x(place), frame.y(value), line.colour) for line, value in here]
+        edges = _middle(xs, index - 1, frame), _middle(xs, index, frame)
+        hovers.append(_hover(edges, f"{x.label} {x.value(place)}", texts, dots))
     return _picture(frame, x, y, marks, hovers)
 
 
 def column_chart(
     layers: Sequence[tuple[str, str]], columns: Sequence[tuple[float, Sequence[float]]], x: Axis, y: Axis
 ) -> str:
-    """Columns of stacked parts: `layers` are `(label, colour)` from the bottom up, `columns` `(x, part of each layer)`."""
+    """Columns of stacked parts.
+
+    `layers` are `(label, colour)` from the bottom up, `columns` `(x, [part of each layer])`. A part is drawn down to
+    the axis and the parts below it over it, so that no rounding leaves a gap between two.
+    """
     places = [place for place, _ in columns]
-    width = min((after - before for before, after in zip(places, places[1:], strict=False)), default=1.0)
+    width = min((after - before for before, after in pairwise(places)), default=1.0)
     wide = replace(x, low=places[0] - width / 2, high=places[-1] + width / 2)
     frame = _frame(0, 1, [sum(parts) for _, parts in columns], wide, y)
     pixels = frame.x(width) - frame.x(0)
-    gap = min(2.0, pixels / 6)
+    gap = 1.0 if pixels >= 4 else 0.0
     marks: list[str] = []
     hovers: list[str] = []
     for place, parts in columns:
-        left, bottom = frame.x(place) - pixels / 2, 0.0
-        for (_, colour), part in zip(layers, parts, strict=True):
-            upper, lower = frame.y(bottom + part), frame.y(bottom)
-            bottom += part
-            if lower - upper >= 0.05:
-                size = f'x="{left + gap / 2:.2f}" y="{upper:.2f}" width="{pixels - gap:.2f}" height="{lower - upper:.2f}"'
-                marks.append(f'<rect class="part c-{colour}" {size}/>')
+        left = frame.x(place) - pixels / 2
+        tops = list(accumulate(parts))
+        for (_, colour), part, top in reversed(list(zip(layers, parts, tops, strict=True))):
+            if part > 0:
+                place_and_size = f'x="{left + gap / 2:.2f}" y="{frame.y(top):.2f}" width="{pixels - gap:.2f}"'
+                marks.append(f'<rect class="part c-{colour}" {place_and_size} height="{_BASE - frame.y(top):.2f}"/>')
         shown = [(label, y.value(part)) for (label, _), part in zip(layers, parts, strict=True) if part > 0]
         hovers.append(_hover((left, left + pixels), f"{x.label} {x.value(place)}", shown[::-1], []))
     return _picture(frame, x, y, marks, hovers)
@@ -136,8 +139,12 @@ class Interval:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
     def __str__(self) -> str:
-        bounds = f" [{percent(self.low)}, {percent(self.high)}]" if self.low is not None and self.high is not None else ""
+        bounds = f" [{percent(self.bounds[0])}, {percent(self.bounds[1])}]" if self.bounds else ""
         return percent(self.value) + bounds
 
 
@@ -169,12 +176,10 @@ def interval_chart(rows: Sequence[tuple[str, Interval | None, Interval | None]])
 
 
 def _whisker(interval: Interval, place: Callable[[float], float], y: float, colour: str, title: str) -> str:
-    low, high = interval.low, interval.high
-    end = place(interval.value)
-    bar = ""
-    if low is not None and high is not None:
-        end = place(high)
-        bar = f'<line class="whisker" x1="{place(low):.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    end, bar = place(interval.value), ""
+    if interval.bounds:
+        start, end = map(place, interval.bounds)
+        bar = f'<line class="whisker" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
     return (
         f'<g class="c-{colour}"><title>{escape(title)}</title>{bar}'
         f'<circle class="dot" cx="{place(interval.value):.1f}" cy="{y:.1f}" r="5"/>'

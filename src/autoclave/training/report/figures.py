@@ -12,6 +12,9 @@ from autoclave.training.report.run_folder import Row, Run, number
 DRAWN_POINTS = 200
 """Most points of a curve; longer runs are averaged over neighbouring steps."""
 
+MARKED_POINTS = 30
+"""Curves with more points are drawn without a mark at each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -31,6 +34,8 @@ class Curve:
     key: str
     label: str
     colour: str
+    is_smoothed: bool = True
+    """Off for what is zero at most steps: a mean would draw plateaus that never were."""
 
 
 def curve_sections(run: Run) -> list[tuple[str, list[Figure]]]:
@@ -61,8 +66,12 @@ def curve_sections(run: Run) -> list[tuple[str, list[Figure]]]:
                 metric_figure(train, "Response length", "Sampled tokens.", Axis("tokens"), "response_length/mean"),
                 metric_figure(train, "Entropy", "Of the policy, per sampled token.", Axis("nats"), "policy/entropy"),
                 metric_figure(train, "Truncated", "Cut off by the limit of new tokens.", share, "truncated_share"),
-                metric_figure(
-                    train, "Without a verdict", "The judge had a fault; not trained on.", share, "no_verdict_share"
+                curves_figure(
+                    train,
+                    "Without a verdict",
+                    "The judge had a fault; not trained on.",
+                    share,
+                    [Curve("no_verdict_share", "no verdict", "accent", is_smoothed=False)],
                 ),
             ],
         ),
@@ -81,10 +90,10 @@ def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
         metric_figure(
             train, "Gradient norm", "Over all parameters, before clipping.", Axis("norm"), "policy/gradient_norm"
         ),
+        metric_figure(train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/kl"),
         metric_figure(
-            train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/kl"
+            averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"
         ),
-        metric_figure(averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"),
     ]
 
 
@@ -98,12 +107,15 @@ def evaluation_figure(run: Run) -> Figure:
         for row in rows
         if (low := number(row, "pass@1/low")) is not None and (high := number(row, "pass@1/high")) is not None
     ]
+    is_short = len(rows) <= MARKED_POINTS
     lines = [
-        Line("greedy", "greedy", series(rows, "greedy"), style="dotted", has_marks=True),
-        Line("pass@1", "accent", series(rows, "pass@1"), band, has_marks=True, hollow=subset),
+        Line("greedy", "greedy", series(rows, "greedy"), style="dotted", has_marks=is_short),
+        Line("pass@1", "accent", series(rows, "pass@1"), band, has_marks=is_short, hollow=subset),
     ]
     lines = [line for line in lines if line.points]
-    note = "The band is the interval of pass@1." + (" Rings: a part of the held-out problems." if subset else "")
+    note = "The band is the interval of pass@1." + (
+        " Rings: a part of the held-out problems." if subset and is_short else ""
+    )
     axis = Axis("held-out problems solved", is_share=True)
     svg = line_chart(lines, _steps(run.train, rows), axis) if lines else None
     return Figure("Held-out problems", note, svg, tuple((line.label, line.colour) for line in reversed(lines)))
@@ -138,19 +150,19 @@ def curves_figure(rows: Sequence[Row], title: str, note: str, axis: Axis, curves
     lines: list[Line] = []
     for curve in curves:
         points = series(rows, curve.key)
-        window = smoothing_window(len(points))
+        window = smoothing_window(len(points)) if curve.is_smoothed else 1
         if window > 1:
             lines.append(Line(curve.label, curve.colour, points, style="faint"))
             lines.append(Line(f"{curve.label}, mean of {window}", curve.colour, running_mean(points, window)))
         elif points:
-            lines.append(Line(curve.label, curve.colour, points, has_marks=len(points) < 30))
+            lines.append(Line(curve.label, curve.colour, points, has_marks=len(points) <= MARKED_POINTS))
     svg = line_chart(lines, _steps(rows), axis) if lines else None
     legend = tuple((curve.label, curve.colour) for curve in curves) if len(curves) > 1 and svg else ()
     return Figure(title, note, svg, legend)
 
 
 def averaged(rows: Sequence[Row]) -> list[Row]:
-    """At most `DRAWN_POINTS` rows: the mean of every number over equal runs of neighbours, at their middle step."""
+    """At most `DRAWN_POINTS` rows: the mean of every number over equal runs of neighbours, at the last step of each."""
     size = -(-len(rows) // DRAWN_POINTS)
     if size <= 1:
         return list(rows)
@@ -183,7 +195,7 @@ def _mean_row(rows: Sequence[Row]) -> Row:
         values = [value for row in rows if (value := number(row, key)) is not None]
         if values:
             mean[key] = sum(values) / len(values)
-    return mean
+    return mean | {"step": rows[-1]["step"]}
 
 
 def _steps(*kinds: Sequence[Row]) -> Axis:

@@ -99,11 +99,11 @@ def _sentences(run: Run, measures: list[Measure], before: Row, after: Row) -> li
 
 
 def _comparison(before: Interval, after: Interval) -> str:
-    if before.low is None or before.high is None or after.low is None or after.high is None:
+    if not before.bounds or not after.bounds:
         return "No intervals are recorded, so how much of the change is chance cannot be seen."
-    if after.low > before.high:
+    if after.bounds[0] > before.bounds[1]:
         return "The two intervals of pass@1 do not overlap: held-out problems are solved more often than before RL."
-    if after.high < before.low:
+    if after.bounds[1] < before.bounds[0]:
         return "The two intervals of pass@1 do not overlap: held-out problems are solved less often than before RL."
     return "The two intervals of pass@1 overlap: this run alone does not show a change."
 
@@ -112,13 +112,11 @@ def _facts(run: Run, before: Row) -> list[tuple[str, str]]:
     summary, config = run.summary or {}, run.config
     problems = number(summary, "heldout_problems") or number(before, "problems")
     samples, seconds = number(before, "samples"), number(summary, "seconds_total")
-    held_out = text.count(int(problems), "problem") if problems else ""
-    if held_out and samples:
-        held_out += f", {text.count(int(samples), 'sample')} each"
     wanted = summary.get("steps") or config.get("steps") or "?"
     algorithm, schedule = config.get("algorithm"), config.get("schedule")
     return [
-        ("Held out", held_out),
+        ("Held-out problems", f"{problems:,.0f}" if problems else ""),
+        ("Samples of each", f"{samples:.0f}" if samples else ""),
         ("Steps", str(wanted) if run.summary else f"{run.steps_done} of {wanted}"),
         ("Time", text.duration(seconds) if seconds else ""),
         ("Seed", str(summary.get("seed", config.get("seed", "")))),

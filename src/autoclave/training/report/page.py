@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from autoclave.core.files import write_atomically
 from autoclave.training.report import tables, text
-from autoclave.training.report.figures import curve_sections
+from autoclave.training.report.figures import DRAWN_POINTS, curve_sections
 from autoclave.training.report.headline import Headline, headline
 from autoclave.training.report.run_folder import Run, read_run
 from autoclave.training.report.samples import SHOWN_TESTS, SampledStep, sample_step
@@ -55,7 +55,8 @@ def render(run: Run) -> str:
         run=run,
         headline=_with_level(headline(run), steps),
         sections=curve_sections(run),
-        num_averaged=-(-len(run.train) // 200),
+        missing=missing_parts(run),
+        num_averaged=-(-len(run.train) // DRAWN_POINTS),
         time_figures=[tables.stage_figure(run), tables.throughput_figure(run)],
         stage_rows=tables.stage_rows(run),
         whole_run_rows=tables.whole_run_rows(run),
@@ -69,6 +70,19 @@ def render(run: Run) -> str:
         script_digest=digest,
     )
     return made_visible(html)
+
+
+def missing_parts(run: Run) -> list[str]:
+    """What of the metrics is not there, in the words of the page."""
+    return [
+        name
+        for name, rows in (
+            ("training steps", run.train),
+            ("evaluations on held-out problems", run.evaluations),
+            ("the warm start (switched off, or taken from the cache)", run.sft),
+        )
+        if not rows
+    ]
 
 
 def sampled_steps(run: Run) -> list[SampledStep]:

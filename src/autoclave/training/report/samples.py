@@ -36,21 +36,20 @@ class SampledRollout:
 
     record: dict[str, Any]
     verdict: Verdict | None
-    is_open: bool
 
     @property
     def outcome(self) -> str:
         """`accepted`, `failed` or `none` (no verdict): what the filter of the page goes by."""
-        if self.verdict is None or self.verdict.status is None:
-            return "none" if self.record.get("reward") is None else "failed"
-        return "accepted" if self.verdict.is_accepted else "failed"
+        if self.verdict and self.verdict.is_accepted:
+            return "accepted"
+        return "none" if self.record.get("reward") is None else "failed"
 
     @property
     def status(self) -> str:
         """The status of the verdict, or in a word why there is none."""
         if self.verdict and self.verdict.status:
             return self.verdict.status.value
-        return str(self.record.get("reason") or "no_verdict")
+        return "no_verdict" if self.outcome == "none" else str(self.record.get("reason") or "failed")
 
     @property
     def message(self) -> str:
@@ -71,6 +70,12 @@ class SampledGroup:
     rollouts: tuple[SampledRollout, ...]
     num_accepted: int
     num_rollouts: int
+
+    @property
+    def open_rollouts(self) -> list[SampledRollout]:
+        """The first that was accepted and the first that failed; the others unfold on a click."""
+        outcomes = [rollout.outcome for rollout in self.rollouts]
+        return [self.rollouts[outcomes.index(outcome)] for outcome in ("accepted", "failed") if outcome in outcomes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +127,9 @@ def _varied(outlines: dict[str, list[bool]], num_groups: int) -> list[str]:
 
 def _group(records: list[dict[str, Any]], outline: list[bool]) -> SampledGroup:
     records = sorted(records, key=lambda record: record.get("sample", 0))
-    first_of_each = {_is_accepted(record): index for index, record in reversed(list(enumerate(records)))}
-    rollouts = tuple(
-        SampledRollout(record, _verdict(record), is_open=index in first_of_each.values())
-        for index, record in enumerate(records)
-    )
+    rollouts = [SampledRollout(record, _verdict(record)) for record in records]
     prompt = shortened(str(records[0].get("prompt", "")))
-    return SampledGroup(str(records[0].get("item", "")), prompt, rollouts, sum(outline), len(outline))
+    return SampledGroup(str(records[0].get("item", "")), prompt, tuple(rollouts), sum(outline), len(outline))
 
 
 def _verdict(record: dict[str, Any]) -> Verdict | None:

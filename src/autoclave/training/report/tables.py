@@ -13,10 +13,10 @@ from autoclave.training.report.figures import Figure, averaged, metric_figure
 from autoclave.training.report.run_folder import Row, Run, number
 
 STAGES = {
-    "sampling": ("accepted", "responses are sampled; judging runs beside it"),
+    "sampling": ("accepted", "judging runs beside it"),
     "judge tail": ("wrong_answer", "judging that sampling did not hide"),
     "rest of collecting": ("bad_format", "collecting beyond the two above"),
-    "log-probs": ("time_limit", "log-probs under the current weights"),
+    "log-probs": ("time_limit", "of the current weights"),
     "learning": ("compile_error", "advantages, losses, updates"),
     "publishing": ("runtime_error", "new weights to the samplers"),
     "rest of the step": ("no_verdict", "everything else between two steps"),
@@ -53,7 +53,15 @@ def stage_seconds(row: Row) -> dict[str, float]:
     collect, learn = number(row, "time/collect_s") or sample + tail, number(row, "time/learn_s") or 0.0
     log_prob, publish = number(row, "time/log_prob_s") or 0.0, number(row, "time/publish_s") or 0.0
     step = number(row, "time/step_s") or 0.0
-    parts = [sample, tail, collect - sample - tail, log_prob, learn - log_prob, publish, step - collect - learn - publish]
+    parts = [
+        sample,
+        tail,
+        collect - sample - tail,
+        log_prob,
+        learn - log_prob,
+        publish,
+        step - collect - learn - publish,
+    ]
     return {stage: max(0.0, part) for stage, part in zip(STAGES, parts, strict=True)}
 
 

@@ -1,0 +1,5 @@
+"""`python -m autoclave` is `autoclave`."""
+
+from autoclave.cli import main
+
+main()

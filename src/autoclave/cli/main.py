@@ -1,0 +1,46 @@
+"""Entry point: the group of commands, and the one place where exceptions become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from autoclave import __version__
+from autoclave.cli.config import config
+from autoclave.cli.doctor import doctor
+from autoclave.cli.evaluate import evaluate
+from autoclave.cli.judge import judge
+from autoclave.cli.report import report
+from autoclave.cli.run import run
+from autoclave.cli.train import sft, train
+from autoclave.core import AutoclaveError, HostError, InputError
+
+FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(__version__, prog_name="autoclave")
+def cli() -> None:
+    """Reinforcement learning of code LLMs with rewards that cannot be hacked."""
+
+
+for command in (doctor, train, sft, evaluate, judge, run, config, report):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run a command and exit."""
+    try:
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        sys.exit(FAILED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(BAD_INPUT)
+    except AutoclaveError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_LACKS if isinstance(error, HostError) else FAILED)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
+        sys.exit(FAILED)

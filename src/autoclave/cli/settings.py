@@ -1,0 +1,58 @@
+"""How commands take a recipe and settings: `RECIPE`, `a.b=value` anywhere, and short options for the common ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from autoclave.config import Config, Override, Resolved, load, parse_override
+from autoclave.core import ConfigError
+
+C = TypeVar("C", bound=Config)
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHORT = {
+    "algorithm": "algorithm.name",
+    "schedule": "schedule.name",
+    "engine": "sampler.engine.name",
+    "steps": "steps",
+    "seed": "seed",
+}
+"""Short options and the settings that they set."""
+
+
+def takes_settings(command: F) -> F:
+    """The argument `[RECIPE] [a.b=value]...`."""
+    return click.argument("settings", nargs=-1, metavar="[RECIPE] [KEY=VALUE]...")(command)
+
+
+def takes_short_options(command: F) -> F:
+    """The short options of training."""
+    for option, kind, text in (
+        ("--seed", int, "Random seed."),
+        ("--steps", int, "Steps of reinforcement learning."),
+        ("--engine", str, "Sampling engine."),
+        ("--schedule", str, "Order of sampling, learning and publishing."),
+        ("--algorithm", str, "Learning algorithm, with its default settings."),
+    ):
+        command = click.option(option, type=kind, help=text)(command)
+    return command
+
+
+def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] | None = None) -> Resolved[C]:
+    """The configuration that a command line means. Short options apply before `KEY=VALUE` settings.
+
+    Raises:
+        ConfigError: two recipes, or a setting that cannot be used.
+    """
+    recipes = [text for text in settings if "=" not in text]
+    if len(recipes) > 1:
+        raise ConfigError(f"{recipes[1]!r}: give one recipe; settings have the form KEY=VALUE")
+    overrides = [
+        Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
+    ]
+    overrides += [parse_override(text) for text in settings if "=" in text]
+    return load(schema, Path(recipes[0]) if recipes else None, overrides)

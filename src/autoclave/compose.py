@@ -1,0 +1,506 @@
+"""The composition root: builds judge, sampler and workers from a configuration. The only place that chooses.
+
+Everything heavy is imported inside the functions that need it, so that judging never loads a tensor library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoclave.config import CurriculumConfig, JudgeConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
+from autoclave.core import ConfigError, InputError, Problem, TaskItem, read_problems
+from autoclave.core.files import write_atomically
+from autoclave.core.json import canonical_json
+from autoclave.judge import Judge, LocalJudge
+
+if TYPE_CHECKING:
+    from autoclave.evaluation import Evaluation
+    from autoclave.models import Policy
+    from autoclave.problems import Demonstration
+    from autoclave.rollout import SamplingParameters
+    from autoclave.tasks import CodeGeneration
+    from autoclave.training.interrupt import StopRequest
+    from autoclave.training.run_folder import MetricsLog, RunFolder
+    from autoclave.training.schedules import Schedule
+    from autoclave.training.train import Run, Stopwatch
+
+# Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+Say = Callable[[str], None]
+
+EVALUATION = 1
+"""Fourth number of the seeds of evaluation, so that they differ from those of training."""
+
+HELDOUT_CURRICULUM = (
+    "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
+    "or demonstration of training; problems that behave like one of training are excluded as well."
+)
+
+
+def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
+    """The judge that the settings describe.
+
+    Raises:
+        IsolationError: this host cannot give the level of isolation asked for.
+    """
+    return LocalJudge(sandbox, judge)
+
+
+def cache_folder() -> Path:
+    """Where warm starts are kept: $AUTOCLAVE_CACHE, else the user's cache folder."""
+    if given := os.environ.get("AUTOCLAVE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoclave"
+
+
+class ProblemSets:
+    """The problems of a run: what it learns from, what it imitates, and what it is measured on."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Generate or read them.
+
+        Raises:
+            InputError: a file is missing, or a line of it cannot be used.
+        """
+        self._config = config
+        if isinstance(config.problems, CurriculumConfig):
+            from autoclave.problems import build_curriculum
+
+            curriculum = build_curriculum(config.problems)
+            self.train, self.heldout = curriculum.train, curriculum.heldout
+            self.heldout_description = HELDOUT_CURRICULUM
+        else:
+            self.train = list(read_problems(config.problems.train))
+            self.heldout = list(read_problems(config.problems.heldout))
+            self.heldout_description = f"The problems of {config.problems.heldout}."
+            shared = {p.digest for p in self.train} & {p.digest for p in self.heldout}
+            if shared:
+                same = next(p.id for p in self.heldout if p.digest in shared)
+                raise InputError(f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}")
+
+    def demonstrations(self) -> list[Demonstration]:
+        """What the warm start imitates.
+
+        Raises:
+            ConfigError: problems from files have no solutions to imitate.
+        """
+        from autoclave.problems import Demonstration, demonstrations, problem_messages
+
+        if isinstance(self._config.problems, CurriculumConfig):
+            return demonstrations(self._config.problems, self._config.sft)
+        template = self._config.task.template
+        found = [
+            Demonstration(problem.id, problem_messages(problem, template), f"```python\n{solution}\n```", True)
+            for problem in self.train
+            for solution in problem.solutions
+        ]
+        if not found:
+            raise ConfigError("sft.steps: the training problems have no solutions to imitate; set sft.steps=0")
+        return found
+
+
+# --- Warm start ----------------------------------------------------------------------------------------------------
+
+
+def warm_start(
+    config: TrainConfig, problems: ProblemSets, folder: Path, log: MetricsLog | None, say: Say, stop: StopRequest
+) -> None:
+    """Build or load the policy, fine-tune it on demonstrations as `config.sft` says, and write it to `folder`.
+
+    Raises:
+        ConfigError: there is nothing to imitate.
+        IncompleteError: a stop was requested; nothing was written.
+    """
+    from autoclave.algorithms import supervised
+    from autoclave.models import save_policy
+    from autoclave.training.sft import encode_demonstrations, fine_tune, report_progress
+    from autoclave.workers import ActorWorker, ResourcePool, WorkerGroup
+
+    policy = _initial_policy(config, problems)
+    sft = config.sft
+    if sft.steps:
+        context = policy.model.config.max_position_embeddings
+        sequences = encode_demonstrations(policy.tokenizer, problems.demonstrations(), context)
+        pool = ResourcePool("sft")
+        try:
+            actor = WorkerGroup(
+                pool,
+                lambda: ActorWorker(
+                    policy,
+                    supervised(),
+                    sft.optimizer,
+                    total_steps=sft.steps,
+                    temperature=1.0,
+                    micro_batch_tokens=config.micro_batch_tokens,
+                ),
+            )
+            with report_progress(sft.steps, log, say, stop) as on_step:
+                fine_tune(
+                    actor, sequences, steps=sft.steps, batch_size=sft.batch_size, seed=config.seed, on_step=on_step
+                )
+        finally:
+            pool.close()
+    save_policy(policy, folder)
+
+
+def _initial_policy(config: TrainConfig, problems: ProblemSets) -> Policy:
+    from autoclave.models import build_tiny_policy, load_policy, resolve_device
+
+    if config.model.path:
+        return load_policy(config.model.path, dtype=config.model.dtype, device=config.model.device)
+    texts = (
+        f"{message['content']}\n{demonstration.response}"
+        for demonstration in problems.demonstrations()
+        for message in demonstration.messages
+    )
+    policy = build_tiny_policy(config.model.tiny, texts, seed=config.seed)
+    policy.model.to(resolve_device(config.model.device))
+    return policy
+
+
+def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
+    """The warm start alone: a policy in Hugging Face form in the folder `out`.
+
+    Raises:
+        InputError: `out` exists and is not an empty folder.
+    """
+    from autoclave.training.interrupt import StopRequest
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out}: exists already; give a new folder")
+    _set_threads(config.model.threads)
+    with StopRequest() as stop:
+        warm_start(config, ProblemSets(config), out, None, say, stop)
+    say(f"model: {out}")
+
+
+def _warm_started(
+    config: TrainConfig,
+    problems: ProblemSets,
+    log: MetricsLog,
+    say: Say,
+    stop: StopRequest,
+    *,
+    fresh: bool,
+) -> Path:
+    """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
+    from autoclave.core.files import sync_directory
+
+    decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
+    key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
+    if not isinstance(config.problems, CurriculumConfig):
+        key["digests"] = [problem.digest for problem in problems.train]
+    folder = cache_folder() / "sft" / hashlib.sha256(canonical_json(key)).hexdigest()[:16]
+    if folder.is_dir() and not fresh:
+        say(f"warm start: taken from {folder}")
+        return folder
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        warm_start(config, problems, partial, log, say, stop)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        sync_directory(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+# --- Training ------------------------------------------------------------------------------------------------------
+
+
+class Workers:
+    """The pools and worker groups of a configuration, with the policy of one folder on all of them."""
+
+    def __init__(self, config: TrainConfig, model: Path) -> None:
+        """Start them.
+
+        Raises:
+            ConfigError: a pool cannot be had as configured.
+            InputError: `model` is not the folder of a policy.
+        """
+        from autoclave.algorithms import build_algorithm
+        from autoclave.models import load_policy
+        from autoclave.rollout import TransformersEngine
+        from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
+
+        def policy() -> Policy:
+            return load_policy(model, dtype=config.model.dtype, device=config.model.device)
+
+        _set_threads(config.model.threads)
+        pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
+        place = {worker: pools[name] for name, pool in config.pools.items() for worker in pool.workers}
+        scoring = {"temperature": config.sampler.temperature, "micro_batch_tokens": config.micro_batch_tokens}
+        self.algorithm = build_algorithm(config.algorithm)
+        self.pools = list(pools.values())
+        self.tokenizer = policy().tokenizer
+        self.actor = WorkerGroup(
+            place["actor"],
+            lambda: ActorWorker(
+                policy(),
+                self.algorithm,
+                config.optimizer,
+                total_steps=config.steps * config.minibatches,
+                **scoring,
+            ),
+        )
+        self.reference = (
+            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(), **scoring))
+            if self.algorithm.needs_reference
+            else NoReference()
+        )
+        self.sampler = WorkerGroup(
+            place["sampler"],
+            lambda: SamplerWorker(TransformersEngine(policy(), batch_size=config.sampler.engine.batch_size)),
+        )
+
+    def close(self) -> None:
+        """End the threads of all pools."""
+        for pool in self.pools:
+            pool.close()
+
+
+def train(
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    fresh: bool = False,
+    say: Say = print,
+    schedule: Schedule | None = None,
+) -> dict[str, Any]:
+    """A whole run: problems, warm start, reinforcement learning, evaluation, summary, report.
+
+    Args:
+        config: the settings.
+        out: the run's folder.
+        resume: go on from the newest checkpoint in `out`.
+        fresh: do the warm start anew even if the cache has it.
+        say: receives the lines a user should see.
+        schedule: in place of the configured one; for experiments.
+
+    Returns:
+        The summary, as in `summary.json`.
+
+    Raises:
+        AutoclaveError: see the tree of errors; bad input is found before any work.
+    """
+    from autoclave.training.checkpoints import latest_checkpoint
+    from autoclave.training.interrupt import StopRequest
+    from autoclave.training.report import write_report
+    from autoclave.training.run_folder import MetricsLog, RunFolder
+    from autoclave.training.train import Stopwatch, run_to_end
+
+    stopwatch = Stopwatch()
+    existing = RunFolder.existing(out) if resume else None
+    checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
+    with build_judge(config.judge, config.sandbox) as judge, StopRequest() as stop, stopwatch.time("total"):
+        problems = ProblemSets(config)
+        folder = existing or RunFolder.create(out)
+        folder.write_config(dump(config))
+        log = MetricsLog(folder)
+        workers = None
+        try:
+            if checkpoint:
+                say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
+                stopwatch.seconds.update(checkpoint.seconds)
+            with stopwatch.time("sft"):
+                model = checkpoint.model if checkpoint else _warm_started(config, problems, log, say, stop, fresh=fresh)
+            workers = Workers(config, model)
+            if checkpoint:
+                workers.actor.load_optimizer(checkpoint.folder).result()
+            run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
+            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
+        finally:
+            log.close()
+            if workers:
+                workers.close()
+    summary = _summary(config, folder, problems, stopwatch, judge.level)
+    folder.write_summary(summary)
+    say(f"report: {write_report(folder.path)}")
+    return summary
+
+
+def _run(
+    config: TrainConfig,
+    workers: Workers,
+    problems: ProblemSets,
+    judge: Judge,
+    folder: RunFolder,
+    log: MetricsLog,
+    stopwatch: Stopwatch,
+    say: Say,
+    schedule: Schedule | None,
+) -> Run:
+    from autoclave.tasks import CodeGeneration
+    from autoclave.training.items import ItemSource
+    from autoclave.training.schedules import choose_schedule
+    from autoclave.training.stages import Stages
+    from autoclave.training.train import Run
+
+    task = CodeGeneration(judge, config.task)
+    stages = Stages(
+        actor=workers.actor,
+        reference=workers.reference,
+        sampler=workers.sampler,
+        tokenizer=workers.tokenizer,
+        reward=task.reward,
+        algorithm=workers.algorithm,
+        sampling=_sampling(config.sampler),
+        group_size=config.group_size,
+        minibatches=config.minibatches,
+        seed=config.seed,
+    )
+    items = [task.item(problem) for problem in problems.train]
+    heldout = [task.item(problem) for problem in problems.heldout]
+    return Run(
+        config=config,
+        folder=folder,
+        log=log,
+        stages=stages,
+        schedule=schedule or choose_schedule(config.schedule),
+        items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
+        evaluate=partial(evaluate_during_training, config, workers, task, heldout),
+        stopwatch=stopwatch,
+        say=say,
+    )
+
+
+def evaluate_during_training(
+    config: TrainConfig, workers: Workers, task: CodeGeneration, heldout: Sequence[TaskItem], step: int, whole: bool
+) -> Evaluation:
+    """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on its pinned beginning."""
+    from autoclave.rollout import SamplingParameters
+
+    settings = config.evaluation
+    return _evaluate(
+        workers,
+        task,
+        heldout if whole or not settings.problems else heldout[: settings.problems],
+        SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
+        samples=settings.final_samples if whole else settings.samples,
+        seed=(config.seed, step, EVALUATION),
+    )
+
+
+def evaluate(
+    config: TrainConfig, model: Path, *, problems: Path | None, samples: int | None, out: Path | None
+) -> dict[str, Any]:
+    """Measure the policy in folder `model` on held-out problems, or on those of a file.
+
+    Returns:
+        The figures, as in metrics files. With `out`, that file gets them and the result of every problem.
+
+    Raises:
+        InputError: the model or the problem file cannot be used.
+    """
+    from autoclave.rollout import SamplingParameters
+    from autoclave.tasks import CodeGeneration
+
+    asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
+    with build_judge(config.judge, config.sandbox) as judge:
+        task = CodeGeneration(judge, config.task)
+        workers = Workers(config, model)
+        try:
+            evaluation = _evaluate(
+                workers,
+                task,
+                [task.item(problem) for problem in asked],
+                SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
+                samples=samples or config.evaluation.final_samples,
+                seed=(config.seed, 0, EVALUATION),
+            )
+        finally:
+            workers.close()
+    if out:
+        write_atomically(out, evaluation.to_json() + "\n")
+    return evaluation.to_metrics()
+
+
+def _evaluate(
+    workers: Workers,
+    task: CodeGeneration,
+    items: Sequence[TaskItem],
+    parameters: SamplingParameters,
+    *,
+    samples: int,
+    seed: tuple[int, ...],
+) -> Evaluation:
+    from autoclave.evaluation import evaluate
+    from autoclave.models import encode_prompt
+    from autoclave.workers import WorkerSampler
+
+    return evaluate(
+        items,
+        sampler=WorkerSampler(workers.sampler),
+        reward=task.reward,
+        encode=lambda item: encode_prompt(workers.tokenizer, item.messages),
+        family=lambda item: item.payload.tags[0] if item.payload.tags else "all",
+        parameters=parameters,
+        samples=samples,
+        with_greedy=True,
+        seed=seed,
+    )
+
+
+def _sampling(config: SamplerConfig) -> SamplingParameters:
+    from autoclave.rollout import SamplingParameters
+
+    return SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+
+
+def _summary(
+    config: TrainConfig,
+    folder: RunFolder,
+    problems: ProblemSets,
+    stopwatch: Stopwatch,
+    level: str,
+) -> dict[str, Any]:
+    from autoclave.training.environment import machine, versions
+
+    figures: dict[str, Any] = {}
+    for when, step in (("before", 0), ("after", config.steps)):
+        metrics = folder.read_evaluation(step)
+        samples = metrics["samples"]
+        figures |= {
+            f"heldout_pass1_{when}": metrics["pass@1"],
+            f"heldout_pass1_interval_{when}": [metrics["pass@1/low"], metrics["pass@1/high"]],
+            f"heldout_greedy_{when}": metrics["greedy"],
+            f"heldout_pass{samples}_{when}": metrics[f"pass@{samples}"],
+            "heldout_problems": metrics["problems"],
+        }
+    seconds = stopwatch.seconds
+    return {
+        "name": config.name,
+        "seed": config.seed,
+        "steps": config.steps,
+        **figures,
+        "seconds_total": seconds["total"],
+        "seconds_training": seconds["sft"] + seconds["rl"] + seconds["evaluation"],
+        "seconds_sft": seconds["sft"],
+        "seconds_rl": seconds["rl"],
+        "seconds_evaluation": seconds["evaluation"],
+        "heldout_description": problems.heldout_description,
+        "sandbox_level": level,
+        "versions": versions(),
+        "machine": machine(),
+        "started": datetime.fromtimestamp(time.time() - seconds["total"], UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["autoclave", *sys.argv[1:]]),
+    }

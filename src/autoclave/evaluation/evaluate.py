@@ -1,0 +1,158 @@
+"""Sampled pass@k and greedy pass@1 of a policy on a set of items, with bootstrap intervals and a table per family.
+
+Sampling and judging are handed in. A response without a verdict is left out of its problem, never counted as wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
+from autoclave.core.rollout import IntArray
+from autoclave.evaluation.intervals import Interval, bootstrap_interval
+from autoclave.evaluation.pass_at_k import mean_pass_at_k
+from autoclave.rollout import Collection, Request, RewardFunction, Sampler, SamplingParameters
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemResult:
+    """One problem: of `judged` sampled responses `correct` were accepted; `greedy` is None if it has no verdict."""
+
+    id: str
+    family: str
+    judged: int
+    correct: int
+    greedy: bool | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was found. `samples` were asked per problem; shares are over the sampled responses."""
+
+    problems: tuple[ProblemResult, ...]
+    samples: int
+    temperature: float
+    truncated_share: float
+    no_verdict_share: float
+    mean_response_length: float
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """Share of correct responses of each problem that has a verdict."""
+        return {p.id: p.correct / p.judged for p in self.problems if p.judged}
+
+    @property
+    def pass_at_1(self) -> float:
+        """Mean over problems of the share of sampled responses that are accepted."""
+        return float(np.mean(list(self.rates.values())))
+
+    @property
+    def pass_at_1_interval(self) -> Interval:
+        """95 % bootstrap interval over problems."""
+        return bootstrap_interval(list(self.rates.values()))
+
+    @property
+    def greedy(self) -> list[float]:
+        """1 or 0 for each problem whose greedy response has a verdict."""
+        return [float(p.greedy) for p in self.problems if p.greedy is not None]
+
+    def pass_at(self, k: int) -> float:
+        """Unbiased pass@k over the problems with at least k verdicts."""
+        enough = [p for p in self.problems if p.judged >= k]
+        return mean_pass_at_k([p.judged for p in enough], [p.correct for p in enough], k)
+
+    def to_metrics(self) -> dict[str, Any]:
+        """The figures as they stand in metrics files."""
+        interval = self.pass_at_1_interval
+        metrics: dict[str, Any] = {
+            "problems": len(self.problems),
+            "samples": self.samples,
+            "temperature": self.temperature,
+            "pass@1": self.pass_at_1,
+            "pass@1/low": interval.lower,
+            "pass@1/high": interval.upper,
+            f"pass@{self.samples}": self.pass_at(self.samples),
+            "truncated_share": self.truncated_share,
+            "no_verdict_share": self.no_verdict_share,
+            "response_length/mean": self.mean_response_length,
+            "families": self._families(),
+        }
+        if self.greedy:
+            bounds = bootstrap_interval(self.greedy)
+            metrics |= {
+                "greedy": float(np.mean(self.greedy)),
+                "greedy/low": bounds.lower,
+                "greedy/high": bounds.upper,
+            }
+        return metrics
+
+    def to_json(self) -> str:
+        """The figures, and the result of every problem."""
+        return json.dumps({"metrics": self.to_metrics(), "problems": [asdict(problem) for problem in self.problems]})
+
+    def _families(self) -> dict[str, dict[str, float]]:
+        table: dict[str, dict[str, float]] = {}
+        for family in sorted({p.family for p in self.problems}):
+            members = [p for p in self.problems if p.family == family]
+            greedy = [p.greedy for p in members if p.greedy is not None]
+            rates = [self.rates[p.id] for p in members if p.id in self.rates]
+            table[family] = {"problems": len(members), "pass@1": float(np.mean(rates)) if rates else float("nan")}
+            if greedy:
+                table[family]["greedy"] = float(np.mean(greedy))
+        return table
+
+
+def evaluate(
+    items: Sequence[TaskItem],
+    *,
+    sampler: Sampler,
+    reward: RewardFunction,
+    encode: Callable[[TaskItem], IntArray],
+    family: Callable[[TaskItem], str],
+    parameters: SamplingParameters,
+    samples: int,
+    with_greedy: bool,
+    seed: tuple[int, ...],
+) -> Evaluation:
+    """Sample `samples` responses per item by `parameters`, one greedily if asked, and judge them all.
+
+    Raises:
+        FaultError: no response at all got a verdict.
+    """
+    greedy = SamplingParameters(0.0, 1.0, parameters.max_new_tokens, parameters.stops)
+    each = [parameters] * samples + [greedy] * with_greedy
+    requests = [
+        [Request(prompt, chosen, (*seed, index, sample)) for sample, chosen in enumerate(each)]
+        for index, prompt in enumerate(map(encode, items))
+    ]
+    groups = Collection(items, requests, sampler, reward).result()
+    results = tuple(_result(group, samples, family(group.item)) for group in groups)
+    sampled = [rollout for group in groups for rollout in group.rollouts[:samples]]
+    if not any(result.judged for result in results):
+        reasons = sorted({str(r.reward.verdict.fault) for r in sampled if r.reward.verdict})
+        raise FaultError(f"no verdict on any of {len(sampled)} responses: {'; '.join(reasons[:3])}")
+    return Evaluation(
+        results,
+        samples,
+        parameters.temperature,
+        truncated_share=float(np.mean([r.completion.finish_reason is FinishReason.LENGTH for r in sampled])),
+        no_verdict_share=float(np.mean([r.reward.value is None for r in sampled])),
+        mean_response_length=float(np.mean([len(r.completion.tokens) for r in sampled])),
+    )
+
+
+def _result(group: Group, samples: int, family: str) -> ProblemResult:
+    judged = [accepted for rollout in group.rollouts[:samples] if (accepted := _accepted(rollout)) is not None]
+    greedy = [_accepted(rollout) for rollout in group.rollouts[samples:]]
+    return ProblemResult(group.item.id, family, len(judged), sum(judged), greedy[0] if greedy else None)
+
+
+def _accepted(rollout: Rollout) -> bool | None:
+    verdict = rollout.reward.verdict
+    return None if verdict is None or verdict.status is None else verdict.is_accepted

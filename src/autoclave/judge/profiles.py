@@ -1,0 +1,37 @@
+"""The interpreters that problems ask for by name, and the runners that drive a program in its cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from autoclave.sandbox import Profile, Runner
+
+_LCB_MODULES = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json"),
+)
+_STARRED = (*_LCB_MODULES, "builtins", "typing")
+_DEEP = 50_000
+
+PROFILES: Mapping[str, Profile] = {
+    "lcb": Profile(
+        name="lcb",
+        # The order matters: `pow` and `floor` end up as the ones of math, `copy`, `datetime` and `random` as modules.
+        preamble="\n".join(
+            [f"from {name} import *" for name in _STARRED]
+            + [f"import {name}" for name in _LCB_MODULES]
+            + [f"sys.setrecursionlimit({_DEEP})"]
+        ),
+        modules=_STARRED,
+        recursion_limit=_DEEP,
+        int_max_str_digits=_DEEP,
+    ),
+    "plain": Profile(name="plain", modules=("sys",)),
+}
+"""`lcb`: names and limits that LiveCodeBench gives a program; `plain`: Python as it comes."""
+
+_RUNNERS = Path(__file__).parent / "runners"
+
+SCRIPT = Runner("script", (_RUNNERS / "script.py").read_text())
+"""Runs a program as a script, with real standard streams."""

@@ -1,0 +1,6 @@
+"""One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
+
+from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
+from autoclave.sandbox.start import open_sandbox
+
+__all__ = ["Cell", "Limits", "Profile", "Runner", "Sandbox", "Session", "open_sandbox"]

@@ -1,0 +1,1 @@
+"""Sealed cells from Linux namespaces. (theory of operation to come)"""

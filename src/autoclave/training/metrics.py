@@ -1,0 +1,51 @@
+"""The numbers of one iteration, from its collection and what was learnt. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from autoclave.core import FinishReason, Group
+from autoclave.rollout import CollectionTimes
+from autoclave.training.stages import Learned
+
+
+def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, float]:
+    """Rewards, statuses, lengths and shares over all rollouts of an iteration, and the metrics of its updates."""
+    rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+    rewards = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
+    tokens = sum(len(rollout.completion.tokens) for rollout in rollouts)
+    statuses = Counter(rollout.reward.reason for rollout in rollouts)
+    return {
+        "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
+        "accepted_share": statuses["accepted"] / len(rollouts),
+        "response_length/mean": tokens / len(rollouts),
+        "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
+        "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
+        "masked_share": _share([not r.is_trained for r in rollouts]),
+        "groups/zero_variance_share": _share([_is_uniform(group) for group in learned.groups]),
+        **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
+        **{f"policy/{name}": value for name, value in learned.metrics.items()},
+        "time/sample_s": times.sample_s,
+        "time/judge_tail_s": times.judge_tail_s,
+        "sampled_tokens": tokens,
+        "sampled_tokens_per_s": tokens / times.sample_s if times.sample_s else 0.0,
+    }
+
+
+def _share(flags: list[bool]) -> float:
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def _is_uniform(group: Group) -> bool:
+    return len({rollout.reward.value for rollout in group.rollouts if rollout.is_trained}) <= 1
+
+
+def describe_iteration(metrics: Mapping[str, float]) -> str:
+    """The few numbers beside a progress bar."""
+    return (
+        f"reward {metrics['reward/mean']:.2f}  length {metrics['response_length/mean']:.0f}  "
+        f"entropy {metrics.get('policy/entropy', float('nan')):.3f}"
+    )

@@ -1,0 +1,143 @@
+"""A run's folder: what stands where, and the writers of its files.
+
+    config.yaml                     the resolved configuration
+    metrics.jsonl                   one object per line; "kind" is sft, train or evaluation
+    tensorboard/                    the same numbers for TensorBoard
+    rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict and advantage
+    evaluations/step-000010.json    every problem of an evaluation
+    checkpoints/step-000010/        state to resume from
+    summary.json, report.html       written at the end
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from autoclave.core import InputError, Rollout
+from autoclave.core.files import atomic_writer, existing_file, write_atomically
+from autoclave.core.json import to_plain
+from autoclave.evaluation import Evaluation
+from autoclave.training.stages import Learned
+
+
+class RunFolder:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @staticmethod
+    def create(path: Path) -> RunFolder:
+        """A new folder at `path`; what stood there is moved aside, never overwritten.
+
+        Raises:
+            InputError: `path` is a file.
+        """
+        if path.exists() and not path.is_dir():
+            raise InputError(f"--out {path}: is a file; give a folder")
+        if path.exists() and any(path.iterdir()):
+            path.rename(_free_name(path))
+        path.mkdir(parents=True, exist_ok=True)
+        return RunFolder(path)
+
+    @staticmethod
+    def existing(path: Path) -> RunFolder:
+        """The folder of a run that was begun.
+
+        Raises:
+            InputError: there is none.
+        """
+        if not (path / "config.yaml").is_file():
+            raise InputError(f"--resume: {path} is not the folder of a run (no config.yaml); start it without --resume")
+        return RunFolder(path)
+
+    def write_config(self, text: str) -> None:
+        """Keep the resolved configuration."""
+        write_atomically(self.path / "config.yaml", text)
+
+    def write_rollouts(self, step: int, learned: Learned) -> None:
+        """Keep every rollout of a step."""
+        path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
+        rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+            for rollout, advantage in zip(rollouts, learned.advantages, strict=True):
+                file.write(json.dumps(_rollout_line(step, rollout, advantage)) + "\n")
+
+    def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        """Keep the result of every problem of an evaluation."""
+        write_atomically(self.path / "evaluations" / f"step-{step:06d}.json", evaluation.to_json() + "\n")
+
+    def read_evaluation(self, step: int) -> dict[str, Any]:
+        """The metrics of the evaluation after `step` iterations."""
+        path = self.path / "evaluations" / f"step-{step:06d}.json"
+        return json.loads(existing_file(path, "evaluation").read_text(encoding="utf-8"))["metrics"]
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Keep the figures of a finished run."""
+        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl` and TensorBoard. A line is written whole, so a killed run leaves at most one torn."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._file = (folder.path / "metrics.jsonl").open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(folder.path / "tensorboard"))
+        if self._file.tell():
+            self._file.write("\n")  # ends a line torn by a crash; blank lines mean nothing
+
+    def write(self, kind: str, step: int, metrics: Mapping[str, Any]) -> None:
+        """Record `metrics` of a step. Numbers that are not finite become null."""
+        line = {"kind": kind, "step": step, "time": time.time(), **_finite(metrics)}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        for name, value in metrics.items():
+            if isinstance(value, (int, float)):
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Write what is buffered and close both."""
+        self._file.close()
+        self._board.close()
+
+
+def _free_name(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    names = (path.with_name(f"{path.name}.{stamp}{suffix}") for suffix in ("", *(f"-{n}" for n in range(1, 1000))))
+    return next(name for name in names if not name.exists())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _rollout_line(step: int, rollout: Rollout, advantage: float) -> dict[str, Any]:
+    completion, reward = rollout.completion, rollout.reward
+    return {
+        "step": step,
+        "item": rollout.item.id,
+        "group": rollout.item.group_key,
+        "sample": rollout.sample,
+        "prompt": "\n\n".join(message["content"] for message in rollout.item.messages),
+        "response": completion.text,
+        "tokens": len(completion.tokens),
+        "finish_reason": completion.finish_reason,
+        "reward": reward.value,
+        "reason": reward.reason,
+        "mask_reason": rollout.mask_reason,
+        "advantage": advantage if rollout.is_trained else None,
+        "policy_versions": completion.policy_versions,
+        "verdict": to_plain(reward.verdict) if reward.verdict else None,
+    }

@@ -1,0 +1,137 @@
+"""A reinforcement-learning run around a schedule: logging, evaluation, checkpoints, and how it ends.
+
+The schedule yields between iterations; only there does anything here happen. Parts are handed in, nothing is chosen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tqdm import tqdm
+
+from autoclave.config import TrainConfig
+from autoclave.core import Group, IncompleteError, JudgeFault
+from autoclave.evaluation import Evaluation
+from autoclave.training.checkpoints import save_checkpoint
+from autoclave.training.interrupt import StopRequest
+from autoclave.training.items import ItemSource
+from autoclave.training.metrics import describe_iteration, iteration_metrics
+from autoclave.training.run_folder import MetricsLog, RunFolder
+from autoclave.training.schedules import Schedule
+from autoclave.training.stages import Learned, Stages
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent by stage over the whole run, carried through checkpoints."""
+
+    seconds: Counter[str] = field(default_factory=Counter[str])
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        """Add the seconds of the block to `stage`."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.monotonic() - started
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The parts of a run that its loop uses."""
+
+    config: TrainConfig
+    folder: RunFolder
+    log: MetricsLog
+    stages: Stages
+    schedule: Schedule
+    items: ItemSource
+    evaluate: Callable[[int, bool], Evaluation]
+    """`(step, whole)`: on all held-out problems, or on the pinned few."""
+    stopwatch: Stopwatch
+    say: Callable[[str], None]
+
+
+def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
+    """Go on from `done` iterations to `config.steps`.
+
+    Raises:
+        IncompleteError: a stop was requested; a checkpoint of the last iteration is there.
+        JudgeFault: too many rollouts of an iteration have no verdict; the checkpoints before it are there.
+    """
+    config = run.config
+    if done == 0:
+        evaluate_and_record(run, 0)
+    progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
+    with progress:
+        started = time.monotonic()
+        for step, (collection, learned) in enumerate(run.schedule(run.stages, run.items, done), start=done + 1):
+            run.stopwatch.seconds["rl"] += time.monotonic() - started
+            metrics = iteration_metrics(collection.times, learned) | {"time/step_s": time.monotonic() - started}
+            record_iteration(run, step, learned, metrics)
+            progress.set_postfix_str(describe_iteration(metrics), refresh=False)
+            progress.update()
+            is_last = step == config.steps
+            if is_last or (config.evaluation.every and step % config.evaluation.every == 0):
+                evaluate_and_record(run, step)
+            if is_last or stop.is_made or step % config.checkpoint.every == 0:
+                checkpoint(run, step)
+            if is_last:
+                return
+            if stop.is_made:
+                raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
+            started = time.monotonic()
+
+
+def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:
+    """Write the metrics and rollouts of an iteration, and end the run if its judge does not judge."""
+    run.log.write("train", step, metrics)
+    run.folder.write_rollouts(step, learned)
+    if metrics["no_verdict_share"] > run.config.no_verdict_limit:
+        raise JudgeFault(
+            f"step {step}: {metrics['no_verdict_share']:.0%} of the rollouts have no verdict, more than "
+            f"no_verdict_limit = {run.config.no_verdict_limit:.0%}. Causes: {_fault_causes(learned.groups)}"
+        )
+
+
+def _fault_causes(groups: Sequence[Group]) -> str:
+    faults = Counter(
+        f"{rollout.reward.verdict.fault.kind}: {rollout.reward.verdict.fault.detail}"
+        for group in groups
+        for rollout in group.rollouts
+        if rollout.reward.verdict is not None and rollout.reward.verdict.fault is not None
+    )
+    return "; ".join(f"{cause} ({count}x)" for cause, count in faults.most_common(3))
+
+
+def evaluate_and_record(run: Run, step: int) -> None:
+    """Evaluate the published policy: whole before and after training, on the pinned few in between."""
+    whole = step in (0, run.config.steps)
+    with run.stopwatch.time("evaluation"):
+        evaluation = run.evaluate(step, whole)
+    metrics = evaluation.to_metrics()
+    run.log.write("evaluation", step, {"split": "heldout", **metrics})
+    run.folder.write_evaluation(step, evaluation)
+    run.say(
+        f"step {step:>4}  held-out pass@1 {metrics['pass@1']:.3f} [{metrics['pass@1/low']:.3f}, "
+        f"{metrics['pass@1/high']:.3f}]  greedy {metrics['greedy']:.3f}  "
+        f"pass@{evaluation.samples} {metrics[f'pass@{evaluation.samples}']:.3f}  ({metrics['problems']} problems)"
+    )
+
+
+def checkpoint(run: Run, step: int) -> None:
+    """Save everything that `step` iterations left behind."""
+    with run.stopwatch.time("checkpoint"):
+        save_checkpoint(
+            run.folder.checkpoints,
+            step,
+            run.config,
+            dict(run.stopwatch.seconds),
+            keep=run.config.checkpoint.keep,
+            save_state=lambda folder: run.stages.actor.save(folder).result(),
+        )

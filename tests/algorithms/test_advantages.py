@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.algorithms import group_advantages, group_token_advantages, rows_with_signal
+
+ONE_GROUP = torch.zeros(4, dtype=torch.int64)
+ALL_VOTE = torch.ones(4, dtype=torch.bool)
+
+
+def test_one_success_among_four_stands_out():
+    advantages = group_advantages(torch.tensor([1.0, 0, 0, 0]), ONE_GROUP, votes=ALL_VOTE)
+    assert advantages.tolist() == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)  # mean 1/4, sample deviation 1/2
+
+
+def test_without_scale_the_distance_to_the_mean_remains():
+    advantages = group_advantages(torch.tensor([1.0, 0, 0, 0]), ONE_GROUP, votes=ALL_VOTE, scale="none")
+    assert advantages.tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_interleaved_groups_are_compared_within_themselves():
+    rewards = torch.tensor([0.0, 10.0, 2.0, 30.0], dtype=torch.float64)
+    advantages = group_advantages(rewards, torch.tensor([7, -1, 7, -1]), votes=ALL_VOTE, epsilon=0.0)
+    # two rollouts at distance d: sample deviation d / sqrt 2, so each is sqrt(1/2) deviations from the mean
+    half = math.sqrt(0.5)
+    assert advantages.tolist() == pytest.approx([-half, -half, half, half], abs=1e-15)
+
+
+def test_a_row_without_a_vote_moves_nobody():
+    rewards = torch.tensor([1.0, 0.0, math.nan, 0.0])
+    votes = torch.tensor([True, True, False, True])
+    advantages = group_advantages(rewards, ONE_GROUP, votes=votes, scale="none")
+    third = 1 / 3  # mean of 1, 0, 0
+    assert advantages.tolist() == pytest.approx([2 * third, -third, 0.0, -third])
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+def test_a_single_voter_has_no_advantage(scale):
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    votes = torch.tensor([True, False, False, False])
+    assert group_advantages(rewards, ONE_GROUP, votes=votes, scale=scale).tolist() == [0.0] * 4
+
+
+def test_no_rollouts_have_no_advantages():
+    empty = torch.zeros(0)
+    assert group_advantages(empty, empty.long(), votes=empty.bool()).shape == (0,)
+
+
+@given(
+    st.one_of(st.floats(-1, 1, width=32), st.floats(-1e6, 1e6)),
+    st.integers(1, 33),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.sampled_from(["std", "none"]),
+)
+def test_equal_rewards_teach_exactly_nothing(reward, size, dtype, scale):
+    rewards = torch.full((size,), reward, dtype=dtype)
+    votes = torch.ones(size, dtype=torch.bool)
+    advantages = group_advantages(rewards, torch.zeros(size, dtype=torch.int64), votes=votes, scale=scale)
+    assert advantages.abs().max().item() == 0.0
+
+
+@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
+def test_order_of_rollouts_does_not_matter(make_batch, seed, random):
+    batch = make_batch(seed)
+    order = list(range(len(batch["group"])))
+    random.shuffle(order)
+    straight = group_advantages(batch["rewards"], batch["group"], votes=batch["trains"])
+    shuffled = group_advantages(batch["rewards"][order], batch["group"][order], votes=batch["trains"][order])
+    torch.testing.assert_close(shuffled, straight[order], rtol=1e-9, atol=1e-12)
+
+
+@given(st.integers(0, 10_000))
+def test_advantages_of_a_group_sum_to_zero_and_do_not_see_other_groups(make_batch, seed):
+    batch = make_batch(seed)
+    advantages = group_advantages(batch["rewards"], batch["group"], votes=batch["trains"])
+    for name in batch["group"].unique():
+        members = batch["group"] == name
+        alone = group_advantages(batch["rewards"][members], batch["group"][members], votes=batch["trains"][members])
+        torch.testing.assert_close(advantages[members], alone, rtol=1e-9, atol=1e-12)
+        assert alone.sum().item() == pytest.approx(0, abs=1e-9)
+
+
+def test_every_token_carries_the_advantage_of_its_rollout():
+    rewards, row = torch.tensor([1.0, 0, 0, 0]), torch.tensor([3, 0, 0, 1, 2])
+    advantages = group_token_advantages(rewards, ONE_GROUP, ALL_VOTE, row, scale="none")
+    assert advantages.tolist() == [-0.25, 0.75, 0.75, -0.25, -0.25]
+
+
+def test_rows_have_a_signal_if_they_train_and_a_token_has_an_advantage():
+    advantages = torch.tensor([0.0, 0.0, -1.0, 0.0, 2.0])
+    row = torch.tensor([0, 0, 1, 1, 2])
+    trains = torch.tensor([True, True, False, True])  # row 3 has no token
+    assert rows_with_signal(advantages, row, trains).tolist() == [False, True, False, False]
+
+
+def test_a_vote_without_a_finite_reward_is_refused():
+    with pytest.raises(ValueError, match="must not vote"):
+        group_advantages(torch.tensor([1.0, math.nan, 0, 0]), ONE_GROUP, votes=ALL_VOTE)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 1)])
+def test_columns_that_do_not_fit_are_refused(shape):
+    with pytest.raises(ValueError, match=r"must all be \(B,\)"):
+        group_advantages(torch.zeros(shape), ONE_GROUP, votes=ALL_VOTE)
+    with pytest.raises(ValueError, match=r"must both be \(N,\)"):
+        rows_with_signal(torch.zeros(shape), ONE_GROUP, ALL_VOTE)

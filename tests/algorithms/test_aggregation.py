@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.algorithms import sequence_mean, token_mean
+
+WEIGHTINGS = pytest.mark.parametrize("weighting", [token_mean, sequence_mean])
+ROW = torch.tensor([0, 1, 1, 1, 2, 2])
+TRAINS = torch.tensor([True, True, False])
+
+
+def test_token_mean_gives_every_trained_token_the_same_weight():
+    assert token_mean(ROW, TRAINS).tolist() == [0.25, 0.25, 0.25, 0.25, 0.0, 0.0]
+
+
+def test_sequence_mean_gives_every_trained_response_the_same_weight():
+    sixth = 1 / 6  # two responses, 1/2 each; the second has three tokens
+    assert sequence_mean(ROW, TRAINS).tolist() == pytest.approx([0.5, sixth, sixth, sixth, 0.0, 0.0])
+
+
+def test_a_trained_row_without_tokens_is_no_sequence():
+    assert sequence_mean(torch.tensor([0]), torch.tensor([True, True])).tolist() == [1.0]
+
+
+@WEIGHTINGS
+def test_weights_are_zero_if_nothing_trains(weighting):
+    assert weighting(ROW, torch.zeros(3, dtype=torch.bool)).tolist() == [0.0] * 6
+
+
+@WEIGHTINGS
+@given(seed=st.integers(0, 10_000))
+def test_weights_make_a_mean(make_batch, weighting, seed):
+    batch = make_batch(seed)
+    weights = weighting(batch["row"], batch["trains"])
+    assert weights.dtype == torch.float32
+    assert weights.sum().item() == pytest.approx(float(batch["trains"].any()), abs=1e-6)
+    assert torch.equal(weights > 0, batch["trains"][batch["row"]])
+
+
+@WEIGHTINGS
+@given(seed=st.integers(0, 10_000), random=st.randoms(use_true_random=False))
+def test_packing_order_does_not_matter(make_batch, weighting, seed, random):
+    batch = make_batch(seed)
+    order = list(range(len(batch["row"])))
+    random.shuffle(order)
+    weights = weighting(batch["row"], batch["trains"])
+    assert torch.equal(weighting(batch["row"][order], batch["trains"]), weights[order])

@@ -1,0 +1,193 @@
+"""The built-in curriculum: its problems are right, strict, different, and the same in every process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoclave.config.problems import CurriculumConfig
+from autoclave.core import CallTests, ConfigError, Problem, StdinTests, read_problems
+from autoclave.problems import Curriculum, build_curriculum
+from autoclave.problems.curriculum import build
+from autoclave.problems.curriculum.compose import DOMAINS
+from tests.problems.conftest import operation_names, printed
+
+_DUMP = """
+import json, sys
+from autoclave.config.problems import CurriculumConfig
+from autoclave.config.training import SftConfig
+from autoclave.problems import build_curriculum, demonstrations
+config = CurriculumConfig(seed=3, train=200, validation=60, heldout=200)
+built = build_curriculum(config)
+for problem in built.train + built.validation + built.heldout:
+    print(json.dumps(problem.to_json()))
+for shown in demonstrations(config, SftConfig(demonstrations=400)):
+    print(shown.task_id, json.dumps(shown.messages), json.dumps(shown.response), shown.is_right)
+print(sorted(built.heldout_pairs), sorted(built.validation_pairs))
+"""
+
+
+def every(curriculum: Curriculum) -> list[Problem]:
+    return curriculum.train + curriculum.validation + curriculum.heldout
+
+
+def inputs_and_outputs(problem: Problem) -> tuple[list[tuple[object, ...]], list[str]]:
+    """The tests of a problem as arguments and text, read as a judge would."""
+    if isinstance(problem.tests, CallTests):
+        outputs = [case.output for case in problem.tests.cases]
+        texts = [" ".join(map(str, output)) if isinstance(output, list) else str(output) for output in outputs]
+        return [tuple(case.arguments) for case in problem.tests.cases], texts
+    assert isinstance(problem.tests, StdinTests)
+    return [(case.input.removesuffix("\n"),) for case in problem.tests.cases], [
+        case.output.removesuffix("\n") for case in problem.tests.cases
+    ]
+
+
+def passes(problem: Problem, source: str) -> bool:
+    inputs, outputs = inputs_and_outputs(problem)
+    try:
+        return printed(source, inputs) == outputs
+    except (TypeError, ValueError, IndexError, NameError, ZeroDivisionError):
+        return False
+
+
+def test_default_sizes(curriculum):
+    assert (len(curriculum.train), len(curriculum.validation), len(curriculum.heldout)) == (4000, 200, 300)
+
+
+def test_reference_solutions_pass_their_tests(curriculum):
+    failing = [problem.id for problem in every(curriculum) if not passes(problem, problem.solutions[0])]
+    assert failing == []
+
+
+@pytest.mark.parametrize("style", ["call", "stdin"])
+def test_a_reference_solution_passes_in_a_process_of_its_own(curriculum, style):
+    problem = next(problem for problem in curriculum.heldout if style in problem.tags)
+    for case in problem.tests.cases:
+        source = problem.solutions[0]
+        source += f"\nprint(f(*{case.arguments!r}))" if style == "call" else ""
+        ran = subprocess.run(
+            [sys.executable, "-c", source], input=getattr(case, "input", ""), capture_output=True, text=True, check=True
+        )
+        assert ran.stdout.strip() == str(case.output).strip()
+
+
+def test_single_mutations_of_solutions_mostly_fail(curriculum):
+    rng = random.Random(5)
+    outcomes = [
+        passes(problem, mutant) for problem in curriculum.train[:1500] if (mutant := mutated(problem.solutions[0], rng))
+    ]
+    assert len(outcomes) > 1000
+    assert outcomes.count(False) >= 0.85 * len(outcomes)  # the rest are mostly equivalent programs
+
+
+def mutated(source: str, rng: random.Random) -> str | None:
+    """`source` with one small change in one line; loops with a condition are left alone, they might never end."""
+    swaps = {" > ": " >= ", " >= ": " > ", " < ": " <= ", " <= ": " < ", " == ": " != ", "min(": "max(", "max(": "min(",
+             "[::-1]": "", " // ": " % ", " % ": " // ", "x[1:]": "x", "s[1:]": "s"}  # fmt: skip
+    lines = source.splitlines()
+    changes: list[str] = []
+    for place, line in enumerate(lines):
+        if "while" in source or line.startswith(("def ", "x = list(map(int, input", "s = input", "a, b")):
+            continue
+        changed = [line.replace(old, new, 1) for old, new in swaps.items() if old in line]
+        changed += [re.sub(r"\d", lambda digit: str(int(digit[0]) + 1), line, count=1)]
+        changes += ["\n".join([*lines[:place], new, *lines[place + 1 :]]) for new in changed if new != line]
+    return rng.choice(changes) if changes else None
+
+
+def test_tests_grow_and_their_answers_vary(curriculum):
+    for problem in every(curriculum):
+        inputs, outputs = inputs_and_outputs(problem)
+        lengths = [len(" ".join(map(str, arguments))) for arguments in inputs]
+        assert len(inputs) >= 8
+        assert lengths[0] < lengths[-1]
+        assert sum(lengths[:4]) < sum(lengths[4:])
+        assert len(set(outputs)) >= 3
+        assert max(map(len, outputs)) <= 400
+
+
+def test_lists_and_texts_are_also_tried_empty(curriculum):
+    for problem in every(curriculum):
+        inputs, _ = inputs_and_outputs(problem)
+        if "integer" not in problem.tags:
+            assert inputs[0] in {("",)} if "stdin" in problem.tags or "text" in problem.tags else inputs[0] == ([],)
+
+
+def test_ids_statements_and_digests_are_unique(curriculum):
+    problems = every(curriculum)
+    for values in ([p.id for p in problems], [p.statement for p in problems], [p.digest for p in problems]):
+        assert len(set(values)) == len(problems)
+
+
+def test_every_operation_occurs_in_training(curriculum):
+    seen = {name for problem in curriculum.train for name in operation_names(problem.id)}
+    assert seen == {f"{domain.name}.{operation.name}" for domain in DOMAINS for operation in domain.operations}
+
+
+def test_problems_are_labelled(curriculum):
+    for problem in every(curriculum):
+        domain, style, depth = problem.tags
+        num_operations = len(operation_names(problem.id))
+        assert domain in ("list", "text", "integer")
+        assert style == problem.tests.kind
+        assert (depth, problem.difficulty) == {2: ("depth-2", "medium"), 3: ("depth-3", "hard")}[num_operations]
+        assert (problem.source, problem.time_limit_s) == ("curriculum", 1.0)
+
+
+def test_all_sets_have_the_same_mix_of_depths(curriculum):
+    for problems in (curriculum.train, curriculum.validation, curriculum.heldout):
+        share = sum("depth-3" in problem.tags for problem in problems) / len(problems)
+        assert share == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_statements_are_short(curriculum):
+    assert max(len(problem.statement) for problem in every(curriculum)) < 200
+
+
+def test_same_settings_give_the_same_bytes_in_any_process():
+    digests = set()
+    for hash_seed in ("1", "77"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        ran = subprocess.run([sys.executable, "-c", _DUMP], capture_output=True, env=environment, check=True)
+        assert ran.stdout.count(b"\n") == 861
+        digests.add(hashlib.sha256(ran.stdout).hexdigest())
+    assert len(digests) == 1
+
+
+def test_another_seed_gives_other_problems(curriculum):
+    other = build_curriculum(CurriculumConfig(seed=1, train=100, validation=20, heldout=200))
+    assert other.heldout_pairs != curriculum.heldout_pairs
+    assert {p.id for p in other.train}.isdisjoint({p.id for p in curriculum.train[:100]})
+
+
+def test_problems_survive_a_file(curriculum, tmp_path: Path):
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(json.dumps(problem.to_json()) + "\n" for problem in curriculum.heldout))
+    assert list(read_problems(path)) == curriculum.heldout
+
+
+def test_lists_of_a_curriculum_are_the_callers_own():
+    config = CurriculumConfig(train=20, validation=5, heldout=200)
+    build_curriculum(config).train.clear()
+    assert len(build_curriculum(config).train) == 20
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_that_leaves_a_set_empty_is_refused(share):
+    with pytest.raises(ConfigError, match=r"problems\.heldout_share: leaves no"):
+        build_curriculum(CurriculumConfig(heldout_share=share, train=10))
+
+
+def test_more_problems_than_exist_are_refused(monkeypatch):
+    monkeypatch.setattr(build, "_MOST_REPEATS", 1)
+    with pytest.raises(ConfigError, match=r"problems\.heldout = 5000: only \d+ different problems"):
+        build_curriculum(CurriculumConfig(heldout_share=0.01, train=10, heldout=5000))

@@ -1,0 +1,68 @@
+"""Demonstrations: well-formed, wrong about as often as asked, and honest about it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from autoclave.config.problems import CurriculumConfig
+from autoclave.config.training import SftConfig
+from autoclave.problems import demonstrations
+from autoclave.problems.curriculum.compose import DOMAINS
+from tests.problems.conftest import operation_names, program_of
+from tests.problems.test_curriculum import passes
+
+_SMALL = CurriculumConfig(train=20, validation=5, heldout=200)
+
+
+def test_there_are_as_many_as_asked_and_three_in_five_are_right(shown):
+    assert len(shown) == 20_000
+    assert sum(demonstration.is_right for demonstration in shown) / len(shown) == pytest.approx(0.58, abs=0.04)
+
+
+def test_the_share_of_right_ones_hardly_depends_on_the_seed():
+    shown = demonstrations(_SMALL.model_copy(update={"seed": 5}), SftConfig(demonstrations=3000))
+    assert sum(demonstration.is_right for demonstration in shown) / len(shown) == pytest.approx(0.58, abs=0.05)
+
+
+def test_each_is_one_fenced_program_in_reply_to_a_bare_statement(shown):
+    for demonstration in shown[:3000]:
+        assert re.fullmatch(r"```python\n[^`]+\n```", demonstration.response)
+        ast.parse(program_of(demonstration))
+        (message,) = demonstration.messages
+        assert message["role"] == "user"
+        assert message["content"].endswith(".")
+
+
+def test_right_ones_pass_the_tests_of_their_problem_and_wrong_ones_mostly_fail(curriculum, shown):
+    problems = {problem.id: problem for problem in curriculum.train}
+    known = [demonstration for demonstration in shown if demonstration.task_id in problems]
+    passed = {d.response: passes(problems[d.task_id], program_of(d)) for d in known}
+    right = [passed[demonstration.response] for demonstration in known if demonstration.is_right]
+    wrong = [passed[demonstration.response] for demonstration in known if not demonstration.is_right]
+    assert len(right) > 50
+    assert all(right)
+    assert wrong.count(False) >= 0.95 * len(wrong)
+
+
+def test_every_operation_is_shown_right_at_least_once(shown):
+    names = {
+        name for demonstration in shown if demonstration.is_right for name in operation_names(demonstration.task_id)
+    }
+    assert names == {f"{domain.name}.{operation.name}" for domain in DOMAINS for operation in domain.operations}
+
+
+def test_a_teacher_without_errors_is_always_right():
+    sft = SftConfig(demonstrations=500, error_rate=0.0, misunderstood_share=0.0)
+    assert all(demonstration.is_right for demonstration in demonstrations(_SMALL, sft))
+
+
+def test_a_misunderstood_operation_is_always_mistaken_in_the_same_way():
+    sft = SftConfig(demonstrations=3000, error_rate=0.0, misunderstood_share=1.0, misunderstood_error_rate=1.0)
+    written: dict[str, set[str]] = {}
+    for demonstration in demonstrations(_SMALL, sft):
+        written.setdefault(demonstration.task_id, set()).add(demonstration.response)
+    assert any(task_id.count(".") == 4 for task_id in written)  # depth 1, of which some come up again
+    assert all(len(responses) == 1 for responses in written.values())

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
 
 from autoclave.config.problems import CurriculumConfig
-from autoclave.core import CallTests, ConfigError, Problem, StdinTests, read_problems
+from autoclave.core import ConfigError, Problem, read_problems
 from autoclave.problems import Curriculum, build_curriculum
 from autoclave.problems.curriculum import build
 from autoclave.problems.curriculum.compose import DOMAINS
-from tests.problems.conftest import operation_names, printed
 
 _DUMP = """
 import json, sys
@@ -37,26 +37,6 @@ print(sorted(built.heldout_pairs), sorted(built.validation_pairs))
 
 def every(curriculum: Curriculum) -> list[Problem]:
     return curriculum.train + curriculum.validation + curriculum.heldout
-
-
-def inputs_and_outputs(problem: Problem) -> tuple[list[tuple[object, ...]], list[str]]:
-    """The tests of a problem as arguments and text, read as a judge would."""
-    if isinstance(problem.tests, CallTests):
-        outputs = [case.output for case in problem.tests.cases]
-        texts = [" ".join(map(str, output)) if isinstance(output, list) else str(output) for output in outputs]
-        return [tuple(case.arguments) for case in problem.tests.cases], texts
-    assert isinstance(problem.tests, StdinTests)
-    return [(case.input.removesuffix("\n"),) for case in problem.tests.cases], [
-        case.output.removesuffix("\n") for case in problem.tests.cases
-    ]
-
-
-def passes(problem: Problem, source: str) -> bool:
-    inputs, outputs = inputs_and_outputs(problem)
-    try:
-        return printed(source, inputs) == outputs
-    except (TypeError, ValueError, IndexError, NameError, ZeroDivisionError):
-        return False
 
 
 def test_default_sizes(curriculum):

@@ -6,13 +6,12 @@ import ast
 import re
 
 import pytest
+from tests.problems.whole_programs import operation_names, passes, program_of
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.config.training import SftConfig
 from autoclave.problems import demonstrations
 from autoclave.problems.curriculum.compose import DOMAINS
-from tests.problems.conftest import operation_names, program_of
-from tests.problems.test_curriculum import passes
 
 _SMALL = CurriculumConfig(train=20, validation=5, heldout=200)
 

@@ -6,6 +6,7 @@ from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
+from autoclave.config.task import JudgeRunConfig, TaskConfig
 from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
@@ -14,7 +15,6 @@ from autoclave.config.training import (
     ScheduleConfig,
     SftConfig,
     SynchronousConfig,
-    TaskConfig,
     TrainConfig,
 )
 
@@ -29,6 +29,7 @@ __all__ = [
     "GrpoConfig",
     "GrpoPlusConfig",
     "JudgeConfig",
+    "JudgeRunConfig",
     "Level",
     "ModelConfig",
     "OptimizerConfig",

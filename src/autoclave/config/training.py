@@ -11,6 +11,7 @@ from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloa
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.task import TaskConfig
 
 
 class OptimizerConfig(Config):
@@ -73,22 +74,6 @@ class SynchronousConfig(Config):
 
 
 ScheduleConfig = Annotated[SynchronousConfig, Field(discriminator="name")]
-
-
-class TaskConfig(Config):
-    """How problems become prompts and verdicts become rewards."""
-
-    template: Literal["plain", "code"] = "code"
-    """`plain`: the statement alone, for the embedded model. `code`: with instructions, for general models."""
-
-    extraction: Literal["last_fence", "lcb", "whole"] = "last_fence"
-    """Where the program stands in a response."""
-
-    reward: Literal["binary", "fraction"] = "binary"
-    """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
-
-    tests: Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]*)$")] = "all"
-    """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
 
 
 class EvaluationConfig(Config):

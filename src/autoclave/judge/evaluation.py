@@ -46,11 +46,11 @@ def _chosen(job: JudgeJob, kind: TestKind) -> tuple[int, ...]:
     match = _CHOICE.fullmatch(job.tests)
     if not match:
         raise InputError(f"problem {job.problem.id!r}: tests = {job.tests!r}: must be all or longest:N")
-    lengths = kind.input_lengths()
-    if not lengths:
+    if not kind.num_tests():
         raise InputError(f"problem {job.problem.id!r}: tests.cases = []: a problem needs at least one test")
     if match[1] is None:
-        return tuple(range(len(lengths)))
+        return tuple(range(kind.num_tests()))
+    lengths = kind.input_lengths()
     longest = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))[: int(match[1])]
     return tuple(sorted(longest))
 

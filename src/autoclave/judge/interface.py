@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from autoclave.config.sandbox import Level
 from autoclave.core import Problem, Program, Verdict
 
 
@@ -27,6 +28,11 @@ class JudgeJob:
 
 class Judge(Protocol):
     """Turns jobs into verdicts. Safe to use from several threads."""
+
+    @property
+    def level(self) -> Level:
+        """Isolation that every program runs under."""
+        ...
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         """Queue a job. The future holds a verdict; after repeated faults, a verdict with `fault` set.

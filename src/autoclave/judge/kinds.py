@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from autoclave.core import InputError, Outcome, Problem, Status, StdinTests
+from autoclave.core import CallTests, InputError, Outcome, Problem, Status, StdinTests
 from autoclave.judge.comparison import CHECKERS
-from autoclave.judge.messages import failure_of
-from autoclave.judge.profiles import PROFILES, SCRIPT
+from autoclave.judge.messages import exception_message, failure_of
+from autoclave.judge.plain_data import NotPlainError, decode, encode
+from autoclave.judge.profiles import CALL_SERVER, PROFILES, SCRIPT
+from autoclave.judge.values import matches_value
 from autoclave.sandbox import Cell, Runner
 
 
@@ -25,6 +27,10 @@ class TestKind(Protocol):
     """The tests of one problem, ready to be run in cells."""
 
     runner: Runner
+
+    def num_tests(self) -> int:
+        """How many there are."""
+        ...
 
     def input_lengths(self) -> list[int]:
         """Length of the input of each test, for choosing the longest."""
@@ -51,6 +57,9 @@ class StdinKind:
     def input_lengths(self) -> list[int]:
         return [len(case.input) for case in self._cases]
 
+    def num_tests(self) -> int:
+        return len(self._cases)
+
     def judge(self, cell: Cell, index: int, num_lines: int) -> Judgement:
         case = self._cases[index]
         outcome = cell.run(case.input.encode("utf-8", "surrogatepass"))
@@ -60,6 +69,66 @@ class StdinKind:
         if self._matches(outcome.stdout.decode("utf-8", "replace"), case.output):
             return Judgement(outcome, Status.ACCEPTED)
         return Judgement(outcome, Status.WRONG_ANSWER, "the output does not match")
+
+
+class CallKind:
+    """One function called in a process of its own per test; its result is compared here."""
+
+    runner = CALL_SERVER
+
+    def __init__(self, problem_id: str, tests: CallTests) -> None:
+        self._problem_id = problem_id
+        self._tests = tests
+
+    def input_lengths(self) -> list[int]:
+        return [len(self._request(index)) for index in range(len(self._tests.cases))]
+
+    def num_tests(self) -> int:
+        return len(self._tests.cases)
+
+    def judge(self, cell: Cell, index: int, num_lines: int) -> Judgement:
+        session = cell.session()
+        try:
+            session.send(self._request(index))
+            answer = session.receive()
+        finally:
+            outcome = session.close()
+        failure = failure_of(outcome, num_lines)
+        if failure:
+            return Judgement(outcome, *failure)
+        if answer is None:
+            return Judgement(outcome, Status.RUNTIME_ERROR, "it ended before the call returned")
+        return Judgement(outcome, *self._compare(answer, index, num_lines))
+
+    def _compare(self, answer: bytes, index: int, num_lines: int) -> tuple[Status, str]:
+        match _decoded(answer):
+            case ["value", result]:
+                if matches_value(result, self._tests.cases[index].output):
+                    return Status.ACCEPTED, ""
+                return Status.WRONG_ANSWER, "the result does not match"
+            case ["not plain", _]:
+                return Status.WRONG_ANSWER, "the result is not plain data (numbers, text, bytes, containers)"
+            case ["error", str(account)]:
+                return Status.RUNTIME_ERROR, exception_message(account, num_lines)
+            case _:
+                return Status.RUNTIME_ERROR, "it answered the call with malformed data"
+
+    def _request(self, index: int) -> bytes:
+        tests = self._tests
+        try:
+            arguments = tests.cases[index].arguments
+            return encode({"entry_point": tests.entry_point, "preamble": tests.preamble, "arguments": arguments})
+        except NotPlainError as error:
+            raise InputError(
+                f"problem {self._problem_id!r}: tests.cases[{index}].arguments cannot be sent to a program: {error}"
+            ) from None
+
+
+def _decoded(answer: bytes) -> Any:
+    try:
+        return decode(answer)
+    except NotPlainError:
+        return None
 
 
 def kind_of(problem: Problem) -> TestKind:
@@ -78,4 +147,6 @@ def kind_of(problem: Problem) -> TestKind:
     tests = problem.tests
     if isinstance(tests, StdinTests):
         return StdinKind(tests, problem.checker)
+    if isinstance(tests, CallTests):
+        return CallKind(problem.id, tests)
     raise InputError(f"problem {problem.id!r}: tests.kind = {tests.kind!r}: this judge runs stdin and call tests")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
 from autoclave.core import Fault, Problem, Program, SandboxFault, Status, StdinCase, StdinTests, Verdict
 from autoclave.judge.evaluation import Evaluation, PreparedJob, prepare
 from autoclave.judge.gate import Gate
@@ -77,6 +77,11 @@ class LocalJudge:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def level(self) -> Level:
+        """Isolation that every program runs under."""
+        return self._sandboxes[0].level
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         prepared = prepare(job, self._sandbox_config, self._judge_config)

@@ -35,3 +35,8 @@ _RUNNERS = Path(__file__).parent / "runners"
 
 SCRIPT = Runner("script", (_RUNNERS / "script.py").read_text())
 """Runs a program as a script, with real standard streams."""
+
+CALL_SERVER = Runner(
+    "call_server", (Path(__file__).parent / "plain_data.py").read_text() + (_RUNNERS / "call_server.py").read_text()
+)
+"""Calls one function of the program; arguments and result travel as plain data."""

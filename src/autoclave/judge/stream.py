@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from typing import TypeVar
 
 from autoclave.core import Verdict
 from autoclave.judge.interface import Judge, JudgeJob
+
+T = TypeVar("T")
 
 
 def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 1024) -> Iterator[tuple[JudgeJob, Verdict]]:
@@ -16,16 +19,24 @@ def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 1024) ->
     Raises:
         InputError: a job's problem cannot be judged; what was submitted before is cancelled.
     """
-    pending: deque[tuple[JudgeJob, Future[Verdict]]] = deque()
+    return in_order(((job, judge.submit(job)) for job in jobs), pending_limit)
+
+
+def in_order(submitted: Iterable[tuple[T, Future[Verdict]]], pending_limit: int) -> Iterator[tuple[T, Verdict]]:
+    """The results of futures in their order, at most `pending_limit` drawn ahead. The rest is cancelled on an error."""
+    pending: deque[tuple[T, Future[Verdict]]] = deque()
     try:
-        for job in jobs:
-            pending.append((job, judge.submit(job)))
+        for item, future in submitted:
+            pending.append((item, future))
             if len(pending) >= pending_limit:
-                oldest, future = pending.popleft()
-                yield oldest, future.result()
+                yield _first_of(pending)
         while pending:
-            oldest, future = pending.popleft()
-            yield oldest, future.result()
+            yield _first_of(pending)
     finally:
         for _, future in pending:
             future.cancel()
+
+
+def _first_of(pending: deque[tuple[T, Future[Verdict]]]) -> tuple[T, Verdict]:
+    item, future = pending.popleft()
+    return item, future.result()

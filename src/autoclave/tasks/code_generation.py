@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from autoclave.config import TaskConfig
 from autoclave.core import Problem, Program, Reward, Status, TaskItem, Verdict
-from autoclave.judge import Judge, JudgeJob, extract_program
+from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import problem_messages
 
 
@@ -31,7 +31,7 @@ class CodeGeneration:
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """What `response` earns; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
-        source = extract_program(response, self._config.extraction)
+        source = EXTRACTION_RULES[self._config.extraction](response)
         answer: Future[Reward] = Future()
         if source is None:
             verdict = Verdict.of(Status.BAD_FORMAT, problem_id=problem.id, id=item.id, message="no program in the response")

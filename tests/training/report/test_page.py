@@ -116,6 +116,13 @@ def test_any_part_can_be_missing(make_run, words):
     assert "</html>" in _report(make_run(**({"steps": 20} | words)))
 
 
+def test_a_rollout_with_little_in_it_shows(make_run, write_rollouts):
+    folder = make_run(steps=1)
+    write_rollouts(folder, 1, [{"step": 1, "group": 0, "response": "print(1)"}])
+    (folder / "summary.json").write_text("{}")
+    assert "<code>print(1)</code>" in _report(folder)
+
+
 def test_a_line_cut_by_a_kill_is_not_spoken_of(make_run):
     folder = make_run(steps=20, is_finished=False)
     before = _report(folder)

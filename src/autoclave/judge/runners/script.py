@@ -7,6 +7,7 @@
 import atexit
 import errno
 import gc
+import io
 import linecache
 import os
 import sys
@@ -30,7 +31,7 @@ def run(test: Any) -> None:
         code = _exit_code(stop)
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the program ended
         _report(test, error)
-    os._exit(_wind_down(namespace, code))
+    os._exit(_wind_down(test, code))
 
 
 def _exit_code(stop: SystemExit) -> int:
@@ -59,20 +60,20 @@ def _report(test: Any, error: BaseException) -> None:
     traceback.print_exception(type(error), error, trace)
 
 
-def _wind_down(namespace: "dict[str, Any]", code: int) -> int:
+def _wind_down(test: Any, code: int) -> int:
     """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing."""
     try:
         threading._shutdown()
         atexit._run_exitfuncs()
-        sys.last_traceback = None
-        namespace.clear()
+        test.forget_program()
         gc.collect()
     except BaseException:  # noqa: BLE001  as the interpreter does: said on standard error, the exit code stays
         traceback.print_exc()
-    for stream in (sys.stdout, sys.stderr):
+    writers = [thing for thing in gc.get_objects() if isinstance(thing, io.TextIOWrapper | io.BufferedWriter)]
+    for stream in (*writers, sys.stdout, sys.stderr):
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except BaseException:  # noqa: BLE001
+        except BaseException:  # noqa: BLE001  a stream of the program's own, or a reader that is gone
             code = code or 120
     return code

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from autoclave.problems.curriculum.compose import Task
@@ -29,10 +30,13 @@ def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -
         yield value
 
 
-def differ(domain: Domain, ours: Sequence[str], theirs: Sequence[str], inputs: Sequence[Arguments]) -> bool:
-    """Whether two pipelines give different values for at least one of `inputs`."""
+def differ(
+    domain: Domain, ours: Sequence[str], theirs: Sequence[str], inputs: Sequence[Arguments], *, at_least: int = 1
+) -> bool:
+    """Whether two pipelines give different values for at least so many of `inputs`."""
     pairs = zip(outputs(domain, ours, inputs), outputs(domain, theirs, inputs), strict=True)
-    return any(one != other for one, other in pairs)
+    differences = (pair for pair in pairs if pair[0] != pair[1])
+    return sum(1 for _ in islice(differences, at_least)) == at_least
 
 
 def signature(domain: Domain, codes: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """The problems of the built-in curriculum, from a seed.
 
-Every problem is checked: its value differs between inputs and is short, each operation matters (without any one of
-them the values differ), and its tests fail every plausible mistake that changes the values, if a few draws find such
-tests. No two problems behave alike, whatever their wording or style, and so none stands on both sides of the split.
+Every problem is checked: its value varies with the input and is short, leaving out any operation changes the value of
+several probes, and the tests fail every plausible mistake that shows on the probes, if a few draws find such tests.
+No two problems behave alike, whatever their wording or style, and so none stands on both sides of the split.
 Same settings, same problems, byte for byte, in any process.
 Not here: demonstrations for the warm start (`teacher.py`).
 """
@@ -33,6 +33,7 @@ _MOST_DRAWS_OF_TESTS = 6
 _MOST_DRAWS = 20_000
 _MOST_REPEATS = 500
 _FEWEST_VALUES = 3
+_FEWEST_DIFFERENCES = 4  # probes on which leaving out an operation shows; with fewer, hardly any test would show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ def is_worth_asking(task: Task) -> bool:
     texts = [str(value) for value in outputs(task.domain, task.codes, inputs)]
     if max(map(len, texts)) > _LONGEST_OUTPUT or len(set(texts)) < _FEWEST_VALUES:
         return False
-    return all(differ(task.domain, task.codes, shorter, inputs) for shorter in _without_one_step(task))
+    shorter = _without_one_step(task)
+    return all(differ(task.domain, task.codes, codes, inputs, at_least=_FEWEST_DIFFERENCES) for codes in shorter)
 
 
 def _without_one_step(task: Task) -> Iterator[tuple[str, ...]]:

@@ -10,6 +10,8 @@ from . import linux
 
 CHANNEL = 3
 """The descriptor of the frames of a session."""
+LAST_NAME = "__name__"
+"""The last key of the module before the program adds its own; see `forget_program`."""
 _ACCOUNT_BYTES = 256
 
 
@@ -51,3 +53,17 @@ class TestProcess:
         """Leave an account of how the test ended."""
         content = text.encode("ascii", "replace")[:_ACCOUNT_BYTES]
         self._account[: len(content)] = content
+
+    def forget_program(self) -> None:
+        """Drop what the program defined, so that its finalizers run.
+
+        Not the preamble's names: touching a thousand objects would copy their pages, for nothing.
+        """
+        namespace = self.main.__dict__
+        own: list[str] = []
+        for name in reversed(namespace):
+            if name == LAST_NAME:
+                break
+            own.append(name)
+        while own:
+            namespace.pop(own.pop(), None)

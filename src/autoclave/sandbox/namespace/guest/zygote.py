@@ -20,6 +20,7 @@ from typing import Any
 
 from . import init, linux
 from .enter import enter
+from .process import LAST_NAME
 
 _REQUEST_BYTES = 1 << 20
 
@@ -104,6 +105,7 @@ class Zygote:
         self._main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = self._main
         exec(compile(profile["preamble"], "<preamble>", "exec", dont_inherit=True), self._main.__dict__)
+        self._main.__dict__[LAST_NAME] = self._main.__dict__.pop(LAST_NAME)
         sys.path[:] = [path for path in sys.path if path.startswith(sys.base_prefix)]
         for name in [name for name in sys.modules if name.split(".")[0] == __name__.split(".")[0]]:
             del sys.modules[name]

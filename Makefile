@@ -1,0 +1,53 @@
+# `make` lists the targets. Each sets up what it needs first; nothing outside this folder is touched but the caches of
+# the installers (and apt packages by `setup-system`).
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
+
+.PHONY: help setup setup-system setup-bench demo test check format bench clean
+.DEFAULT_GOAL := help
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed  ## Create .venv with all that demo and tests need
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) (once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@$(UV) -e '.[train,dev]'
+	@touch $@
+
+demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
+	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
+
+test: setup  ## Run the tests
+	@$(BIN)/pytest
+
+check: setup  ## Lint, types, import directions
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@echo "Lines of code:"; for p in src/autoclave/*/; do printf "%7d  %s\n" "$$(find $$p -name '*.py' | xargs cat | wc -l)" "$$(basename $$p)"; done
+
+format: setup  ## Put the code into form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+setup-bench: setup  ## Install what only benchmarks need
+	@$(UV) -e '.[train,dev,bench]'
+
+bench: setup  ## Run the benchmarks, quickly
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+
+setup-system:  ## Install apt packages that some tests use (needs root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
+clean:  ## Remove the environment and caches; runs/ stays
+	rm -rf $(VENV) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

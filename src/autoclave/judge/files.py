@@ -1,0 +1,195 @@
+"""Judge a file of programs against a file of problems and write a file of verdicts, in order, in bounded memory.
+
+Both files are checked whole before anything runs. Problems are then read again one at a time by their place in the
+file, and a few are kept. The verdicts appear under their name only when all are there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tempfile
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from autoclave.core import DataError, InputError, Problem, Program, Status, Submission, Verdict, read_submissions
+from autoclave.core.files import atomic_writer, existing_file
+from autoclave.core.json import parse_object, to_plain
+from autoclave.judge.extraction import EXTRACTION_RULES
+from autoclave.judge.interface import Judge, JudgeJob
+from autoclave.judge.stream import in_order
+
+_KEPT_PROBLEMS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """What became of the programs of a file. `num_faults` have no verdict."""
+
+    num_programs: int
+    by_status: dict[str, int]
+    num_faults: int
+
+
+def judge_file(
+    judge: Judge,
+    problems_path: Path,
+    programs_path: Path,
+    out_path: Path,
+    *,
+    extraction: str = "last_fence",
+    tests: str = "all",
+    stop_at_failure: bool = True,
+    pending_limit: int = 1024,
+) -> FileSummary:
+    """Write one line per program to `out_path`, in the order of the programs.
+
+    Args:
+        judge: what judges.
+        problems_path: `autoclave-problem/1` lines.
+        programs_path: lines with `problem_id` and `source` or `response`.
+        out_path: replaced in one step at the end.
+        extraction: rule that finds the program in a `response`.
+        tests: `all` or `longest:N`.
+        stop_at_failure: whether the first failing test ends a program's judging.
+        pending_limit: most programs held at a time.
+
+    Raises:
+        InputError: a file is missing, the rule is unknown, or a problem cannot be judged.
+        DataError: a line of either file cannot be used; the message begins with `file:line`. Nothing ran.
+    """
+    if extraction not in EXTRACTION_RULES:
+        raise InputError(f"extraction = {extraction!r}: must be one of {', '.join(EXTRACTION_RULES)}")
+    with ProblemIndex(problems_path) as problems:
+        _check_programs(programs_path, problems)
+        submitted = (
+            (submission, _submit(judge, problems, submission, extraction, tests, stop_at_failure))
+            for submission in read_submissions(programs_path)
+        )
+        counts: Counter[str] = Counter()
+        with atomic_writer(out_path) as out:
+            for submission, verdict in in_order(submitted, pending_limit):
+                counts["" if verdict.status is None else verdict.status.value] += 1
+                out.write(json.dumps(to_plain(verdict) | {"id": submission.id}) + "\n")
+    num_faults = counts.pop("", 0)
+    return FileSummary(counts.total() + num_faults, dict(counts), num_faults)
+
+
+def _check_programs(path: Path, problems: ProblemIndex) -> None:
+    seen: dict[str, str] = {}
+    for submission in read_submissions(path):
+        if submission.problem_id not in problems:
+            raise DataError(
+                f"{submission.where}: problem_id = {submission.problem_id!r}: no such problem in {problems.path}"
+            )
+        if submission.id in seen:
+            raise DataError(f"{submission.where}: id = {submission.id!r}: already used at {seen[submission.id]}")
+        seen[submission.id] = submission.where
+
+
+def _submit(
+    judge: Judge, problems: ProblemIndex, submission: Submission, extraction: str, tests: str, stop_at_failure: bool
+) -> Future[Verdict]:
+    source = submission.source
+    if source is None:
+        source = EXTRACTION_RULES[extraction](submission.response or "")
+    if source is None:
+        future: Future[Verdict] = Future()
+        message = "the response holds no program"
+        future.set_result(
+            Verdict.of(Status.BAD_FORMAT, problem_id=submission.problem_id, id=submission.id, message=message)
+        )
+        return future
+    problem = problems[submission.problem_id]
+    program = Program(source, problem.language)
+    return judge.submit(JudgeJob(problem, program, submission.id, tests, stop_at_failure))
+
+
+class ProblemIndex:
+    """The problems of a file by id. Only their places are held, and the few used last."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file once and check every line.
+
+        Raises:
+            InputError: the file is missing.
+            DataError: a line cannot be used, or an id occurs twice.
+        """
+        self.path = path
+        self._places: dict[str, tuple[int, int]] = {}
+        self._kept: OrderedDict[str, Problem] = OrderedDict()
+        self._file = _seekable(existing_file(path, "problem file"))
+        try:
+            self._read_places()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __contains__(self, problem_id: str) -> bool:
+        return problem_id in self._places
+
+    def __getitem__(self, problem_id: str) -> Problem:
+        problem = self._kept.get(problem_id)
+        if problem is None:
+            offset, number = self._places[problem_id]
+            self._file.seek(offset)
+            problem = self._parse(self._file.readline(), number)
+            self._kept[problem_id] = problem
+            if len(self._kept) > _KEPT_PROBLEMS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(problem_id)
+        return problem
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def _read_places(self) -> None:
+        for number, offset, line in self._lines():
+            problem_id = self._parse(line, number).id
+            if problem_id in self._places:
+                first = f"{self.path}:{self._places[problem_id][1]}"
+                raise DataError(
+                    f"{self.path}:{number}: id = {problem_id!r}: already used at {first}; ids are unique in a file"
+                )
+            self._places[problem_id] = (offset, number)
+
+    def _lines(self) -> Iterator[tuple[int, int, bytes]]:
+        offset = 0
+        for number, line in enumerate(self._file, start=1):
+            if line.strip():
+                yield number, offset, line
+            offset += len(line)
+
+    def _parse(self, line: bytes, number: int) -> Problem:
+        where = f"{self.path}:{number}"
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{where}: not UTF-8 ({error.reason} at byte {error.start})") from None
+        return Problem.from_json(parse_object(text, where), where)
+
+
+def _seekable(path: Path) -> BinaryIO:
+    """The file itself, or its unpacked content in a nameless temporary file."""
+    if path.suffix != ".gz":
+        return path.open("rb")
+    unpacked = tempfile.TemporaryFile()
+    try:
+        with gzip.open(path, "rb") as packed:
+            shutil.copyfileobj(packed, unpacked)
+    except (EOFError, gzip.BadGzipFile) as error:
+        unpacked.close()
+        raise DataError(f"{path}:1: damaged gzip file ({error})") from None
+    unpacked.seek(0)
+    return unpacked

@@ -1,0 +1,160 @@
+"""Values as bytes and back, for the border between the judge and a program. JSON with tags; decoding runs no code.
+
+Both sides use this module: the judge imports it, a cell gets its text as part of a runner, so it uses the standard
+library only. None, bool, int, finite float, str, list and dict with text keys are JSON as it is; every other kind is
+an object `{"$": kind, "v": content}`. Caps: nesting, and keys that collide in a hash table, which could make the judge
+slow. The size of what arrives is capped by whoever receives it.
+"""
+
+import base64
+import binascii
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+MAX_DEPTH = 100
+_TAG = "$"
+_LARGE_INT_BITS = 4096  # beyond this an integer travels as hexadecimal: decimal digits take quadratic time
+_MAX_COLLISIONS = 64
+
+
+class NotPlainError(ValueError):
+    """A value has a part that is not plain data; the message is the name of its type, or what is wrong."""
+
+
+def encode(value: Any) -> bytes:
+    """`value` as bytes. An instance of a subclass of a builtin type travels as that type, whatever it redefines.
+
+    Raises:
+        NotPlainError: a part is of another type, contains itself, or is nested too deep.
+    """
+    return json.dumps(_tagged(value, 0), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def decode(content: bytes) -> Any:
+    """The value in `content`: instances of exactly the builtin types, whatever the content claims.
+
+    Raises:
+        NotPlainError: not what `encode` writes, nested too deep, or made to collide.
+    """
+    try:
+        return _untagged(json.loads(content), 0)
+    except NotPlainError:
+        raise
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, OverflowError):
+        raise NotPlainError("malformed data") from None
+
+
+def _tagged(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise NotPlainError("nested too deep")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, int):
+        number = int.__index__(value)
+        return number if number.bit_length() <= _LARGE_INT_BITS else {_TAG: "int", "v": hex(number)}
+    if isinstance(value, float):
+        number = float.__float__(value)
+        return number if math.isfinite(number) else {_TAG: "float", "v": float.__repr__(number)}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return _tagged_container(value, depth + 1)
+    return _tagged_rarity(value)
+
+
+def _tagged_container(value: Any, depth: int) -> Any:
+    # The methods of the builtin types are named, so that a subclass has no say in what it contains.
+    if isinstance(value, list):
+        return [_tagged(part, depth) for part in list.__iter__(value)]
+    if isinstance(value, tuple):
+        return {_TAG: "tuple", "v": [_tagged(part, depth) for part in tuple.__iter__(value)]}
+    if isinstance(value, dict):
+        pairs = list(dict.items(value))
+        if all(type(key) is str and key != _TAG for key, _ in pairs):
+            return {key: _tagged(part, depth) for key, part in pairs}
+        return {_TAG: "dict", "v": [[_tagged(key, depth), _tagged(part, depth)] for key, part in pairs]}
+    kind = set if isinstance(value, set) else frozenset
+    return {_TAG: kind.__name__, "v": [_tagged(part, depth) for part in kind.__iter__(value)]}
+
+
+def _tagged_rarity(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_TAG: "bytes", "v": base64.b64encode(bytes.__getitem__(value, slice(None))).decode("ascii")}
+    if isinstance(value, bytearray):
+        return {_TAG: "bytearray", "v": base64.b64encode(bytearray.__getitem__(value, slice(None))).decode("ascii")}
+    if isinstance(value, complex):
+        return {_TAG: "complex", "v": [_tagged(value.real, 0), _tagged(value.imag, 0)]}
+    if type(value) in (Fraction, Decimal):
+        return _tagged(_as_number(value), 0)
+    raise NotPlainError(type(value).__name__)
+
+
+def _as_number(value: Any) -> "int | float":
+    """The builtin number that equals `value`: comparing them gives what comparing `value` itself would."""
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except (ValueError, OverflowError):
+            continue
+        if number == value:
+            return number
+    raise NotPlainError(type(value).__name__)
+
+
+def _untagged(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH + 1:
+        raise NotPlainError("nested too deep")
+    if isinstance(value, list):
+        return [_untagged(part, depth + 1) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if _TAG not in value:
+        return {key: _untagged(part, depth + 1) for key, part in value.items()}
+    return _DECODERS[value[_TAG]](value["v"], depth + 1)
+
+
+def _untagged_parts(content: Any, depth: int) -> "list[Any]":
+    if not isinstance(content, list):
+        raise NotPlainError("malformed data")
+    return [_untagged(part, depth) for part in content]
+
+
+def _untagged_dict(content: Any, depth: int) -> "dict[Any, Any]":
+    pairs = [tuple(_untagged_parts(pair, depth)) for pair in content]
+    _refuse_collisions([key for key, _ in pairs])
+    return dict(pairs)
+
+
+def _untagged_elements(content: Any, depth: int) -> "list[Any]":
+    parts = _untagged_parts(content, depth)
+    _refuse_collisions(parts)
+    return parts
+
+
+def _refuse_collisions(keys: "list[Any]") -> None:
+    """Many different keys of one hash value make building a table take quadratic time."""
+    hashes = sorted(map(hash, keys))
+    if any(first == last for first, last in zip(hashes, hashes[_MAX_COLLISIONS:], strict=False)):
+        raise NotPlainError("keys made to collide")
+
+
+def _untagged_float(content: Any, _depth: int) -> float:
+    if content not in ("nan", "inf", "-inf"):
+        raise NotPlainError("malformed data")
+    return float(content)
+
+
+_DECODERS: "dict[str, Any]" = {
+    "int": lambda content, _: int(content, 16),
+    "float": _untagged_float,
+    "tuple": lambda content, depth: tuple(_untagged_parts(content, depth)),
+    "dict": _untagged_dict,
+    "set": lambda content, depth: set(_untagged_elements(content, depth)),
+    "frozenset": lambda content, depth: frozenset(_untagged_elements(content, depth)),
+    "bytes": lambda content, _: base64.b64decode(content, validate=True),
+    "bytearray": lambda content, _: bytearray(base64.b64decode(content, validate=True)),
+    "complex": lambda content, depth: complex(*_untagged_parts(content, depth)),
+}

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoclave.config import CurriculumConfig, JudgeConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
-from autoclave.core import ConfigError, InputError, Problem, TaskItem, read_problems
+from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
+from autoclave.core import ConfigError, InputError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.core.json import canonical_json
 from autoclave.judge import Judge, LocalJudge
@@ -87,7 +87,9 @@ class ProblemSets:
             shared = {p.digest for p in self.train} & {p.digest for p in self.heldout}
             if shared:
                 same = next(p.id for p in self.heldout if p.digest in shared)
-                raise InputError(f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}")
+                raise InputError(
+                    f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}"
+                )
 
     def demonstrations(self) -> list[Demonstration]:
         """What the warm start imitates.
@@ -127,11 +129,11 @@ def warm_start(
     from autoclave.training.sft import encode_demonstrations, fine_tune, report_progress
     from autoclave.workers import ActorWorker, ResourcePool, WorkerGroup
 
-    policy = _initial_policy(config, problems)
     sft = config.sft
+    demonstrations = problems.demonstrations() if sft.steps or not config.model.path else []
+    policy = _initial_policy(config, demonstrations)
     if sft.steps:
-        context = policy.model.config.max_position_embeddings
-        sequences = encode_demonstrations(policy.tokenizer, problems.demonstrations(), context)
+        sequences = encode_demonstrations(policy, demonstrations)
         pool = ResourcePool("sft")
         try:
             actor = WorkerGroup(
@@ -154,19 +156,17 @@ def warm_start(
     save_policy(policy, folder)
 
 
-def _initial_policy(config: TrainConfig, problems: ProblemSets) -> Policy:
-    from autoclave.models import build_tiny_policy, load_policy, resolve_device
+def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]) -> Policy:
+    from autoclave.models import build_tiny_policy, load_policy
 
     if config.model.path:
         return load_policy(config.model.path, dtype=config.model.dtype, device=config.model.device)
     texts = (
         f"{message['content']}\n{demonstration.response}"
-        for demonstration in problems.demonstrations()
+        for demonstration in demonstrations
         for message in demonstration.messages
     )
-    policy = build_tiny_policy(config.model.tiny, texts, seed=config.seed)
-    policy.model.to(resolve_device(config.model.device))
-    return policy
+    return build_tiny_policy(config.model.tiny, texts, seed=config.seed, device=config.model.device)
 
 
 def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
@@ -179,7 +179,7 @@ def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out}: exists already; give a new folder")
-    _set_threads(config.model.threads)
+    _settle_libraries(config.model)
     with StopRequest() as stop:
         warm_start(config, ProblemSets(config), out, None, say, stop)
     say(f"model: {out}")
@@ -233,12 +233,18 @@ class Workers:
         from autoclave.algorithms import build_algorithm
         from autoclave.models import load_policy
         from autoclave.rollout import TransformersEngine
-        from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
+        from autoclave.workers import (
+            ActorWorker,
+            NoReference,
+            ReferenceWorker,
+            ResourcePool,
+            SamplerWorker,
+            WorkerGroup,
+        )
 
         def policy() -> Policy:
             return load_policy(model, dtype=config.model.dtype, device=config.model.device)
 
-        _set_threads(config.model.threads)
         pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
         place = {worker: pools[name] for name, pool in config.pools.items() for worker in pool.workers}
         scoring = {"temperature": config.sampler.temperature, "micro_batch_tokens": config.micro_batch_tokens}
@@ -302,6 +308,7 @@ def train(
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.train import Stopwatch, run_to_end
 
+    _settle_libraries(config.model)
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
@@ -315,6 +322,8 @@ def train(
             if checkpoint:
                 say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
                 stopwatch.seconds.update(checkpoint.seconds)
+            elif resume:
+                say(f"{out} has no checkpoint yet: starting from the beginning")
             with stopwatch.time("sft"):
                 model = checkpoint.model if checkpoint else _warm_started(config, problems, log, say, stop, fresh=fresh)
             workers = Workers(config, model)
@@ -408,6 +417,7 @@ def evaluate(
     from autoclave.rollout import SamplingParameters
     from autoclave.tasks import CodeGeneration
 
+    _settle_libraries(config.model)
     asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
     with build_judge(config.judge, config.sandbox) as judge:
         task = CodeGeneration(judge, config.task)
@@ -460,10 +470,12 @@ def _sampling(config: SamplerConfig) -> SamplingParameters:
     return SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)
 
 
-def _set_threads(threads: int) -> None:
+def _settle_libraries(config: ModelConfig) -> None:
     import torch
+    from transformers.utils import logging
 
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    logging.disable_progress_bar()  # one line per file read or written says nothing to our users
 
 
 def _summary(

@@ -57,13 +57,12 @@ def own_probes(domain: str) -> tuple[tuple[Any, ...], ...]:
     """Many inputs, drawn independently of the generator's."""
     rng = random.Random(f"own probes {domain}")
     if domain == "integer":
-        return tuple((rng.randint(-20, 80), rng.randint(-20, 80)) for _ in range(150)) + tuple(
-            product(range(12), repeat=2)
-        )
+        return (*product(range(-1, 11), repeat=2), *((rng.randint(-99, 99), rng.randint(0, 99)) for _ in range(40)))
     if domain == "text":
-        return tuple(("".join(rng.choices("aeoinrstubcdlm", k=length % 16)),) for length in range(150))
+        alphabets = ("aeoinrstubcdlm", "aeoinrst", "asto")
+        return tuple(("".join(rng.choices(alphabets[i % 3], k=i % 16)),) for i in range(150))
     bounds = [(0, 12), (-15, 30)]
-    return tuple(([rng.randint(*bounds[i % 2]) for _ in range(i % 15)],) for i in range(200))
+    return tuple(([rng.randint(*bounds[i % 2]) for _ in range(i % 15)],) for i in range(150))
 
 
 def behaviour(task_id: str, source: str) -> tuple[str, ...]:

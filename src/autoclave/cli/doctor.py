@@ -16,7 +16,7 @@ from autoclave.config import JudgeRunConfig
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def doctor(settings: tuple[str, ...], as_json: bool) -> None:
-    """Say what this machine offers for isolation, what is missing, and how to mend it.
+    r"""Say what this machine offers for isolation, what is missing, and how to mend it.
 
     Exits with 3 when the configured level cannot be reached.
 

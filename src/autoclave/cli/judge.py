@@ -19,7 +19,7 @@ from autoclave.core import IncompleteError
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File for the verdicts (JSONL).")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def judge(problems: Path, programs: Path, settings: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Judge the programs of a JSONL file on the tests of a problem file.
+    r"""Judge the programs of a JSONL file on the tests of a problem file.
 
     \b
     Settings: judge.*, sandbox.*, extraction, tests, stop_at_failure.

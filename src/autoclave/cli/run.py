@@ -20,7 +20,7 @@ from autoclave.core.files import existing_file
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON instead of the program's output.")
 def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
-    """Run one Python program sealed, with the standard input of this command.
+    r"""Run one Python program sealed, with the standard input of this command.
 
     Its output passes through. The exit code is 0 if the program exited with 0, else 1.
 

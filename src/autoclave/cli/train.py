@@ -19,9 +19,7 @@ from autoclave.config import TrainConfig
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in the folder.")
 @click.option("--fresh", is_flag=True, help="Do the warm start anew even if it is in the cache.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def train(
-    settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool, as_json: bool, **short: Any
-) -> None:
+def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool, as_json: bool, **short: Any) -> None:
     """Train a policy by reinforcement learning.
 
     Example: autoclave train recipes/demo.yaml --steps 20 optimizer.learning_rate=3e-4

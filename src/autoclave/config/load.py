@@ -200,9 +200,7 @@ def _path(tree: Any, location: Sequence[str | int]) -> tuple[str, ...]:
     path: list[str] = []
     for position, part in enumerate(location):
         is_last = position == len(location) - 1
-        if isinstance(tree, Mapping) and part in tree:
-            tree = tree[part]
-        elif isinstance(tree, list) and isinstance(part, int) and part < len(tree):
+        if (isinstance(tree, Mapping) and part in tree) or (isinstance(tree, list) and isinstance(part, int) and part < len(tree)):
             tree = tree[part]
         elif not is_last or (isinstance(tree, Mapping) and tree.get("name") == part):
             continue
@@ -221,7 +219,9 @@ def _nearest(schema: type[Config], tree: Tree, location: tuple[str, ...]) -> str
     *parents, name = location
     members = _members(schema, parents)
     chosen = _block(tree, parents).get("name")
-    users = [m for m in members if name in m.model_fields and m.model_fields["name"].default != chosen] if chosen else []
+    users = (
+        [m for m in members if name in m.model_fields and m.model_fields["name"].default != chosen] if chosen else []
+    )
     if users:
         names = ", ".join(str(m.model_fields["name"].default) for m in users)
         return f"{chosen} does not use it ({names} does)"

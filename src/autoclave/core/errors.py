@@ -37,7 +37,7 @@ class CheckpointError(InputError):
 
 
 class HostError(AutoclaveError, OSError):
-    """This machine lacks something the configuration needs."""
+    """The machine lacks something the configuration needs."""
 
 
 class IsolationError(HostError):

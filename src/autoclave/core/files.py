@@ -6,36 +6,56 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import os
-import tempfile
+import secrets
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from autoclave.core.errors import DataError, InputError
+from autoclave.core.errors import DataError, HostError, InputError
 from autoclave.core.json import parse_object
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextlib.contextmanager
 def atomic_writer(path: Path, *, text: bool = True) -> Iterator[IO[Any]]:
-    """A file to write to that appears under `path` only when the block ends without an exception."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    temporary = Path(name)
+    """A file to write to that appears under `path` only when the block ends without an exception.
+
+    Raises:
+        InputError: nothing can be written under this name: it is a folder or a device, or its folder refuses.
+        HostError: the disk is full or fails.
+    """
+    target = Path(os.path.realpath(path))  # a link stays, what it points to is replaced
+    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.partial")
+    handle = _new_file(path, target, temporary)
     try:
         with os.fdopen(handle, "w" if text else "wb", encoding="utf-8" if text else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-        sync_directory(path.parent)
-    except BaseException:
+        temporary.replace(target)
+        sync_directory(target.parent)
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise HostError(f"{path}: cannot be written ({error.strerror}); the old content stays") from error
         raise
+
+
+def _new_file(path: Path, target: Path, temporary: Path) -> int:
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{path}: is not a regular file, so it cannot be replaced; give the name of a file")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -57,17 +77,19 @@ def existing_file(path: Path, what: str) -> Path:
     """`path` itself.
 
     Raises:
-        InputError: there is no such file, or it is a folder.
+        InputError: there is no such file, it is a folder, or it may not be read.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{what} {path}: is a folder; give a file")
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(f"{what} {path}: no such file")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{what} {path}: may not be read by this user")
     return path
 
 
 def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, Any]]]:
-    """`(where, object)` for each line that is not blank; `where` is `name:line`. Reads `.gz` too.
+    """`(where, object)` for each line that is not blank; `where` is `path:line`. Reads `.gz` too.
 
     Raises:
         InputError: the file is missing.
@@ -86,5 +108,5 @@ def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, 
                 except UnicodeDecodeError as error:
                     raise DataError(f"{where}: not UTF-8 ({error.reason} at byte {error.start})") from None
                 yield where, parse_object(text, where)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{path}:{number + 1}: damaged gzip file ({error})") from None

@@ -9,14 +9,19 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from autoclave.core.errors import DataError
 
 T = TypeVar("T")
+
+DEPTH_LIMIT = 200
+"""Deepest nesting of lists and objects in a line; below what any JSON library of ours can take."""
 
 
 @cache
@@ -31,7 +36,7 @@ def canonical_json(value: Any) -> bytes:
 
 def to_plain(noun: Any) -> Any:
     """`noun` as dicts, lists, text and numbers, ready for `json.dumps`."""
-    return _adapter(type(noun)).dump_python(noun, mode="json")
+    return _adapter(cast("type[Any]", type(noun))).dump_python(noun, mode="json")
 
 
 def from_plain(noun: type[T], value: Any, where: str) -> T:
@@ -43,39 +48,121 @@ def from_plain(noun: type[T], value: Any, where: str) -> T:
     try:
         return _adapter(noun).validate_python(value)
     except ValidationError as error:
-        raise DataError(f"{where}: {describe(error, known=_field_names(noun))}") from None
+        raise DataError(f"{where}: {_complaint(noun, value, error)}") from None
 
 
 def parse_object(text: str, where: str) -> dict[str, Any]:
-    """The JSON object in `text`.
+    """The JSON object in `text`, one line.
 
     Raises:
-        DataError: not JSON, or not an object.
+        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`.
     """
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not valid JSON ({error}); each line must be one JSON object") from None
+        value: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        rule = "each line must be one JSON object"
+        raise DataError(f"{where}: not valid JSON ({error.msg} at column {error.colno}); {rule}") from None
+    except ValueError as error:  # an integer with more digits than Python reads
+        raise DataError(f"{where}: not usable JSON ({str(error).partition(';')[0]})") from None
+    except RecursionError:
+        raise DataError(f"{where}: nested deeper than {DEPTH_LIMIT} levels") from None
     if not isinstance(value, dict):
-        raise DataError(f"{where}: expected a JSON object, found {type(value).__name__}")
-    return value
+        raise DataError(f"{where}: expected a JSON object, found {shown(value)}")
+    found = cast("dict[str, Any]", value)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
+        raise DataError(f"{where}: nested deeper than {DEPTH_LIMIT} levels")
+    return found
 
 
-def describe(error: ValidationError, known: frozenset[str] = frozenset()) -> str:
-    """The first complaint of a pydantic error in one line: `path = value: rule`, with the nearest name if unknown."""
+def _is_deeper(value: dict[str, Any], limit: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [child for parent in level for child in _children(parent) if isinstance(child, (dict, list))]
+    return bool(level)
+
+
+def _children(parent: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return parent.values() if isinstance(parent, dict) else parent
+
+
+# --- Messages ------------------------------------------------------------------------------------------------------
+
+
+def shown(value: Any, limit: int = 60) -> str:
+    """`value` as JSON for a message: printable, on one line, cut after `limit` characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = text if text.isprintable() else json.dumps(value, default=str)
+    except (ValueError, TypeError, RecursionError):
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def rule_of(message: str) -> str:
+    """What pydantic says is wrong, as the end of a sentence about the value."""
+    message = re.sub(r"^(Value error|Assertion failed), ", "", message)
+    message = re.sub(r"^[A-Z][a-z]+ should ", "must ", message)
+    message = re.sub(r"must be a valid dictionary or .*", "must be an object", message)
+    return message[:1].lower() + message[1:]
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The mend for a name that is not known."""
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"did you mean {near[0]}?"
+    return f"known are {', '.join(sorted(known))}"
+
+
+def _complaint(noun: type[Any], value: Any, error: ValidationError) -> str:
+    """The first complaint of pydantic in one line: `path = value: rule`, with the nearest name if one is unknown."""
     first = error.errors(include_url=False)[0]
-    path = ".".join(str(part) for part in first["loc"]) or "value"
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        name = str(first["loc"][-1])
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}" if known else ""
-        return f"{path}: no such field" + (f"; {hint}" if hint else "")
-    if first["type"] in ("missing", "missing_argument"):
+    kind, location = first["type"], first["loc"]
+    path = ".".join(_as_written(value, location)) or "value"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{path}: no such field; {nearest(str(location[-1]), _fields_at(noun, location[:-1]))}"
+    if kind in ("missing", "missing_argument"):
         return f"{path}: required field is missing"
-    rule = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    shown = repr(first.get("input"))
-    return f"{path} = {shown if len(shown) <= 60 else shown[:57] + '...'}: {rule[:1].lower()}{rule[1:]}"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        known = list(_tags(noun, location))
+        given = first.get("ctx", {}).get("tag")
+        if given is None:
+            return f"{path}.kind: required field is missing; known are {', '.join(known)}"
+        return f"{path}.kind = {shown(given)}: no such kind; {nearest(given, known)}"
+    return f"{path} = {shown(first.get('input'))}: {rule_of(first['msg'])}"
 
 
-def _field_names(noun: type[Any]) -> frozenset[str]:
-    return frozenset(f.name for f in dataclasses.fields(noun)) if dataclasses.is_dataclass(noun) else frozenset()
+def _as_written(value: Any, location: Sequence[str | int]) -> Iterator[str]:
+    """The location without the tags of union members, which pydantic puts in and the file does not have."""
+    for position, part in enumerate(location):
+        if isinstance(value, (dict, list)) and (isinstance(part, int) or part in value):
+            value = cast("Any", value)[part]
+        elif position < len(location) - 1:
+            continue
+        yield str(part) if str(part).isprintable() else shown(part)
+
+
+def _fields_at(noun: Any, location: Sequence[str | int]) -> list[str]:
+    return [field.name for found in _classes_at(noun, location) for field in dataclasses.fields(found)]
+
+
+def _tags(noun: Any, location: Sequence[str | int]) -> Iterator[str]:
+    for found in _classes_at(noun, location):
+        yield from get_args(get_type_hints(found)["kind"])
+
+
+def _classes_at(noun: Any, location: Sequence[str | int]) -> list[type[Any]]:
+    """The dataclasses that may stand at `location`."""
+    classes = _dataclasses_in(noun)
+    for part in location:
+        hints = [get_type_hints(found) for found in classes]
+        if any(part in hint for hint in hints):
+            classes = [inner for hint in hints if part in hint for inner in _dataclasses_in(hint[part])]
+        elif isinstance(part, str):  # the tag of a member of a union
+            classes = [found for found, hint in zip(classes, hints, strict=True) if part in get_args(hint.get("kind"))]
+    return classes
+
+
+def _dataclasses_in(annotation: Any) -> list[type[Any]]:
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _dataclasses_in(argument)]

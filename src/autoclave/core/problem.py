@@ -9,21 +9,40 @@ import datetime
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import Field as DataclassField
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict
 
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
-from autoclave.core.json import canonical_json, from_plain, to_plain
+from autoclave.core.json import canonical_json, from_plain, shown, to_plain
 
 FORMAT = "autoclave-problem/1"
 _STRICT = ConfigDict(extra="forbid")
 
-Text = Annotated[str, Strict()]
+
+def _well_formed(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = text[error.start]
+            raise ValueError(f"must be well-formed Unicode; U+{ord(half):04X} is half of a surrogate pair") from None
+    return text
+
+
+def _from_text(value: Any) -> Any:
+    if value is not None and not isinstance(value, (str, datetime.date)):
+        raise ValueError("must be a date as text, such as 2024-03-01")
+    return value
+
+
+Text = Annotated[str, Strict(), AfterValidator(_well_formed)]
 Number = Annotated[float, Strict()]
+Date = Annotated[datetime.date, BeforeValidator(_from_text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +137,7 @@ class Problem:
     profile: Text = "lcb"
     language: Text = "python"
     source: Text = ""
-    released: datetime.date | None = None
+    released: Date | None = None
     difficulty: Text = ""
     tags: list[Text] = field(default_factory=list[str])
 
@@ -140,9 +159,8 @@ class Problem:
     def to_json(self) -> dict[str, Any]:
         """The object of one line of a problem file, without fields that hold their default."""
         plain = to_plain(self)
-        return {"format": FORMAT, "id": self.id} | {
-            key: value for key, value in plain.items() if key in ("statement", "tests") or value not in ("", None, [])
-        }
+        changed = {f.name: plain[f.name] for f in fields(self) if getattr(self, f.name) != _default_of(f)}
+        return {"format": FORMAT, "id": self.id} | changed
 
     @staticmethod
     def from_json(value: dict[str, Any], where: str = "problem") -> Problem:
@@ -152,19 +170,25 @@ class Problem:
             DataError: unknown or missing field, wrong type, another format, no tests, a limit that is not positive.
         """
         if value.get("format") != FORMAT:
-            raise DataError(f"{where}: format = {value.get('format')!r}: must be {FORMAT!r}")
+            raise DataError(f"{where}: format = {shown(value.get('format'))}: must be {shown(FORMAT)}")
         problem = from_plain(Problem, value, where)
         _check(problem, where)
         return problem if problem.id else replace(problem, id=problem.digest[:16])
 
 
+def _default_of(known: DataclassField[Any]) -> Any:
+    return known.default if known.default_factory is MISSING else known.default_factory()
+
+
 def _check(problem: Problem, where: str) -> None:
     tests = problem.tests
-    label = f"{where} (problem {problem.id!r})" if problem.id else where
+    label = f"{where} (problem {shown(problem.id)})" if problem.id else where
     if isinstance(tests, (StdinTests, CallTests)) and not tests.cases:
         raise DataError(f"{label}: tests.cases = []: a problem needs at least one test")
     if isinstance(tests, (CallTests, CheckTests)) and not all(p.isidentifier() for p in tests.entry_point.split(".")):
-        raise DataError(f"{label}: tests.entry_point = {tests.entry_point!r}: must be a name such as 'f' or 'Solution.f'")
+        raise DataError(
+            f"{label}: tests.entry_point = {shown(tests.entry_point)}: must be a name such as 'f' or 'Solution.f'"
+        )
     if problem.time_limit_s is not None and not (0 < problem.time_limit_s < math.inf):
         raise DataError(f"{label}: time_limit_s = {problem.time_limit_s}: must be greater than 0")
     if problem.memory_limit_mb is not None and problem.memory_limit_mb <= 0:
@@ -182,6 +206,8 @@ def read_problems(path: Path) -> Iterator[Problem]:
     for where, value in read_jsonl(path, "problem file"):
         problem = Problem.from_json(value, where)
         if problem.id in seen:
-            raise DataError(f"{where}: id = {problem.id!r}: already used at {seen[problem.id]}; ids are unique in a file")
+            raise DataError(
+                f"{where}: id = {shown(problem.id)}: already used at {seen[problem.id]}; ids are unique in a file"
+            )
         seen[problem.id] = where
         yield problem

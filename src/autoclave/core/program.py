@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
+from autoclave.core.json import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +38,22 @@ def read_submissions(path: Path) -> Iterator[Submission]:
 
     Raises:
         InputError: the file is missing.
-        DataError: a line lacks `problem_id`, or has not exactly one of `source` and `response`.
+        DataError: a line lacks `problem_id`, or has not exactly one of `source` and `response`; the message begins
+            with `file:line`.
     """
     for where, value in read_jsonl(path, "programs file"):
         line = where.rpartition(":")[2]
         problem_id = value.get("problem_id")
         if not isinstance(problem_id, str):
-            raise DataError(f"{where}: problem_id = {problem_id!r}: must be the id of a problem, as text")
+            raise DataError(f"{where}: problem_id = {shown(problem_id)}: must be the id of a problem, as text")
         given = [key for key in ("source", "response") if key in value]
         if len(given) != 1:
-            raise DataError(f"{where}: give exactly one of source and response; found {given or 'neither'}")
+            raise DataError(
+                f"{where}: give exactly one of source and response; found {' and '.join(given) or 'neither'}"
+            )
         if not isinstance(value[given[0]], str):
-            raise DataError(f"{where}: {given[0]} must be text, found {type(value[given[0]]).__name__}")
+            raise DataError(f"{where}: {given[0]} = {shown(value[given[0]])}: must be text")
         label = value.get("id", f"{problem_id}#{line}")
         if not isinstance(label, str):
-            raise DataError(f"{where}: id = {label!r}: must be text")
+            raise DataError(f"{where}: id = {shown(label)}: must be text")
         yield Submission(problem_id, label, value.get("source"), value.get("response"), where)

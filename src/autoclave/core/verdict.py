@@ -78,7 +78,7 @@ class Verdict:
         status: Status,
         *,
         problem_id: str = "",
-        id: str = "",  # noqa: A002  the field's name in the file format
+        id: str = "",
         failing_test: int | None = None,
         tests: list[TestResult] | None = None,
         level: str = "",
@@ -89,6 +89,6 @@ class Verdict:
         return Verdict(problem_id, id, status, reward, failing_test, tests or [], level, message)
 
     @staticmethod
-    def none(fault: Fault, *, problem_id: str = "", id: str = "", level: str = "") -> Verdict:  # noqa: A002
+    def none(fault: Fault, *, problem_id: str = "", id: str = "", level: str = "") -> Verdict:
         """No verdict: a fault of the infrastructure."""
         return Verdict(problem_id, id, None, None, None, [], level, "", fault)

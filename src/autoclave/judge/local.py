@@ -25,7 +25,7 @@ from autoclave.judge.interface import JudgeJob
 from autoclave.sandbox import Sandbox, open_sandbox
 
 _ATTEMPTS = 3
-_REMEMBERED_VERDICTS = 4096
+_REMEMBERED_VERDICTS = 1024
 _REMEMBERED_DIGESTS = 64
 _CANARY = JudgeJob(
     Problem(statement="canary", tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]), id="canary", profile="plain"),
@@ -86,10 +86,10 @@ class LocalJudge:
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         prepared = prepare(job, self._sandbox_config, self._judge_config)
         future: Future[Verdict] = Future()
+        key = (self._digest(job.problem), job.program, job.tests, job.stop_at_failure)
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
-            key = (self._digest(job.problem), job.program, job.tests, job.stop_at_failure)
             known = self._verdicts.get(key)
             if known is None:
                 self._enqueue(key, prepared, future)
@@ -131,13 +131,14 @@ class LocalJudge:
 
     def _digest(self, problem: Problem) -> str:
         """The problem's digest, remembered: it is computed over all tests, and many programs share a problem."""
-        remembered = self._digests.get(id(problem))
+        with self._lock:
+            remembered = self._digests.get(id(problem))
         if remembered is None:
-            remembered = self._digests[id(problem)] = (problem, problem.digest)
-            if len(self._digests) > _REMEMBERED_DIGESTS:
-                self._digests.popitem(last=False)
-        else:
-            self._digests.move_to_end(id(problem))
+            remembered = (problem, problem.digest)  # holding the problem keeps its id from being used again
+            with self._lock:
+                self._digests[id(problem)] = remembered
+                if len(self._digests) > _REMEMBERED_DIGESTS:
+                    self._digests.popitem(last=False)
         return remembered[1]
 
     def _work(self, sandbox: Sandbox, core: int | None) -> None:

@@ -26,7 +26,12 @@ class Policy:
         """Ids that end a response: the tokenizer's end of sequence and those of the generation settings."""
         ends = self.model.generation_config.eos_token_id if self.model.generation_config else None
         ids = [ends] if isinstance(ends, int) else list(ends or [])
-        return frozenset([*ids, self.tokenizer.eos_token_id])
+        return frozenset([*ids, self.end_token])
+
+    @property
+    def end_token(self) -> int:
+        """Id that a response in training ends with."""
+        return int(self.tokenizer.eos_token_id)  # pyright: ignore[reportArgumentType]
 
 
 def resolve_device(name: str) -> torch.device:
@@ -60,7 +65,8 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
     if tokenizer.eos_token_id is None:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
-    return Policy(model.to(place).eval(), tokenizer)
+    model.to(place)  # pyright: ignore[reportArgumentType]
+    return Policy(model.eval(), tokenizer)
 
 
 def save_policy(policy: Policy, folder: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from autoclave.algorithms import entropy, token_log_probs
@@ -34,6 +33,7 @@ def response_scores(
         Two (N,) float32 tensors in row-major order of `response_mask`; natural logarithms, and nats.
     """
     hidden = model.base_model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
-    logits = model.get_output_embeddings()(hidden[:, :-1][response_mask[:, 1:]])  # (N, V)
+    head: nn.Module = model.get_output_embeddings()  # pyright: ignore[reportAssignmentType]
+    logits = head(hidden[:, :-1][response_mask[:, 1:]])  # (N, V)
     log_probs = token_log_probs(logits, input_ids[response_mask], temperature=temperature)
     return log_probs, entropy(logits if entropy_gradient else logits.detach(), temperature=temperature)

@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from autoclave.config import TinyModelConfig
-from autoclave.models.policy import Policy
+from autoclave.models.policy import Policy, resolve_device
 
 PAD, END, USER, ASSISTANT = "<pad>", "<end>", "<user>", "<assistant>"
 CHAT_TEMPLATE = (
@@ -20,9 +20,17 @@ CHAT_TEMPLATE = (
 )
 
 
-def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: int) -> Policy:
+def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: int, device: str = "auto") -> Policy:
     """A policy with random weights, and a tokenizer trained on `texts` (prompts and responses)."""
-    tokenizer = _build_tokenizer(texts, config.vocabulary)
+    core = _train_tokenizer(texts, config.vocabulary)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[USER, ASSISTANT],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
     shape = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
@@ -32,17 +40,18 @@ def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: in
         num_key_value_heads=config.heads,
         max_position_embeddings=config.context,
         tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=core.token_to_id(PAD),
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=core.token_to_id(END),
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(shape)
+    model.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
     return Policy(model.eval(), tokenizer)
 
 
-def _build_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+def _train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """Byte-level BPE with single digits, so that every number is spelled the same way wherever it stands."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
@@ -59,11 +68,4 @@ def _build_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokeniz
         show_progress=False,
     )
     core.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token=PAD,
-        eos_token=END,
-        additional_special_tokens=[USER, ASSISTANT],
-        chat_template=CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False,
-    )
+    return core

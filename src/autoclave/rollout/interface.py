@@ -1,4 +1,4 @@
-"""What is asked of an engine, and the two protocols: `Engine` samples where it is, `Sampler` is how others reach one."""
+"""What is asked of an engine, and two protocols: an `Engine` samples where it is, a `Sampler` reaches one."""
 
 from __future__ import annotations
 

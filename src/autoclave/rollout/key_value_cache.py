@@ -17,6 +17,9 @@ class GrowingLayer(DynamicLayer):
         super().__init__()
         self._reserve = reserve
 
+    keys: Tensor
+    values: Tensor
+
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Append the new states and return all of them."""
         if not self.is_initialized:
@@ -32,14 +35,8 @@ class GrowingLayer(DynamicLayer):
         self._show(end)
         return self.keys, self.values
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat each row `repeats` times."""
-        self._key_buffer = self._key_buffer.repeat_interleave(repeats, dim=0)
-        self._value_buffer = self._value_buffer.repeat_interleave(repeats, dim=0)
-        self._show(self.get_seq_length())
-
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep these rows only."""
+        """Keep these rows, in this order; one may be named several times."""
         self._key_buffer, self._value_buffer = self._key_buffer[indices], self._value_buffer[indices]
         self._show(self.get_seq_length())
 
@@ -59,12 +56,6 @@ def growing_cache(config: PretrainedConfig, reserve: int) -> DynamicCache:
     return cache
 
 
-def select_rows(cache: DynamicCache, rows: Tensor) -> None:
-    """Keep only these rows of the batch in every layer."""
-    for layer in cache.layers:
-        layer.batch_select_indices(rows)
-
-
 def repeat_rows(cache: DynamicCache, repeats: Tensor) -> None:
     """Repeat row i of the batch `repeats[i]` times in every layer."""
-    select_rows(cache, torch.repeat_interleave(torch.arange(len(repeats), device=repeats.device), repeats))
+    cache.batch_select_indices(torch.repeat_interleave(torch.arange(len(repeats), device=repeats.device), repeats))

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy
 from autoclave.rollout.interface import Deliver, Request, uniforms
-from autoclave.rollout.key_value_cache import growing_cache, repeat_rows, select_rows
+from autoclave.rollout.key_value_cache import growing_cache, repeat_rows
 
 SHRINK_AT = 0.75
 """Finished rows are dropped from the batch when at most this share of it is still being sampled."""
@@ -90,7 +91,7 @@ class _Chunk:
             if (~done).float().mean() <= SHRINK_AT:
                 keep = (~done).nonzero().flatten()
                 rows, tokens, done = _kept(rows, keep), tokens[keep], done[keep]
-                select_rows(cache, keep)
+                cache.batch_select_indices(keep)
             rows.attention[:, length + step] = 1
             logits = self._model(
                 input_ids=tokens[:, None],
@@ -100,14 +101,14 @@ class _Chunk:
                 use_cache=True,
             ).logits[:, -1]
 
-    def _prefill(self) -> tuple[_Rows, Tensor, object, int]:
+    def _prefill(self) -> tuple[_Rows, Tensor, DynamicCache, int]:
         """Compute each distinct prompt once, padded on the left, and spread the result over its samples."""
         distinct: dict[bytes, list[int]] = {}
         for index, request in enumerate(self._requests):
             distinct.setdefault(request.prompt_tokens.tobytes(), []).append(index)
         prompts = [self._requests[members[0]].prompt_tokens for members in distinct.values()]
         length = max(map(len, prompts))
-        ids = torch.full((len(prompts), length), self._policy.tokenizer.pad_token_id or 0)
+        ids = torch.zeros((len(prompts), length), dtype=torch.int64)  # what stands on padding is masked
         mask = torch.zeros((len(prompts), length), dtype=torch.int64)
         for row, prompt in enumerate(prompts):
             ids[row, length - len(prompt) :] = torch.from_numpy(prompt)
@@ -163,7 +164,7 @@ class _Chunk:
         return stopped
 
     def _text(self, index: int, start: int, stop: int) -> str:
-        return self._policy.tokenizer.decode(self._tokens[index, start:stop].tolist(), skip_special_tokens=True)
+        return str(self._policy.tokenizer.decode(self._tokens[index, start:stop].tolist(), skip_special_tokens=True))
 
     def _completion(self, index: int, length: int, is_end: bool, is_stop: bool) -> Completion:
         request = self._requests[index]

@@ -1,6 +1,17 @@
 """One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
 
+from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
 from autoclave.sandbox.start import open_sandbox
 
-__all__ = ["Cell", "Limits", "Profile", "Runner", "Sandbox", "Session", "open_sandbox"]
+__all__ = [
+    "Cell",
+    "HostCheck",
+    "Limits",
+    "Profile",
+    "Runner",
+    "Sandbox",
+    "Session",
+    "examine_host",
+    "open_sandbox",
+]

@@ -34,7 +34,9 @@ class CodeGeneration:
         source = EXTRACTION_RULES[self._config.extraction](response)
         answer: Future[Reward] = Future()
         if source is None:
-            verdict = Verdict.of(Status.BAD_FORMAT, problem_id=problem.id, id=item.id, message="no program in the response")
+            verdict = Verdict.of(
+                Status.BAD_FORMAT, problem_id=problem.id, id=item.id, message="no program in the response"
+            )
             answer.set_result(self._scored(verdict))
             return answer
         job = JudgeJob(

@@ -45,7 +45,7 @@ def save_checkpoint(
     keep: int,
     save_state: Callable[[Path], None],
 ) -> Checkpoint:
-    """Write the checkpoint of `step` and then drop all but the newest `keep`. A failure leaves the older ones usable."""
+    """Write the checkpoint of `step`, then drop all but the newest `keep`. A failure leaves the older ones usable."""
     folder = parent / f"step-{step:06d}"
     partial = parent / f".{folder.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)

@@ -1,18 +1,17 @@
-"""Warm start: supervised fine-tuning of a policy on demonstrations, by the same actor worker as reinforcement learning."""
+"""Warm start: supervised fine-tuning on demonstrations, by the same actor worker as reinforcement learning."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from autoclave.core import IncompleteError, InputError
 from autoclave.core.rollout import IntArray
-from autoclave.models import encode_prompt
+from autoclave.models import Policy, encode_prompt
 from autoclave.problems import Demonstration
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.run_folder import MetricsLog
@@ -29,18 +28,19 @@ OnStep = Callable[[int, Mapping[str, float], int], None]
 """Called after each optimizer step with its number, its metrics and the tokens of its batch."""
 
 
-def encode_demonstrations(tokenizer: Any, demonstrations: Sequence[Demonstration], context: int) -> Sequences:
-    """`(prompt tokens, response tokens with the end token)` of each demonstration that fits into `context` tokens.
+def encode_demonstrations(policy: Policy, demonstrations: Sequence[Demonstration]) -> Sequences:
+    """`(prompt tokens, response tokens with the end token)` of each demonstration that fits into the model's context.
 
     Raises:
         InputError: none fits.
     """
+    context = policy.model.config.max_position_embeddings
     sequences: Sequences = []
     for demonstration in demonstrations:
-        prompt = encode_prompt(tokenizer, demonstration.messages)
-        response = tokenizer.encode(demonstration.response, add_special_tokens=False)
+        prompt = encode_prompt(policy.tokenizer, demonstration.messages)
+        response = policy.tokenizer.encode(demonstration.response, add_special_tokens=False)
         if len(prompt) + len(response) < context:
-            sequences.append((prompt, np.array([*response, tokenizer.eos_token_id], dtype=np.int64)))
+            sequences.append((prompt, np.array([*response, policy.end_token], dtype=np.int64)))
     if not sequences:
         raise InputError(f"none of {len(demonstrations)} demonstrations fits into {context} tokens; raise the context")
     return sequences
@@ -73,7 +73,7 @@ def _packed(sequences: Sequences) -> Batch:
 
 
 def _batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[IntArray]:
-    """Index arrays of `batch_size`, epoch after epoch, each epoch shuffled anew; rows of a batch are of similar length."""
+    """Index arrays of `batch_size`, epoch after epoch, each shuffled anew; rows of a batch are of similar length."""
     rng = np.random.default_rng(seed)
     size = np.asarray(lengths)
     while True:
@@ -85,7 +85,9 @@ def _batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[Int
 
 
 @contextmanager
-def report_progress(steps: int, log: MetricsLog | None, say: Callable[[str], None], stop: StopRequest) -> Iterator[OnStep]:
+def report_progress(
+    steps: int, log: MetricsLog | None, say: Callable[[str], None], stop: StopRequest
+) -> Iterator[OnStep]:
     """An `on_step` that shows a bar, logs, and ends the warm start when asked to.
 
     Raises:

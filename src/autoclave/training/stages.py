@@ -1,8 +1,8 @@
 """The three stages of training. Schedules order them; nothing else does.
 
-    collect(items, iteration)   sample and judge                      -> Collection of groups
-    learn(groups)               advantages, log-probs, updates        -> Learned
-    publish(version)            weights from the trainer to the sampler
+collect(items, iteration)   sample and judge                      -> Collection of groups
+learn(groups)               advantages, log-probs, updates        -> Learned
+publish(version)            weights from the trainer to the sampler
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The schedule yields between iterations; only there does anything here happen. Pa
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from autoclave.training.stages import Learned, Stages
 class Stopwatch:
     """Seconds spent by stage over the whole run, carried through checkpoints."""
 
-    seconds: Counter[str] = field(default_factory=Counter[str])
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def time(self, stage: str) -> Iterator[None]:
@@ -65,6 +65,8 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
         JudgeFault: too many rollouts of an iteration have no verdict; the checkpoints before it are there.
     """
     config = run.config
+    if done >= config.steps:
+        return
     if done == 0:
         evaluate_and_record(run, 0)
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)

@@ -69,7 +69,7 @@ class Batch:
 
     @staticmethod
     def from_groups(groups: Sequence[Group], *, minibatches: int) -> Batch:
-        """All rollouts of `groups`. The column `minibatch` says which optimizer step a row is of: whole groups, in order."""
+        """All rollouts of `groups`; the column `minibatch` says which optimizer step a row is of. Groups stay whole."""
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         group = np.repeat(np.arange(len(groups)), [len(group.rollouts) for group in groups])
         values = [rollout.reward.value for rollout in rollouts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
@@ -39,10 +39,15 @@ def differ(
     return sum(1 for _ in islice(differences, at_least)) == at_least
 
 
-def signature(domain: Domain, codes: Sequence[str]) -> str:
+def signature(domain: Domain, codes: tuple[str, ...]) -> str:
     """A digest of the values on all probes: equal for pipelines that behave alike, whatever their wording or style."""
-    values = [domain.name, *outputs(domain, codes, probes(domain))]
-    return hashlib.sha256(repr(values).encode()).hexdigest()
+    return hashlib.sha256("\n".join((domain.name, *probe_values(domain, codes))).encode()).hexdigest()
+
+
+@lru_cache(maxsize=4)  # asked for twice in a row: is the task worth asking, and is it new
+def probe_values(domain: Domain, codes: tuple[str, ...]) -> tuple[str, ...]:
+    """The values on all probes, as text."""
+    return tuple(map(str, outputs(domain, codes, probes(domain))))
 
 
 def mutants(task: Task) -> Iterator[tuple[str, ...]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.core import CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
-from autoclave.problems.curriculum.behaviour import differ, mutants, outputs, signature
+from autoclave.problems.curriculum.behaviour import differ, mutants, outputs, probe_values, signature
 from autoclave.problems.curriculum.compose import Pair, Task
 from autoclave.problems.curriculum.inputs import Arguments, draw_inputs, probes
 from autoclave.problems.curriculum.split import Part, Split
@@ -112,12 +112,13 @@ def draw_task(split: Split, part: Part, depth: int, rng: random.Random) -> Task:
 
 def is_worth_asking(task: Task) -> bool:
     """Whether the value depends on the input and on every operation, and is never long."""
-    inputs = probes(task.domain)
-    texts = [str(value) for value in outputs(task.domain, task.codes, inputs)]
+    texts = probe_values(task.domain, task.codes)
     if max(map(len, texts)) > _LONGEST_OUTPUT or len(set(texts)) < _FEWEST_VALUES:
         return False
-    shorter = _without_one_step(task)
-    return all(differ(task.domain, task.codes, codes, inputs, at_least=_FEWEST_DIFFERENCES) for codes in shorter)
+    return all(
+        differ(task.domain, task.codes, shorter, probes(task.domain), at_least=_FEWEST_DIFFERENCES)
+        for shorter in _without_one_step(task)
+    )
 
 
 def _without_one_step(task: Task) -> Iterator[tuple[str, ...]]:

@@ -23,7 +23,7 @@ _TEXT_LENGTHS = (0, 1, 3, 5, 7, 9, 11, 14)
 _OTHER_LETTERS = "ubcdlm"
 _MAGNITUDES = (20, 50, 100, 999)
 _NEAR = 13  # above every constant
-_PROBE_SETS = 4
+_NUM_PROBE_SETS = {"list": 4, "text": 8}  # letters hit each other less often than numbers do
 
 
 def draw_inputs(domain: Domain, constants: Sequence[str], start: str | None, rng: random.Random) -> list[Arguments]:
@@ -46,7 +46,8 @@ def probes(domain: Domain) -> tuple[Arguments, ...]:
         far = [(rng.randint(-size // 4, size), rng.randint(0, size)) for size in 3 * _MAGNITUDES]
         return (*near, *far)
     constants = (Parameter.NUMBER if domain.name == "list" else Parameter.LETTER).values()
-    return tuple(arguments for _ in range(_PROBE_SETS) for arguments in draw_inputs(domain, constants, None, rng))
+    sets = [draw_inputs(domain, constants, None, rng) for _ in range(_NUM_PROBE_SETS[domain.name])]
+    return tuple(arguments for inputs in sets for arguments in inputs)
 
 
 def _draw_list(length: int, constants: Sequence[int], rng: random.Random) -> list[int]:

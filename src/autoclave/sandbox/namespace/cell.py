@@ -237,7 +237,7 @@ class RunningTest:
             self._serve_channel(event)
         else:
             reader = self._out if descriptor == self._out.descriptor else self._err
-            if not reader.read():
+            if reader.read() == 0:
                 self._poll.unregister(descriptor)
             elif reader.is_full:
                 self._stop(Ended.OUTPUT)
@@ -388,21 +388,21 @@ class _CappedReader:
     def is_full(self) -> bool:
         return self.num_cut > 0
 
-    def read(self) -> bool:
-        """Take what there is. False at the end of the stream."""
+    def read(self) -> int | None:
+        """Take what there is now. The number of bytes, 0 at the end of the stream, None when nothing is there."""
         try:
             content = os.read(self.descriptor, _PIPE_BYTES)
         except BlockingIOError:
-            return True
+            return None
         kept = content[: self._limit]
         self._limit -= len(kept)
         self.num_cut += len(content) - len(kept)
         if kept:
             self._parts.append(kept)
-        return bool(content)
+        return len(content)
 
     def drain(self) -> None:
-        """Take what is left when all writers are dead."""
+        """Take what is left when the program is dead. Not to the end: a fork of this process may hold it open."""
         while not self.is_full and self.read():
             pass
         self.content = b"".join(self._parts)

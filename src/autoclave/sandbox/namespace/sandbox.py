@@ -56,8 +56,11 @@ class NamespaceSandbox:
                     return zygote
         zygote = Zygote(self._plan, new_identity(), profile)
         with self._lock:
-            self._busy.add(zygote)
-        return zygote
+            if not self._is_closed:
+                self._busy.add(zygote)
+                return zygote
+        zygote.kill()
+        raise SandboxFault("the sandbox is closed")
 
     def _end_cell(self, zygote: Zygote, is_sound: bool) -> int | None:
         """Have the cell killed and keep the zygote, or end both."""
@@ -84,3 +87,28 @@ class NamespaceSandbox:
         with self._lock:
             self._busy.discard(zygote)
         zygote.kill()
+
+
+_PROBE_PROFILE = Profile("probe")
+_PROBE_RUNNER = Runner("probe", "import os\ndef run(test):\n    exec(test.program)\n    os._exit(0)\n")
+_PROBE_LIMITS = Limits(
+    cpu_s=10, wall_s=60, memory_mb=256, output_bytes=4096, processes=8, disk_mb=1, open_files=16
+)
+
+
+def try_sealed_cell() -> None:
+    """Start a cell and run a program in it.
+
+    Raises:
+        HostError: the interpreter does not start.
+        SandboxFault: no cell could be made, or it does not work.
+    """
+    sandbox = NamespaceSandbox()
+    try:
+        program = Program("import os; os.write(1, b'sealed')")
+        with sandbox.open(program, _PROBE_PROFILE, _PROBE_LIMITS, _PROBE_RUNNER) as cell:
+            outcome = cell.run(b"")
+        if outcome.stdout != b"sealed":
+            raise SandboxFault(f"the probe ended with {outcome.ended}, exit code {outcome.exit_code}")
+    finally:
+        sandbox.close()

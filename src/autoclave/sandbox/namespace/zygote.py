@@ -13,11 +13,11 @@ import signal
 import socket
 import subprocess
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from autoclave.core import SandboxFault
 from autoclave.sandbox.interface import Profile, Runner
+from autoclave.sandbox.namespace.bootstrap import FOLDER, guest_command
 from autoclave.sandbox.namespace.identity import TEST_ID, Identity, write_id_maps
 from autoclave.sandbox.namespace.root import RootPlan
 
@@ -28,16 +28,6 @@ _ANSWER_TIMEOUT_S = 60.0
 _ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 # One arena, or every thread of a program would reserve 64 MiB of its address space; and no work left for first calls.
 _LOADER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "LD_BIND_NOW": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-
-_GUEST = Path(__file__).parent / "guest"
-_START = """
-import sys, types
-package = types.ModuleType("cell_guest")
-package.__path__ = [sys.argv[1]]
-sys.modules["cell_guest"] = package
-import importlib
-importlib.import_module("cell_guest.zygote").main(int(sys.argv[2]))
-"""
 
 
 class Zygote:
@@ -55,12 +45,12 @@ class Zygote:
         self._control.settimeout(_ANSWER_TIMEOUT_S)
         with theirs:
             self._process = subprocess.Popen(
-                [plan.executable, "-S", "-s", "-P", "-c", _START, str(_GUEST), str(theirs.fileno())],
+                guest_command(plan.executable, "zygote", str(theirs.fileno())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_ENVIRONMENT | _LOADER_ENVIRONMENT,
-                cwd="/",
+                cwd=FOLDER,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

@@ -35,12 +35,12 @@ MAX_DESCRIPTORS = 4
 class FirstProcess:
     """State of process 1: the compiled program and the socket to the judge."""
 
-    def __init__(self, socket: Socket, runner: Any, main: types.ModuleType, plan: "dict[str, Any]") -> None:
+    def __init__(self, socket: Socket, runner: Any, main: types.ModuleType, test_id: "int | None") -> None:
         self._socket = socket
         self._runner = runner
         self._main = main
-        self._test_id: int | None = plan["test_id"] if plan["ids"] == "range" else None
-        self._owner: int = plan["test_id"]
+        self._test_id = test_id
+        self._owner = os.getuid() if test_id is None else test_id
         self._account = mmap.mmap(-1, mmap.PAGESIZE)
         self._limits: dict[str, Any] = {}
         self._source = ""
@@ -160,10 +160,10 @@ def _kill_and_reap(pid: int) -> "tuple[int, float, float, int]":
         peak_kib = max(peak_kib, usage.ru_maxrss)
 
 
-def be_first_process(descriptor: int, runner: Any, main: types.ModuleType, plan: "dict[str, Any]") -> None:
+def be_first_process(descriptor: int, runner: Any, main: types.ModuleType, test_id: "int | None") -> None:
     """Run process 1 of a cell. Ends the process when the judge closes its end."""
     linux.die_with_parent()
     linux.set_dumpable(False)
-    first = FirstProcess(Socket(fileno=descriptor), runner, main, plan)
+    first = FirstProcess(Socket(fileno=descriptor), runner, main, test_id)
     first.prepare()
     first.serve()

@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import types
-from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET
+from _socket import CMSG_SPACE
 from _socket import socket as Socket  # noqa: N812  the class under the name of a class
 from typing import Any
 
@@ -23,6 +23,7 @@ from .enter import enter
 from .process import LAST_NAME
 
 _REQUEST_BYTES = 1 << 20
+_VISIBLE_ENVIRONMENT = {"LANG", "TZ", "PYTHONHASHSEED"}  # the rest is for the loader of this interpreter
 
 
 class Runner:
@@ -44,16 +45,17 @@ class Zygote:
         self._judge = judge
         self._runners: dict[str, Runner] = {}
         self._main = types.ModuleType("__main__")
-        self._plan: dict[str, Any] = {}
+        self._test_id: int | None = None
         self._cell = 0
 
     def start(self) -> None:
         """Take the plan, confine this process and warm it up."""
-        self._plan, _ = self._receive()
+        plan, _ = self._receive()
+        self._test_id = plan["test_id"] if plan["ids"] == "range" else None
         _raise_badness()
-        _limit_self(self._plan["stack_bytes"])
-        enter(self._plan, self._ask_for_ids)
-        self._warm_up(self._plan["profile"])
+        _limit_self(plan["stack_bytes"])
+        enter(plan, self._ask_for_ids)
+        self._warm_up(plan["profile"])
         self._answer({"ready": True})
 
     def serve(self) -> None:
@@ -75,7 +77,7 @@ class Zygote:
             try:
                 self._control.close()
                 os.close(self._judge)
-                init.be_first_process(descriptor, self._runners[name], self._main, self._plan)
+                init.be_first_process(descriptor, self._runners[name], self._main, self._test_id)
             finally:
                 os._exit(70)
         os.close(descriptor)
@@ -106,6 +108,9 @@ class Zygote:
         sys.modules["__main__"] = self._main
         exec(compile(profile["preamble"], "<preamble>", "exec", dont_inherit=True), self._main.__dict__)
         self._main.__dict__[LAST_NAME] = self._main.__dict__.pop(LAST_NAME)
+        sys.argv[:] = sys.orig_argv[:] = ["program.py"]
+        for name in set(os.environ) - _VISIBLE_ENVIRONMENT:
+            del os.environ[name]
         sys.path[:] = [path for path in sys.path if path.startswith(sys.base_prefix)]
         for name in [name for name in sys.modules if name.split(".")[0] == __name__.split(".")[0]]:
             del sys.modules[name]
@@ -150,17 +155,14 @@ def _limit_self(stack_bytes: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def main(control_descriptor: int) -> None:
+def main(control_descriptor: str) -> None:
     """Run the zygote. Ends the process."""
     judge = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    zygote = Zygote(Socket(fileno=control_descriptor), judge)
+    zygote = Zygote(Socket(fileno=int(control_descriptor)), judge)
     zygote.start()
     quiet = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
     os.close(quiet)
     zygote.serve()
-
-
-__all__ = ["SCM_RIGHTS", "SOL_SOCKET", "main"]

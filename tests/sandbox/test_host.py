@@ -1,0 +1,83 @@
+"""What the doctor sees, and the refusal to start with less isolation than asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autoclave.sandbox
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.core import IsolationError
+from autoclave.sandbox import Sandbox, examine_host, open_sandbox
+
+
+def test_every_check_says_why_and_how_to_mend():
+    checks = examine_host()
+    assert {"user namespace", "mount namespace", "seccomp", "pivot_root", "sealed cell"} <= {c.name for c in checks}
+    assert all(check.why and check.mend for check in checks)
+
+
+def test_where_cells_work_every_required_check_is_present(sandbox: Sandbox):
+    assert sandbox.level == "sealed"
+    assert [check for check in examine_host() if check.is_required and not check.is_present] == []
+
+
+@pytest.mark.parametrize("level", ["restricted", "open"])
+def test_a_level_that_the_backend_lacks_is_refused_with_the_mend(level: str):
+    config = SandboxConfig.model_validate({"level": level, "minimum_level": "open"})
+    with pytest.raises(IsolationError, match=r"Mend: sandbox\.level=sealed"):
+        open_sandbox(config)
+
+
+def test_the_public_names_of_the_package_are_these():
+    expected = "Cell HostCheck Limits Profile Runner Sandbox Session examine_host open_sandbox"
+    assert sorted(autoclave.sandbox.__all__) == expected.split()
+
+
+IN_A_USER_NAMESPACE_OF_NO_MORE_THAN_ITSELF = """
+import sys
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.core import IsolationError
+from autoclave.sandbox import open_sandbox
+try:
+    open_sandbox(SandboxConfig())
+except IsolationError as error:
+    sys.exit(f"refused {error}")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and the tool `unshare`")
+def test_a_host_that_forbids_namespaces_is_refused_with_the_mend():
+    # In a user namespace whose limit of further ones is 0, as on a hardened host.
+    script = f"echo 0 > /proc/sys/user/max_user_namespaces; exec {sys.executable} -c \"$PROGRAM\""
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", script],
+        env=dict(os.environ, PROGRAM=IN_A_USER_NAMESPACE_OF_NO_MORE_THAN_ITSELF), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr.startswith("refused")
+    assert "user namespace" in done.stderr and "Mend: as root: sysctl" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_cells_work_for_an_ordinary_user_too():
+    interpreter = shutil.which("python3.11", path="/usr/bin")
+    if interpreter is None or sys.version_info[:2] != (3, 11):
+        pytest.skip("no interpreter outside of root's home that fits this environment")
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = Path(autoclave.sandbox.__file__).parents[2]
+    program = (
+        "from autoclave.sandbox.namespace.sandbox import try_sealed_cell\n"
+        "import os\nassert os.getuid() == 65534\ntry_sealed_cell()\nprint('sealed')"
+    )
+    done = subprocess.run(
+        [interpreter, "-c", program], env={"PYTHONPATH": f"{source}:{site}", "PYTHONDONTWRITEBYTECODE": "1"},
+        user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    if "Permission denied" in done.stderr and "autoclave" not in done.stderr:
+        pytest.skip("the sources are in a private folder")
+    assert done.stdout == "sealed\n", done.stderr

@@ -1,0 +1,105 @@
+"""Nothing survives: no process, mount, file or descriptor, also when the judging process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from autoclave.core import Program
+from autoclave.sandbox import Sandbox
+from autoclave.sandbox.namespace.sandbox import NamespaceSandbox
+
+JUDGING = """
+import sys
+from autoclave.core import Program
+from autoclave.sandbox import Limits, Profile, Runner
+from autoclave.sandbox.namespace.sandbox import NamespaceSandbox
+limits = Limits(cpu_s=60, wall_s=60, memory_mb=256, output_bytes=1000, processes=16, disk_mb=8, open_files=64)
+runner = Runner("minimal", "def run(test):\\n    exec(test.program)\\n")
+sandbox = NamespaceSandbox()
+source = "import os, time\\nfor _ in range(3):\\n    if os.fork() == 0: os.setsid()\\ntime.sleep(50)"
+with sandbox.open(Program(source), Profile("plain"), limits, runner) as cell:
+    print("started", flush=True)
+    cell.run(b"")
+"""
+
+
+def descendants(root: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        try:
+            text = Path(f"/proc/{waiting[-1]}/task/{waiting[-1]}/children").read_text()
+        except OSError:
+            text = ""
+        waiting.pop()
+        children = [int(pid) for pid in text.split()]
+        found.update(children)
+        waiting += children
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_all_processes_die_with_a_judging_process_that_is_killed():
+    with subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, env=dict(os.environ)) as judging:
+        assert judging.stdout and judging.stdout.readline() == b"started\n"
+        assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)  # zygote, first process, eight of the program
+        processes = descendants(judging.pid)
+        judging.send_signal(signal.SIGKILL)
+        judging.wait()
+    assert wait_until(lambda: not any(map(is_alive, processes)))
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_all_processes_die_with_a_zygote_that_is_killed():
+    with subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as judging:
+        assert judging.stdout and judging.stdout.readline() == b"started\n"
+        assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)
+        processes = descendants(judging.pid)
+        zygote = Path(f"/proc/{judging.pid}/task/{judging.pid}/children").read_text().split()[0]
+        os.kill(int(zygote), signal.SIGKILL)
+        assert wait_until(lambda: not any(map(is_alive, processes)))
+        assert judging.wait(20) != 0  # the fault reached the judging side
+
+
+def test_a_closed_sandbox_leaves_no_process_mount_or_descriptor():
+    before = (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd"))
+    opened = NamespaceSandbox()
+    source = "import os, time\nopen('f', 'w').write('x')\nif os.fork() == 0: time.sleep(60)"
+    for _ in range(3):
+        with opened.open(Program(source), PLAIN, LIMITS, MINIMAL) as cell:
+            cell.run(b"")
+            cell.session().close()
+    opened.close()
+    assert (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd")) == before
+
+
+def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell: Callable[..., Cell]):
+    with open_cell("pass") as cell:
+        cell.run(b"")
+    before = descendants(os.getpid())
+    with pytest.raises(ZeroDivisionError), open_cell("pass") as cell:
+        raise ZeroDivisionError
+    assert len(descendants(os.getpid())) <= len(before)

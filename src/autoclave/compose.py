@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.schedules import Schedule
+    from autoclave.training.stages import Stages
     from autoclave.training.train import Run, Stopwatch
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
@@ -341,6 +342,24 @@ def train(
     return summary
 
 
+def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
+    """The three stages on `workers`, with rewards by `task`."""
+    from autoclave.training.stages import Stages
+
+    return Stages(
+        actor=workers.actor,
+        reference=workers.reference,
+        sampler=workers.sampler,
+        tokenizer=workers.tokenizer,
+        reward=task.reward,
+        algorithm=workers.algorithm,
+        sampling=_sampling(config.sampler),
+        group_size=config.group_size,
+        minibatches=config.minibatches,
+        seed=config.seed,
+    )
+
+
 def _run(
     config: TrainConfig,
     workers: Workers,
@@ -355,29 +374,16 @@ def _run(
     from autoclave.tasks import CodeGeneration
     from autoclave.training.items import ItemSource
     from autoclave.training.schedules import choose_schedule
-    from autoclave.training.stages import Stages
     from autoclave.training.train import Run
 
     task = CodeGeneration(judge, config.task)
-    stages = Stages(
-        actor=workers.actor,
-        reference=workers.reference,
-        sampler=workers.sampler,
-        tokenizer=workers.tokenizer,
-        reward=task.reward,
-        algorithm=workers.algorithm,
-        sampling=_sampling(config.sampler),
-        group_size=config.group_size,
-        minibatches=config.minibatches,
-        seed=config.seed,
-    )
     items = [task.item(problem) for problem in problems.train]
     heldout = [task.item(problem) for problem in problems.heldout]
     return Run(
         config=config,
         folder=folder,
         log=log,
-        stages=stages,
+        stages=build_stages(config, workers, task),
         schedule=schedule or choose_schedule(config.schedule),
         items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
         evaluate=partial(evaluate_during_training, config, workers, task, heldout),

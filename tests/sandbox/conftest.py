@@ -18,7 +18,7 @@ MINIMAL = Runner(
     "import os, sys\n"
     "def run(test):\n"
     "    exec(test.program, test.main.__dict__)\n"
-    "    sys.stdout.flush()\n"
+    "    sys.stdout.flush(); sys.stderr.flush()\n"
     "    os._exit(0)\n",
 )
 
@@ -38,10 +38,10 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def open_cell(sandbox: Sandbox) -> OpenCell:
-    """open_cell(source, runner=MINIMAL, **limits): a fresh cell, to be used in a `with` statement."""
+    """open_cell(source, runner=MINIMAL, profile=PLAIN, **limits): a fresh cell, to be used in a `with` statement."""
 
-    def opened(source: str, runner: Runner = MINIMAL, **limits: float) -> Cell:
-        return sandbox.open(Program(source), PLAIN, replace(LIMITS, **limits), runner)
+    def opened(source: str, runner: Runner = MINIMAL, profile: Profile = PLAIN, **limits: float) -> Cell:
+        return sandbox.open(Program(source), profile, replace(LIMITS, **limits), runner)
 
     return opened
 

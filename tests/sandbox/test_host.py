@@ -39,7 +39,7 @@ def test_the_public_names_of_the_package_are_these():
     assert sorted(autoclave.sandbox.__all__) == expected.split()
 
 
-IN_A_USER_NAMESPACE_OF_NO_MORE_THAN_ITSELF = """
+OPENING = """
 import sys
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import IsolationError
@@ -54,13 +54,14 @@ except IsolationError as error:
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and the tool `unshare`")
 def test_a_host_that_forbids_namespaces_is_refused_with_the_mend():
     # In a user namespace whose limit of further ones is 0, as on a hardened host.
-    script = f"echo 0 > /proc/sys/user/max_user_namespaces; exec {sys.executable} -c \"$PROGRAM\""
+    script = f'echo 0 > /proc/sys/user/max_user_namespaces; exec {sys.executable} -c "$PROGRAM"'
     done = subprocess.run(
         ["unshare", "-Urm", "sh", "-c", script],
-        env=dict(os.environ, PROGRAM=IN_A_USER_NAMESPACE_OF_NO_MORE_THAN_ITSELF), capture_output=True, text=True, timeout=60,
+        env=dict(os.environ, PROGRAM=OPENING), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.stderr.startswith("refused")
-    assert "user namespace" in done.stderr and "Mend: as root: sysctl" in done.stderr
+    assert "user namespace" in done.stderr
+    assert "Mend: as root: sysctl" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

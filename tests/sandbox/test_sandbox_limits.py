@@ -3,81 +3,80 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
-from autoclave.core import Ended, Program
-from autoclave.sandbox import Sandbox
+
+from autoclave.core import Ended
 
 
-def test_a_program_that_ends_by_itself_has_its_exit_code_and_output(run: Callable[..., Outcome]):
+def test_a_program_that_ends_by_itself_has_its_exit_code_and_output(run):
     outcome = run("import sys; print(sys.stdin.read().upper()); sys.stderr.write('e'); sys.exit", b"abc")
     assert (outcome.ended, outcome.exit_code, outcome.signal) == (Ended.EXITED, 0, None)
     assert (outcome.stdout, outcome.stderr, outcome.stdout_cut, outcome.stderr_cut) == (b"ABC\n", b"e", 0, 0)
 
 
-def test_an_endless_loop_in_c_code_is_stopped_by_cpu_time(run: Callable[..., Outcome]):
+def test_an_endless_loop_in_c_code_is_stopped_by_cpu_time(run):
     outcome = run("sum(range(10**12))", cpu_s=0.5)
     assert outcome.ended is Ended.CPU_TIME
     assert 0.45 < outcome.cpu_s < 1.5
 
 
-def test_cpu_time_of_child_processes_counts(run: Callable[..., Outcome]):
+def test_cpu_time_of_child_processes_counts(run):
     outcome = run("import os\nfor _ in range(3): os.fork()\nwhile True: pass", cpu_s=0.8, wall_s=20)
     assert outcome.ended is Ended.CPU_TIME
 
 
-def test_a_sleeping_program_is_stopped_by_the_wall_clock(run: Callable[..., Outcome]):
+def test_a_sleeping_program_is_stopped_by_the_wall_clock(run):
     outcome = run("import time; time.sleep(100)", wall_s=0.6)
     assert outcome.ended is Ended.WALL_TIME
     assert 0.5 < outcome.wall_s < 3
     assert outcome.cpu_s < 0.3
 
 
-def test_a_stopped_program_is_ended_by_the_wall_clock(run: Callable[..., Outcome]):
+def test_a_stopped_program_is_ended_by_the_wall_clock(run):
     assert run("import os; os.kill(os.getpid(), 19)", wall_s=0.6).ended is Ended.WALL_TIME
 
 
-def test_a_huge_allocation_fails_inside_the_program(run: Callable[..., Outcome]):
+def test_a_huge_allocation_fails_inside_the_program(run):
     outcome = run("try:\n    x = [0] * 10**10\nexcept MemoryError:\n    print('refused')")
     assert outcome.stdout == b"refused\n"
 
 
-def test_memory_that_grows_is_stopped_at_the_limit(run: Callable[..., Outcome]):
+def test_memory_that_grows_is_stopped_at_the_limit(run):
     outcome = run("x = []\nwhile True: x.append(bytearray(1 << 20))", cpu_s=10, wall_s=31)
     assert outcome.ended is Ended.MEMORY
-    assert outcome.memory_mb > LIMITS.memory_mb
+    assert outcome.memory_mb > 256
 
 
-def test_memory_is_the_sum_over_all_processes(run: Callable[..., Outcome]):
+def test_memory_is_the_sum_over_all_processes(run):
     source = "import os, time\nfor _ in range(3): os.fork()\nx = bytearray(60 << 20)\ntime.sleep(20)"
     assert run(source, cpu_s=10, wall_s=15).ended is Ended.MEMORY  # 8 x 60 MiB; no process exceeds 256 alone
 
 
-def test_pages_shared_between_processes_count_once(run: Callable[..., Outcome]):
+def test_pages_shared_between_processes_count_once(run):
     source = "import os, time\nx = bytearray(100 << 20)\nfor _ in range(3): os.fork()\ntime.sleep(0.5)"
     assert run(source, cpu_s=10, wall_s=31).ended is Ended.EXITED
 
 
 @pytest.mark.parametrize("descriptor", [1, 2])
-def test_endless_output_is_stopped_and_cut_at_the_cap(run: Callable[..., Outcome], descriptor: int):
+def test_endless_output_is_stopped_and_cut_at_the_cap(run, descriptor: int):
     outcome = run(f"import os\nwhile True: os.write({descriptor}, b'x' * 65536)", output_bytes=100_000)
     assert outcome.ended is Ended.OUTPUT
     assert len(outcome.stdout if descriptor == 1 else outcome.stderr) == 100_000
 
 
-def test_output_of_exactly_the_cap_is_whole(run: Callable[..., Outcome]):
+def test_output_of_exactly_the_cap_is_whole(run):
     outcome = run("print('x' * 99_999)", output_bytes=100_000)
     assert (outcome.ended, len(outcome.stdout)) == (Ended.EXITED, 100_000)
 
 
-def test_a_fork_bomb_is_contained(run: Callable[..., Outcome]):
+def test_a_fork_bomb_is_contained(run):
     source = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     outcome = run(source, cpu_s=0.5, wall_s=10)
     assert outcome.ended is Ended.CPU_TIME
 
 
-def test_processes_and_threads_are_counted_together(run: Callable[..., Outcome]):
+def test_processes_and_threads_are_counted_together(run):
     source = (
         "import os, time\nn = 0\ntry:\n    while True:\n        if os.fork() == 0: time.sleep(60)\n        n += 1\n"
         "except OSError:\n    print(n)"
@@ -85,33 +84,39 @@ def test_processes_and_threads_are_counted_together(run: Callable[..., Outcome])
     assert int(run(source, processes=10).stdout) == 9
 
 
-def test_a_file_cannot_outgrow_the_scratch_disk(run: Callable[..., Outcome]):
-    outcome = run("f = open('f', 'wb', 0)\ntry:\n    while True: f.write(b'x' * 65536)\nexcept OSError as e: print(e.errno)")
+def test_a_file_cannot_outgrow_the_scratch_disk(run):
+    source = "f = open('f', 'wb', 0)\ntry:\n    while True: f.write(b'x' * 65536)\nexcept OSError as e: print(e.errno)"
+    outcome = run(source)
     assert outcome.stdout in (b"27\n", b"28\n")  # EFBIG or ENOSPC
 
 
-def test_many_files_cannot_outgrow_the_scratch_disk(run: Callable[..., Outcome]):
-    source = "for i in range(9):\n    with open(f'f{i}', 'wb') as f: f.write(b'x' * (1 << 20))\n"
-    assert b"No space left" in run(f"try:\n    {source.replace(chr(10), chr(10) + '    ')}\nexcept OSError as e: print(e)").stdout
+def test_many_files_cannot_outgrow_the_scratch_disk(run):
+    source = (
+        "try:\n    for i in range(9):\n        with open(f'f{i}', 'wb') as f: f.write(b'x' * (1 << 20))\n"
+        "except OSError as e: print(e.errno, i)"
+    )
+    assert run(source).stdout in (b"28 7\n", b"28 8\n")  # ENOSPC: the disk has 8 MiB, a little for names
 
 
-def test_the_number_of_files_is_limited(run: Callable[..., Outcome]):
-    source = "try:\n    for i in range(100_000): open(f'{i}', 'w').close()\nexcept OSError as e: print(e.errno, i < 5000)"
+def test_the_number_of_files_is_limited(run):
+    source = (
+        "try:\n    for i in range(100_000): open(f'{i}', 'w').close()\nexcept OSError as e: print(e.errno, i < 5000)"
+    )
     assert run(source).stdout == b"28 True\n"
 
 
-def test_a_signal_is_named(run: Callable[..., Outcome]):
+def test_a_signal_is_named(run):
     assert (run("import os; os.abort()").signal, run("import ctypes; ctypes.string_at(0)").signal) == (6, 11)
 
 
-def test_a_limit_ends_one_test_and_the_next_runs(open_cell: Callable[..., Cell]):
+def test_a_limit_ends_one_test_and_the_next_runs(open_cell):
     source = "import sys\nif sys.stdin.read() == 'loop':\n    while True: pass\nprint('fine')"
     with open_cell(source, cpu_s=0.3) as cell:
         outcomes = [cell.run(stdin) for stdin in (b"", b"loop", b"")]
     assert [outcome.ended for outcome in outcomes] == [Ended.EXITED, Ended.CPU_TIME, Ended.EXITED]
 
 
-def test_a_source_that_compiles_forever_or_crashes_the_compiler_does_not_stall(open_cell: Callable[..., Cell]):
+def test_a_source_that_compiles_forever_or_crashes_the_compiler_does_not_stall(open_cell):
     started = time.monotonic()
     for source in ("(" * 100_000, "-" * 1_000_000 + "1", "x = " + "[" * 5000 + "]" * 5000, "a\0b", "\ud800"):
         with open_cell(source) as cell:
@@ -119,10 +124,10 @@ def test_a_source_that_compiles_forever_or_crashes_the_compiler_does_not_stall(o
     assert time.monotonic() - started < 20
 
 
-def test_input_larger_than_a_pipe_arrives_whole(run: Callable[..., Outcome]):
+def test_input_larger_than_a_pipe_arrives_whole(run):
     outcome = run("import sys; data = sys.stdin.read(); print(len(data), data[-3:])", b"x" * 3_000_000 + b"end")
     assert outcome.stdout == b"3000003 end\n"
 
 
-def test_output_larger_than_a_pipe_arrives_whole(run: Callable[..., Outcome]):
+def test_output_larger_than_a_pipe_arrives_whole(run):
     assert run("print('y' * 1_000_000)").stdout == b"y" * 1_000_000 + b"\n"

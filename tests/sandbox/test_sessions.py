@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from autoclave.core import Ended, Program
-from autoclave.sandbox import Runner, Sandbox
+from autoclave.core import Ended
+from autoclave.sandbox import Runner
 
 ECHO = Runner(
     "echo",
@@ -27,7 +25,7 @@ ECHO = Runner(
 )
 
 
-def test_frames_go_both_ways_whole(open_cell: Callable[..., Cell]):
+def test_frames_go_both_ways_whole(open_cell):
     with open_cell("frames = 3", ECHO) as cell:
         session = cell.session()
         for frame in (b"", b"small", bytes(range(256)) * 3000):
@@ -37,7 +35,7 @@ def test_frames_go_both_ways_whole(open_cell: Callable[..., Cell]):
         assert session.close().exit_code == 0
 
 
-def test_prints_do_not_disturb_frames(open_cell: Callable[..., Cell]):
+def test_prints_do_not_disturb_frames(open_cell):
     with open_cell("print('x' * 9, flush=True); frames = 1", ECHO) as cell:
         session = cell.session()
         session.send(b"frame")
@@ -45,7 +43,7 @@ def test_prints_do_not_disturb_frames(open_cell: Callable[..., Cell]):
         assert session.close().stdout == b"xxxxxxxxx\n"
 
 
-def test_a_program_that_ends_or_closes_the_channel_gives_no_frame(open_cell: Callable[..., Cell]):
+def test_a_program_that_ends_or_closes_the_channel_gives_no_frame(open_cell):
     for source in ("import os; os._exit(3)", "import os; os.close(3); frames = 0", "frames = 0"):
         with open_cell(source, ECHO) as cell:
             session = cell.session()
@@ -54,7 +52,7 @@ def test_a_program_that_ends_or_closes_the_channel_gives_no_frame(open_cell: Cal
             session.close()
 
 
-def test_a_program_that_does_not_answer_hits_its_limits(open_cell: Callable[..., Cell]):
+def test_a_program_that_does_not_answer_hits_its_limits(open_cell):
     with open_cell("while True: pass", ECHO, cpu_s=0.3) as cell:
         session = cell.session()
         session.send(b"?")
@@ -62,7 +60,7 @@ def test_a_program_that_does_not_answer_hits_its_limits(open_cell: Callable[...,
         assert session.close().ended is Ended.CPU_TIME
 
 
-def test_a_flood_of_frames_is_stopped_at_the_cap(open_cell: Callable[..., Cell]):
+def test_a_flood_of_frames_is_stopped_at_the_cap(open_cell):
     source = "import os\nwhile True: os.write(3, b'\\xff' * 65536)"
     with open_cell(source, ECHO) as cell:
         session = cell.session()

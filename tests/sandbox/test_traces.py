@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from autoclave.core import Program
-from autoclave.sandbox import Sandbox
-from autoclave.sandbox.namespace.sandbox import NamespaceSandbox
+
+from autoclave.sandbox.namespace.sandbox import try_sealed_cell
+
+pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
 
 JUDGING = """
 import sys
@@ -61,10 +62,10 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
     return True
 
 
-@pytest.mark.usefixtures("sandbox")
 def test_all_processes_die_with_a_judging_process_that_is_killed():
     with subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, env=dict(os.environ)) as judging:
-        assert judging.stdout and judging.stdout.readline() == b"started\n"
+        assert judging.stdout
+        assert judging.stdout.readline() == b"started\n"
         assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)  # zygote, first process, eight of the program
         processes = descendants(judging.pid)
         judging.send_signal(signal.SIGKILL)
@@ -72,10 +73,12 @@ def test_all_processes_die_with_a_judging_process_that_is_killed():
     assert wait_until(lambda: not any(map(is_alive, processes)))
 
 
-@pytest.mark.usefixtures("sandbox")
 def test_all_processes_die_with_a_zygote_that_is_killed():
-    with subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as judging:
-        assert judging.stdout and judging.stdout.readline() == b"started\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as judging:
+        assert judging.stdout
+        assert judging.stdout.readline() == b"started\n"
         assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)
         processes = descendants(judging.pid)
         zygote = Path(f"/proc/{judging.pid}/task/{judging.pid}/children").read_text().split()[0]
@@ -86,20 +89,14 @@ def test_all_processes_die_with_a_zygote_that_is_killed():
 
 def test_a_closed_sandbox_leaves_no_process_mount_or_descriptor():
     before = (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd"))
-    opened = NamespaceSandbox()
-    source = "import os, time\nopen('f', 'w').write('x')\nif os.fork() == 0: time.sleep(60)"
-    for _ in range(3):
-        with opened.open(Program(source), PLAIN, LIMITS, MINIMAL) as cell:
-            cell.run(b"")
-            cell.session().close()
-    opened.close()
+    try_sealed_cell()
     assert (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd")) == before
 
 
-def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell: Callable[..., Cell]):
-    with open_cell("pass") as cell:
+def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell):
+    with open_cell("import os, time\nif os.fork() == 0: time.sleep(60)") as cell:
         cell.run(b"")
     before = descendants(os.getpid())
-    with pytest.raises(ZeroDivisionError), open_cell("pass") as cell:
+    with pytest.raises(ZeroDivisionError), open_cell("pass"):
         raise ZeroDivisionError
     assert len(descendants(os.getpid())) <= len(before)

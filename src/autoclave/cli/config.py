@@ -12,7 +12,10 @@ from autoclave.config import TrainConfig
 
 @click.group()
 def config() -> None:
-    """Look at settings."""
+    """Look at settings.
+
+    Example: autoclave config show recipes/demo.yaml
+    """
 
 
 @config.command()

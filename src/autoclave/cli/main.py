@@ -22,7 +22,10 @@ FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="autoclave")
 def cli() -> None:
-    """Reinforcement learning of code LLMs with rewards that cannot be hacked."""
+    """Reinforcement learning of code LLMs with rewards that cannot be hacked.
+
+    Example: autoclave train recipes/demo.yaml
+    """
 
 
 for command in (doctor, train, sft, evaluate, judge, run, config, report):
@@ -36,7 +39,7 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(FAILED)
     except click.ClickException as error:
-        error.show()
+        click.echo(_message(error), err=True)
         sys.exit(BAD_INPUT)
     except AutoclaveError as error:
         click.echo(f"Error: {error}", err=True)
@@ -44,3 +47,12 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
         sys.exit(FAILED)
+
+
+def _message(error: click.ClickException) -> str:
+    """What is wrong and where help is. Without any argument, the help itself."""
+    text = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) or not isinstance(error, click.UsageError):
+        return text
+    command = error.ctx.command_path if error.ctx else "autoclave"
+    return f"Error: {' '.join(text.split())}\nTry: {command} --help"

@@ -6,12 +6,13 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import JudgeRunConfig
-from autoclave.core import Ended, Outcome, Program
+from autoclave.core import Ended, InputError, Outcome, Program
 from autoclave.core.files import existing_file
 
 
@@ -29,8 +30,12 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
     Example: echo "3 4" | autoclave run sum.py
     """
     config = resolve(JudgeRunConfig, settings).config
-    source = existing_file(file, "program").read_text(encoding="utf-8", errors="replace")
-    stdin = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    try:
+        source = existing_file(file, "program").read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"program {file}: not UTF-8 ({error.reason} at byte {error.start})") from None
+    given: TextIO | None = sys.stdin  # None where the caller closed it
+    stdin = given.buffer.read() if given and not given.isatty() else b""
     from autoclave import compose
 
     outcome = compose.run_program(config, Program(source), stdin)

@@ -10,6 +10,7 @@ import click
 
 from autoclave.config import Config, Override, Resolved, load, parse_override
 from autoclave.core import ConfigError
+from autoclave.core.json import shown
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +51,7 @@ def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] |
     """
     recipes = [text for text in settings if "=" not in text]
     if len(recipes) > 1:
-        raise ConfigError(f"{recipes[1]!r}: give one recipe; settings have the form KEY=VALUE")
+        raise ConfigError(f"{shown(recipes[1])}: give one recipe; settings have the form KEY=VALUE")
     overrides = [
         Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
     ]

@@ -10,9 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 class Config(BaseModel):
     """Frozen, and closed: a key that is not declared is an error. The text under a field is its documentation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]

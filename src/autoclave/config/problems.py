@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from autoclave.config.base import Config, Fraction, Positive
+from autoclave.config.base import Config, Fraction, Positive, Seed
 
 
 class CurriculumConfig(Config):
@@ -16,7 +16,7 @@ class CurriculumConfig(Config):
     name: Literal["curriculum"] = "curriculum"
     """Problems are generated from a seed."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the problems and the demonstrations; not of training."""
 
     train: Positive = 4000

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from autoclave.config.algorithm import AlgorithmConfig, GrpoPlusConfig
-from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -118,7 +118,7 @@ class TrainConfig(Config):
     name: str = "run"
     """Name of the run; its folder is `runs/<name>` unless --out is given."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of initial weights, order of problems and sampling."""
 
     steps: Positive = 60

@@ -11,7 +11,7 @@ import gzip
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +22,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path, *, text: bool = True) -> Iterator[IO[Any]]:
+def atomic_writer(path: Path, *, text: bool = True) -> Generator[IO[Any]]:
     """A file to write to that appears under `path` only when the block ends without an exception.
 
     Raises:

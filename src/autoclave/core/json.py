@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from autoclave.core.errors import DataError
 
@@ -98,6 +99,15 @@ def shown(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def first_error(error: ValidationError) -> ErrorDetails:
+    """The one to complain about: an unknown name, since it often is why another is missing, else the first."""
+    errors = error.errors(include_url=False)
+    return next((found for found in errors if found["type"] in _UNKNOWN), errors[0])
+
+
 def rule_of(message: str) -> str:
     """What pydantic says is wrong, as the end of a sentence about the value."""
     message = re.sub(r"^(Value error|Assertion failed), ", "", message)
@@ -115,10 +125,10 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 def _complaint(noun: type[Any], value: Any, error: ValidationError) -> str:
     """The first complaint of pydantic in one line: `path = value: rule`, with the nearest name if one is unknown."""
-    first = error.errors(include_url=False)[0]
+    first = first_error(error)
     kind, location = first["type"], first["loc"]
     path = ".".join(_as_written(value, location)) or "value"
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+    if kind in _UNKNOWN:
         return f"{path}: no such field; {nearest(str(location[-1]), _fields_at(noun, location[:-1]))}"
     if kind in ("missing", "missing_argument"):
         return f"{path}: required field is missing"
@@ -134,7 +144,8 @@ def _complaint(noun: type[Any], value: Any, error: ValidationError) -> str:
 def _as_written(value: Any, location: Sequence[str | int]) -> Iterator[str]:
     """The location without the tags of union members, which pydantic puts in and the file does not have."""
     for position, part in enumerate(location):
-        if isinstance(value, (dict, list)) and (isinstance(part, int) or part in value):
+        is_there = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
+        if is_there:
             value = cast("Any", value)[part]
         elif position < len(location) - 1:
             continue

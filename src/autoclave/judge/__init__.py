@@ -1,7 +1,7 @@
 """A program and the tests of a problem in, a verdict out. Imports `core`, `config` and `sandbox`; free of torch."""
 
 from autoclave.judge.extraction import EXTRACTION_RULES
-from autoclave.judge.files import FileSummary, judge_file
+from autoclave.judge.files import judge_file
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.local import LocalJudge
 from autoclave.judge.plain_run import run_program
@@ -9,7 +9,6 @@ from autoclave.judge.stream import stream
 
 __all__ = [
     "EXTRACTION_RULES",
-    "FileSummary",
     "Judge",
     "JudgeJob",
     "LocalJudge",

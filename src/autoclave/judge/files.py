@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -28,13 +27,8 @@ from autoclave.judge.stream import in_order
 _KEPT_PROBLEMS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class FileSummary:
-    """What became of the programs of a file. `num_faults` have no verdict."""
-
-    num_programs: int
-    by_status: dict[str, int]
-    num_faults: int
+NO_VERDICT = "no_verdict"
+"""The count of programs that a fault left without a verdict."""
 
 
 def judge_file(
@@ -47,8 +41,10 @@ def judge_file(
     tests: str = "all",
     stop_at_failure: bool = True,
     pending_limit: int = 1024,
-) -> FileSummary:
-    """Write one line per program to `out_path`, in the order of the programs.
+) -> dict[str, int]:
+    """Write one line per program to `out_path`, in the order of the programs. The count of each status.
+
+    A fault is counted as `no_verdict` and does not stop the others.
 
     Args:
         judge: what judges.
@@ -74,11 +70,10 @@ def judge_file(
         )
         counts: Counter[str] = Counter()
         with atomic_writer(out_path) as out:
-            for submission, verdict in in_order(submitted, pending_limit):
-                counts["" if verdict.status is None else verdict.status.value] += 1
-                out.write(json.dumps(to_plain(verdict) | {"id": submission.id}) + "\n")
-    num_faults = counts.pop("", 0)
-    return FileSummary(counts.total() + num_faults, dict(counts), num_faults)
+            for _, verdict in in_order(submitted, pending_limit):
+                counts[NO_VERDICT if verdict.status is None else verdict.status.value] += 1
+                out.write(json.dumps(to_plain(verdict)) + "\n")
+    return dict(counts)
 
 
 def _check_programs(path: Path, problems: ProblemIndex) -> None:

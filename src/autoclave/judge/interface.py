@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.sandbox import Level
+from autoclave.config.sandbox import Level
 from autoclave.core import Problem, Program, Verdict
 
 

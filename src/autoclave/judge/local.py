@@ -83,6 +83,10 @@ class LocalJudge:
         """Isolation that every program runs under."""
         return self._sandboxes[0].level
 
+    @property
+    def level(self) -> Level:
+        return self._sandboxes[0].level
+
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         prepared = prepare(job, self._sandbox_config, self._judge_config)
         future: Future[Verdict] = Future()

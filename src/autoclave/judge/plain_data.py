@@ -14,7 +14,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-MAX_DEPTH = 100
+MAX_DEPTH = 204
+"""A line of a problem file nests up to 200; the four steps a level takes here fit the usual recursion limit."""
 _TAG = "$"
 _LARGE_INT_BITS = 4096  # beyond this an integer travels as hexadecimal: decimal digits take quadratic time
 _MAX_COLLISIONS = 64
@@ -30,7 +31,10 @@ def encode(value: Any) -> bytes:
     Raises:
         NotPlainError: a part is of another type, contains itself, or is nested too deep.
     """
-    return json.dumps(_tagged(value, 0), separators=(",", ":"), allow_nan=False).encode("ascii")
+    try:
+        return json.dumps(_tagged(value, 0), separators=(",", ":"), allow_nan=False).encode("ascii")
+    except RecursionError:
+        raise NotPlainError("nested too deep") from None
 
 
 def decode(content: bytes) -> Any:

@@ -52,11 +52,14 @@ def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: in
 
 
 def _train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE with single digits, so that every number is spelled the same way wherever it stands."""
+    """Byte-level BPE. Pieces end at digits and lines only, so frequent phrases become one token and sequences are short.
+
+    Digits stand alone, so that every number is spelled the same way wherever it stands.
+    """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"\n[ ]*|[A-Za-z_]+|\d|[ ][A-Za-z_]+|[ ]|[^\sA-Za-z_\d]+"), behavior="isolated"),
+            pre_tokenizers.Split(Regex(r"\d|\n[ ]*|[^\d\n]+"), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

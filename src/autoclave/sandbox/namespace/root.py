@@ -67,7 +67,7 @@ def root_plan(executable: str) -> RootPlan:
     masks = {f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")}
     masks |= {path for path in found["packages"] if any(path.startswith(f"{folder}/") for folder in folders)}
     links = {link: target for library in libraries for link, target in _names_of(Path(library))}
-    links |= _folder_links() | ({executable: real} if executable != real else {})
+    links |= _folder_links(binds) | ({executable: real} if executable != real else {})
     return RootPlan(
         executable=executable,
         binds=binds,
@@ -99,17 +99,17 @@ def _names_of(library: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _folder_links() -> dict[str, str]:
-    """/lib -> usr/lib and the like, and the loader's well-known name where it is a link by itself."""
+def _folder_links(binds: tuple[str, ...]) -> dict[str, str]:
+    """/lib -> usr/lib and the like where they lead to `binds`, and the loader's name where it is a link by itself."""
     links: dict[str, str] = {}
     for name in ("/lib", "/lib64", "/bin"):
         path = Path(name)
-        if path.is_symlink():
+        # /lib64 leads to the loader, which may be a link from there: see below
+        if path.is_symlink() and (name == "/lib64" or any(bind.startswith(f"{path.resolve()}/") for bind in binds)):
             links[name] = str(path.readlink())
     for folder in ("/usr/lib64", "/lib64", "/lib"):
         if Path(folder).is_symlink():
             continue
-        for loader in Path(folder).glob("ld-linux*.so*"):
-            if loader.is_symlink():
-                links[str(loader)] = str(loader.readlink())
+        loaders = [path for path in Path(folder).glob("ld-linux*.so*") if path.is_symlink()]
+        links |= {str(loader): str(loader.readlink()) for loader in loaders}
     return links

@@ -1,0 +1,94 @@
+"""What every benchmark shares: the environment line, side-by-side timing, a table, and the JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from autoclave.training.environment import machine, versions
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """`--quick` and `--json FILE`, which every benchmark has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="end within a minute, with wider spreads")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    return parser.parse_args()
+
+
+def environment() -> dict[str, Any]:
+    """Date, commit, machine, load and versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "load": round(os.getloadavg()[0], 2),
+        **machine(),
+        **versions(),
+    }
+
+
+def print_environment() -> None:
+    """The first line of every benchmark."""
+    print("  ".join(f"{name} {value}" for name, value in environment().items()))
+
+
+def finish(name: str, figures: Mapping[str, Any], path: Path | None) -> None:
+    """Print the figures, and write them if asked."""
+    print()
+    for key, value in figures.items():
+        print(f"{key:<32}{value:>12.4g}" if isinstance(value, float) else f"{key:<32}{value!s:>12}")
+    if path:
+        content = {"benchmark": name, "figures": dict(figures), "environment": environment()}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ratios of two ways to do the same work, measured in turn."""
+
+    ratios: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The ratio to quote."""
+        return median(self.ratios)
+
+    def __str__(self) -> str:
+        ordered = sorted(self.ratios)
+        return f"{self.median:6.3f}   [{ordered[0]:.3f} .. {ordered[-1]:.3f}]   rounds {len(ordered)}"
+
+
+def compare(ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int) -> Comparison:
+    """Cost of ours over theirs. Each call returns its cost; the two alternate, so a drifting machine hits both."""
+    ours(), theirs()  # warm up
+    ratios = []
+    for number in range(rounds):
+        # Who goes first alternates too: what one leaves in caches helps the other.
+        first, second = (ours, theirs) if number % 2 == 0 else (theirs, ours)
+        a, b = first(), second()
+        ratios.append(a / b if number % 2 == 0 else b / a)
+    return Comparison(tuple(ratios))
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall-clock seconds that `work` takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        run = subprocess.run(["git", *words], capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+        return run.stdout.strip()
+
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+dirty" if git("status", "--porcelain") else "")

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
-from autoclave.core import ConfigError, InputError, TaskItem, read_problems
+from autoclave.core import ConfigError, InputError, IsolationError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.core.json import canonical_json
 from autoclave.judge import Judge, LocalJudge
+from autoclave.sandbox import HostCheck, open_sandbox
+from autoclave.sandbox import examine_host as list_host_checks
 
 if TYPE_CHECKING:
     from autoclave.evaluation import Evaluation
@@ -56,6 +58,18 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
         IsolationError: this host cannot give the level of isolation asked for.
     """
     return LocalJudge(sandbox, judge)
+
+
+def examine_host(config: SandboxConfig) -> tuple[list[HostCheck], str | None, str]:
+    """What this host offers for isolation: the checks, the level that results, and why none does."""
+    checks = list_host_checks()
+    try:
+        sandbox = open_sandbox(config)
+    except IsolationError as error:
+        return checks, None, str(error)
+    level = sandbox.level
+    sandbox.close()
+    return checks, level, ""
 
 
 def cache_folder() -> Path:

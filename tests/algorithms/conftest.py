@@ -1,16 +1,11 @@
-"""What tests of algorithms share: one thread, and random packed batches."""
+"""What tests of algorithms share: random packed batches."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import settings
 
 from autoclave.algorithms import Algorithm
-
-torch.set_num_threads(1)
-settings.register_profile("busy machine", deadline=None)  # time limits of single examples fail under load
-settings.load_profile("busy machine")
 
 Batch = dict[str, torch.Tensor]
 

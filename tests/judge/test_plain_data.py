@@ -39,7 +39,7 @@ def typed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), [typed(part) for part in value]
     if isinstance(value, (set, frozenset)):
-        return type(value), sorted(map(repr, value))
+        return type(value), sorted(repr(typed(part)) for part in value)
     if isinstance(value, dict):
         return dict, [(typed(key), typed(part)) for key, part in value.items()]
     return type(value), repr(value)

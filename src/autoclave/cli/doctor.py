@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import JudgeRunConfig
 
@@ -25,15 +26,13 @@ def doctor(settings: tuple[str, ...], as_json: bool) -> None:
     Example: autoclave doctor
     """
     config = resolve(JudgeRunConfig, settings).config
-    from autoclave import compose
-
     checks, level, refusal = compose.examine_host(config.sandbox)
     if as_json:
         rows = [dataclasses.asdict(check) for check in checks]
         click.echo(json.dumps({"level": level, "refusal": refusal, "checks": rows}, indent=2))
     else:
         for check in checks:
-            click.echo(f"{'ok     ' if check.is_present else 'missing'}  {check.name:<28} {check.why}")
+            click.echo(f"{'ok     ' if check.is_present else 'missing'}  {check.name:<36} {check.why}")
             if not check.is_present:
                 click.echo(f"{'':<9}mend: {check.mend}")
         click.echo(f"level: {level}" if level else f"level: none. {refusal}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import TrainConfig
 
@@ -28,8 +29,6 @@ def evaluate(
     Example: autoclave evaluate runs/demo/model recipes/demo.yaml --samples 4
     """
     config = resolve(TrainConfig, settings).config
-    from autoclave import compose
-
     metrics = compose.evaluate(config, model, problems=problems, samples=samples, out=out)
     click.echo(json.dumps(metrics, indent=2) if as_json else _table(metrics))
 

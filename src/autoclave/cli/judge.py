@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import JudgeRunConfig
 from autoclave.core import IncompleteError
+from autoclave.judge import judge_file
 
 
 @click.command()
@@ -26,9 +28,17 @@ def judge(problems: Path, programs: Path, settings: tuple[str, ...], out: Path, 
     Example: autoclave judge problems.jsonl programs.jsonl --out verdicts.jsonl judge.workers=2
     """
     config = resolve(JudgeRunConfig, settings).config
-    from autoclave import compose
-
-    counts = compose.judge_file(config, problems, programs, out)
+    with compose.build_judge(config.judge, config.sandbox) as engine:
+        counts = judge_file(
+            engine,
+            problems,
+            programs,
+            out,
+            extraction=config.extraction,
+            tests=config.tests,
+            stop_at_failure=config.stop_at_failure,
+            pending_limit=config.judge.pending_limit,
+        )
     total = sum(counts.values())
     if as_json:
         click.echo(json.dumps(counts))

@@ -14,6 +14,7 @@ from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import JudgeRunConfig
 from autoclave.core import Ended, InputError, Outcome, Program
 from autoclave.core.files import existing_file
+from autoclave.judge import run_program
 
 
 @click.command()
@@ -36,9 +37,7 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
         raise InputError(f"program {file}: not UTF-8 ({error.reason} at byte {error.start})") from None
     given: TextIO | None = sys.stdin  # None where the caller closed it
     stdin = given.buffer.read() if given and not given.isatty() else b""
-    from autoclave import compose
-
-    outcome = compose.run_program(config, Program(source), stdin)
+    outcome = run_program(config.sandbox, Program(source), stdin, time_limit_s=config.judge.default_time_limit_s)
     if as_json:
         click.echo(json.dumps(_plain(outcome), indent=2))
     else:

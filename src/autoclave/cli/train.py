@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
 
@@ -25,8 +26,6 @@ def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool
     Example: autoclave train recipes/demo.yaml --steps 20 optimizer.learning_rate=3e-4
     """
     config = resolve(TrainConfig, settings, short).config
-    from autoclave import compose
-
     summary = compose.train(
         config,
         out or Path("runs") / config.name,
@@ -48,6 +47,4 @@ def sft(settings: tuple[str, ...], out: Path, seed: int | None) -> None:
     Example: autoclave sft recipes/demo.yaml sft.steps=200 --out runs/warm
     """
     config = resolve(TrainConfig, settings, {"seed": seed}).config
-    from autoclave import compose
-
     compose.fine_tune(config, out, say=click.echo)

@@ -17,7 +17,7 @@ _DEEP = 50_000
 PROFILES: Mapping[str, Profile] = {
     "lcb": Profile(
         name="lcb",
-        # The order matters: `pow` and `floor` end up as the ones of math, `copy`, `datetime` and `random` as modules.
+        # The order matters: `open` and `pow` end up as builtins, `copy`, `datetime` and `random` as modules.
         preamble="\n".join(
             [f"from {name} import *" for name in _STARRED]
             + [f"import {name}" for name in _LCB_MODULES]

@@ -1,0 +1,135 @@
+"""What every test has: a clean house afterwards, one thread, and no skips where everything must run."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Time limits of single examples fail under load.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
+
+
+@pytest.fixture(autouse=True)
+def _one_tensor_thread() -> None:
+    """Several threads on a busy machine wait for each other, and change the last bits of sums."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real benchmark data."""
+    if not os.environ.get("AUTOCLAVE_DATA"):
+        pytest.skip("AUTOCLAVE_DATA is not set")
+    return Path(os.environ["AUTOCLAVE_DATA"])
+
+
+# --- Skips ---------------------------------------------------------------------------------------------------------
+
+ALLOWED_SKIPS = ("no GPU", "AUTOCLAVE_DATA is not set")
+"""With AUTOCLAVE_REQUIRE_ALL=1, a test that skips for a reason that does not begin like this fails."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not _has_gpu():
+        pytest.skip("no GPU")
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def _has_gpu() -> bool:
+    if not Path("/dev/nvidiactl").exists():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _refuse_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _refuse_skip((yield))
+
+
+def _refuse_skip(report: Any) -> Any:
+    if os.environ.get("AUTOCLAVE_REQUIRE_ALL") != "1" or not report.skipped or hasattr(report, "wasxfail"):
+        return report
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if not reason.startswith(ALLOWED_SKIPS):
+        report.outcome = "failed"
+        report.longrepr = f"AUTOCLAVE_REQUIRE_ALL=1, but this was skipped: {reason}"
+    return report
+
+
+# --- Processes -----------------------------------------------------------------------------------------------------
+
+_GRACE_S = 5.0
+_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live as long as the interpreter
+_known: set[tuple[int, str]] = set()
+_keepers: set[Any] = set()
+"""Fixtures of more than one test that are set up and will clean up: what runs may be theirs."""
+
+
+def pytest_sessionstart() -> None:
+    _known.update(_children())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
+    if fixturedef.scope != "function" and inspect.isgeneratorfunction(fixturedef.func):
+        _keepers.add(fixturedef)
+    return (yield)
+
+
+def pytest_fixture_post_finalizer(fixturedef: Any) -> None:
+    _keepers.discard(fixturedef)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    yield
+    if _keepers:
+        return
+    deadline = time.monotonic() + _GRACE_S
+    while (left := _left_behind()) and time.monotonic() < deadline:
+        time.sleep(0.02)  # until they end
+    for pid, _ in left:
+        os.kill(pid, signal.SIGKILL)  # the next test is not to blame
+    _known.update(left)
+    if left:
+        pytest.fail(f"left processes behind: {'; '.join(left.values())}", pytrace=False)
+
+
+def _left_behind() -> dict[tuple[int, str], str]:
+    found = {key: name for key, name in _children().items() if key not in _known}
+    return {key: name for key, name in found.items() if not any(text in name for text in _OF_PYTHON)}
+
+
+def _children() -> dict[tuple[int, str], str]:
+    """Process id and start time -> command line, of the children of this process, ended ones that nobody reaped too."""
+    children: dict[tuple[int, str], str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+            state, parent, *rest = stat.rpartition(")")[2].split()
+            if int(parent) == os.getpid():
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                children[int(folder.name), rest[17]] = f"{folder.name} ({state}) {command or stat.partition('(')[2]}"
+        except OSError:
+            continue  # it ended meanwhile
+    return children

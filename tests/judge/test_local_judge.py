@@ -1,0 +1,245 @@
+"""The judge around the verdicts: order, duplicates, faults, borderline runs, closing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from concurrent.futures import CancelledError
+from dataclasses import replace
+
+import pytest
+
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import Ended, InputError, IsolationError, Outcome, Program, Status
+from autoclave.judge import JudgeJob, LocalJudge, stream
+from autoclave.judge.gate import Gate
+from autoclave.judge.limits import limits_of
+
+ECHO = "print(input())"
+SLOW = "import time; time.sleep(0.3); print(input())"
+
+
+@pytest.fixture
+def fresh_judge(judge):
+    """A judge with one worker, for tests that break it. (`judge` skips where none can be made.)"""
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=1, time_limit_range=(0.5, 20.0))) as opened:
+        yield opened
+
+
+def zygotes_of(judge: LocalJudge) -> list[int]:
+    children = open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()
+    by_threads = [
+        open(f"/proc/{os.getpid()}/task/{thread}/children").read().split() for thread in os.listdir("/proc/self/task")
+    ]
+    return [int(pid) for pid in {*children, *(pid for some in by_threads for pid in some)}]
+
+
+def test_verdicts_come_in_the_order_of_the_jobs(judge, stdin_problem):
+    problem = stdin_problem(("a", "a"))
+    jobs = [JudgeJob(problem, Program(f"{SLOW if i % 5 == 0 else ECHO}  # {i}"), str(i)) for i in range(20)]
+    results = list(stream(judge, jobs, pending_limit=4))
+    assert [(job.id, verdict.id, verdict.status) for job, verdict in results] == [
+        (str(i), str(i), "accepted") for i in range(20)
+    ]
+
+
+def test_a_stream_draws_no_more_jobs_than_its_limit(judge, stdin_problem):
+    problem = stdin_problem(("a", "a"))
+    drawn = 0
+
+    def jobs():
+        nonlocal drawn
+        for i in range(50):
+            drawn += 1
+            yield JudgeJob(problem, Program(f"{ECHO}  # stream {i}"))
+
+    ahead = []
+    for done, _ in enumerate(stream(judge, jobs(), pending_limit=5), start=1):
+        ahead.append(drawn - done)
+    assert done == 50
+    assert max(ahead) < 5
+
+
+def test_a_stream_stops_at_a_problem_that_cannot_be_judged(judge, stdin_problem):
+    jobs = [JudgeJob(stdin_problem(("a", "a"), checker=checker), Program(ECHO)) for checker in ("lcb", "magic", "lcb")]
+    with pytest.raises(InputError):
+        list(stream(judge, jobs))
+
+
+def test_identical_programs_are_judged_once_and_answered_under_their_own_ids(fresh_judge, stdin_problem):
+    problem = stdin_problem(("a", "a"))
+    jobs = [JudgeJob(replace(problem, id=f"p{i}"), Program(SLOW), str(i)) for i in range(6)]
+    futures = [fresh_judge.submit(job) for job in jobs]
+    verdicts = [future.result(60) for future in futures]
+    assert [(v.problem_id, v.id, v.status) for v in verdicts] == [(f"p{i}", str(i), "accepted") for i in range(6)]
+    assert len({tuple(result.wall_s for result in verdict.tests) for verdict in verdicts}) == 1
+    again = fresh_judge.submit(replace(jobs[0], id="again"))
+    assert again.done()
+    assert again.result().id == "again"
+
+
+def test_other_tests_or_another_program_are_not_the_same(fresh_judge, stdin_problem):
+    problem = stdin_problem(("a", "a"), ("bb", "x"))
+    accepted = fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), Program(ECHO))).result(60)
+    wrong = fresh_judge.submit(JudgeJob(problem, Program(ECHO))).result(60)
+    longest = fresh_judge.submit(JudgeJob(problem, Program(ECHO), tests="longest:1")).result(60)
+    assert (accepted.status, wrong.failing_test, len(longest.tests)) == ("accepted", 1, 1)
+
+
+def test_a_killed_zygote_is_replaced_without_a_trace_in_the_verdict(fresh_judge, stdin_problem):
+    problem = stdin_problem(("a", "a"))
+    assert fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # first"))).result(60).is_accepted
+    before = fresh_judge.submit(JudgeJob(problem, Program(f"import time; time.sleep(0.5); {ECHO}")))
+    time.sleep(0.2)
+    for pid in zygotes_of(fresh_judge):
+        if b"zygote" in open(f"/proc/{pid}/cmdline", "rb").read():
+            os.kill(pid, signal.SIGKILL)
+    assert before.result(60).is_accepted
+    assert fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # after"))).result(60).is_accepted
+
+
+def test_a_sandbox_that_is_gone_gives_no_verdict_and_no_reward(fresh_judge, stdin_problem):
+    for sandbox in fresh_judge._sandboxes:
+        sandbox.close()
+    verdict = fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), Program(ECHO), "x")).result(60)
+    assert (verdict.status, verdict.reward, verdict.id) == (None, None, "x")
+    assert verdict.fault
+    assert verdict.fault.kind == "sandbox"
+    assert "closed" in verdict.fault.detail
+
+
+def test_a_program_that_makes_its_cells_fail_again_and_again_is_to_blame(
+    fresh_judge, stdin_problem, monkeypatch, caplog
+):
+    import autoclave.judge.evaluation as evaluation
+    from autoclave.core import SandboxFault
+
+    judge_test = evaluation.Evaluation._judge
+
+    def failing(self, cell, index):
+        if "evil" in self._prepared.job.program.source:
+            raise SandboxFault("the cell died during a test")
+        return judge_test(self, cell, index)
+
+    monkeypatch.setattr(evaluation.Evaluation, "_judge", failing)
+    with caplog.at_level(logging.ERROR):
+        verdict = fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), Program("evil = 1"))).result(60)
+    assert (verdict.status, verdict.reward, verdict.message) == ("runtime_error", 0.0, "the program made its cell fail")
+    assert "alarm" in caplog.text
+
+
+def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
+    opened = LocalJudge(SandboxConfig(), JudgeConfig(workers=1))
+    problem = stdin_problem(("a", "a"))
+    futures = [opened.submit(JudgeJob(problem, Program(f"while True: pass  # {i}"))) for i in range(3)]
+    time.sleep(0.5)
+    started = time.monotonic()
+    opened.close()
+    assert time.monotonic() - started < 5
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(5)
+    with pytest.raises(RuntimeError, match="closed"):
+        opened.submit(JudgeJob(problem, Program("")))
+
+
+def test_isolation_below_the_minimum_is_refused_at_the_start():
+    with pytest.raises(IsolationError):
+        LocalJudge(SandboxConfig(level="open", minimum_level="open"))
+
+
+def outcome(ended: Ended, cpu_s: float) -> Outcome:
+    return Outcome(ended, 0, None, b"", b"", 0, 0, cpu_s, cpu_s, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("ended", "cpu_s", "is_borderline"),
+    [
+        (Ended.EXITED, 7.9, False),
+        (Ended.EXITED, 8.0, True),
+        (Ended.EXITED, 10.0, True),
+        (Ended.EXITED, 12.5, True),
+        (Ended.CPU_TIME, 12.51, False),
+        (Ended.WALL_TIME, 3.0, True),
+        (Ended.WALL_TIME, 20.0, False),
+        (Ended.MEMORY, 3.0, False),
+    ],
+)
+def test_runs_near_the_limit_are_borderline(stdin_problem, ended: Ended, cpu_s: float, is_borderline: bool):
+    limits = limits_of(stdin_problem(time_limit_s=10.0), SandboxConfig(), JudgeConfig())
+    assert limits.is_borderline(outcome(ended, cpu_s)) is is_borderline
+
+
+@pytest.mark.parametrize(("own", "used"), [(None, 6.0), (1.0, 6.0), (7.5, 7.5), (100.0, 12.0)])
+def test_a_problems_time_limit_is_clipped_to_the_range(stdin_problem, own: float | None, used: float):
+    limits = limits_of(stdin_problem(time_limit_s=own), SandboxConfig(), JudgeConfig())
+    assert (limits.time_limit_s, limits.first.cpu_s, limits.exact.cpu_s) == (used, 1.25 * used, used)
+    assert limits.exact.wall_s == 3 * used + 1
+
+
+@pytest.mark.parametrize(("own", "used"), [(None, 512), (64, 64), (4096, 512)])
+def test_the_smaller_memory_limit_counts(stdin_problem, own: int | None, used: int):
+    assert limits_of(stdin_problem(memory_limit_mb=own), SandboxConfig(), JudgeConfig()).exact.memory_mb == used
+
+
+def test_a_borderline_run_is_decided_alone_at_exactly_the_limit(judged, stdin_problem):
+    # CPU time is measured by the program itself, so that it lands between the limit and the grace on any machine.
+    source = "import time\nwhile time.process_time() < {}: pass\nprint('a')"
+    problem = stdin_problem(("", "a"), time_limit_s=1.0)
+    over = judged(problem, source.format(1.1))
+    under = judged(problem, source.format(0.85))
+    assert (over.status, under.status) == ("time_limit", "accepted")
+    assert over.tests[0].cpu_s < 1.09  # stopped at the limit, not at the grace
+
+
+def test_who_is_alone_waits_for_others_and_others_wait():
+    gate = Gate()
+    log: list[str] = []
+    inside, may_leave = threading.Event(), threading.Event()
+
+    def shared():
+        with gate.shared():
+            log.append("shared in")
+            inside.set()
+            may_leave.wait(10)
+            log.append("shared out")
+
+    def alone():
+        with gate.alone():
+            log.append("alone in")
+            time.sleep(0.05)
+            log.append("alone out")
+
+    def late():
+        with gate.shared():
+            log.append("late")
+
+    threads = [threading.Thread(target=shared), threading.Thread(target=alone), threading.Thread(target=late)]
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    while not gate._num_waiting_alone:
+        time.sleep(0.001)
+    threads[2].start()
+    may_leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert log == ["shared in", "shared out", "alone in", "alone out", "late"]
+
+
+def test_the_status_names_are_those_of_the_file_format():
+    assert [status.value for status in Status] == (
+        [
+            "accepted",
+            "wrong_answer",
+            "runtime_error",
+            "compile_error",
+            "time_limit",
+            "memory_limit",
+            "output_limit",
+            "bad_format",
+        ]
+    )

@@ -1,0 +1,130 @@
+"""What becomes of programs: each status, its message, and the order of tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoclave.core import InputError, Problem, Program, Status, StoredTests
+from autoclave.judge import JudgeJob
+
+SUM = "print(sum(map(int, input().split())))"
+
+
+def test_a_right_program_is_accepted_with_a_result_for_every_test(judged, stdin_problem):
+    verdict = judged(stdin_problem(("1 2\n", "3\n"), ("4 5", "9")), SUM)
+    assert (verdict.status, verdict.reward, verdict.failing_test, verdict.fault) == (Status.ACCEPTED, 1.0, None, None)
+    assert (verdict.problem_id, verdict.id, verdict.level, verdict.message) == ("p", "x", "sealed", "")
+    assert [(result.index, result.status) for result in verdict.tests] == [(0, "accepted"), (1, "accepted")]
+    assert all(0 < result.cpu_s < 1 and 0 < result.wall_s < 5 and result.memory_mb > 1 for result in verdict.tests)
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "message"),
+    [
+        ("print(8)", "wrong_answer", "the output does not match"),
+        ("", "wrong_answer", "the output does not match"),
+        ("a b", "compile_error", "SyntaxError: invalid syntax (line 1)"),
+        ("\n\n1 / 0", "runtime_error", "ZeroDivisionError (line 3)"),
+        ("def f():\n    raise KeyError\nf()", "runtime_error", "KeyError (line 2)"),
+        ("import sys; sys.exit(3)", "runtime_error", "exit code 3"),
+        ("import sys; sys.exit('no')", "runtime_error", "exit code 1"),
+        ("import os; os._exit(0)", "wrong_answer", "the output does not match"),
+        ("exit()", "wrong_answer", "the output does not match"),
+        ("import os; os.abort()", "runtime_error", "killed by SIGABRT"),
+        ("import os; os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", "runtime_error", None),
+        ("def f(): return f() + 1\nf()", "runtime_error", "RecursionError (line 1)"),
+        ("x = [0] * 10**10", "memory_limit", "memory limit"),
+        ("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory_limit", "memory limit"),
+        ("while True: print('x' * 10_000)", "output_limit", "output limit"),
+        ("import sys\nwhile True: print('x' * 10_000, file=sys.stderr)", "output_limit", "output limit"),
+        ("import os\nwhile True: os.fork()", "runtime_error", "process limit"),
+        ("f = open('f', 'w')\nwhile True: f.write('x' * 10**6)", "runtime_error", "disk limit"),
+        ("import os; os.close(1); os.write(2, b'7')", "wrong_answer", "the output does not match"),
+        ("import sys; sys.stdout.close()", "wrong_answer", "the output does not match"),
+    ],
+)
+def test_a_failing_program_is_told_how_it_failed(judged, stdin_problem, source: str, status: str, message: str | None):
+    verdict = judged(stdin_problem(("3 4\n", "7\n")), source)
+    assert (verdict.status, verdict.reward, verdict.fault) == (status, 0.0, None)
+    assert message is None or verdict.message == message
+    assert verdict.failing_test == (None if status == "compile_error" else 0)
+
+
+def test_an_endless_loop_exceeds_the_time_limit(judged, stdin_problem):
+    verdict = judged(stdin_problem(("", ""), time_limit_s=0.5), "sum(range(10**12))")
+    assert (verdict.status, verdict.message) == ("time_limit", "CPU time limit")
+
+
+def test_a_sleeper_exceeds_the_time_limit(judged, stdin_problem):
+    verdict = judged(stdin_problem(("", ""), time_limit_s=0.5), "import time; time.sleep(99)")
+    assert (verdict.status, verdict.message) == ("time_limit", "wall time limit (it slept or waited)")
+
+
+def test_messages_hold_no_text_of_the_test_or_of_the_answer(judged, stdin_problem):
+    sources = [
+        "import sys; sys.exit(input())",
+        "raise ValueError(input())",
+        "raise type(input(), (Exception,), {})",
+        "int(input())",
+        "import sys; print(input(), file=sys.stderr); 1 / 0",
+        "assert False, input()",
+        "print(input())",
+    ]
+    problem = stdin_problem(("SecretInput", "SecretAnswer"))
+    messages = [judged(problem, source).message for source in sources]
+    assert all(messages)
+    assert "Secret" not in "".join(messages)
+    assert messages[2] == "an exception (line 1)"
+
+
+def test_the_first_failing_test_decides_and_ends_the_job(judged, stdin_problem):
+    problem = stdin_problem(("1", "1"), ("2", "x"), ("3", "3"), ("4", "y"))
+    verdict = judged(problem, "n = input()\nprint(n if n != '4' else 1 / 0)")
+    assert (verdict.status, verdict.failing_test, len(verdict.tests)) == ("wrong_answer", 1, 2)
+
+
+def test_all_results_are_given_when_asked_for(judged, stdin_problem):
+    problem = stdin_problem(("1", "1"), ("2", "x"), ("3", "3"), ("4", "y"))
+    verdict = judged(problem, "n = input()\nprint(n if n != '4' else 1 / 0)", stop_at_failure=False)
+    assert (verdict.status, verdict.failing_test) == ("wrong_answer", 1)
+    assert [result.status for result in verdict.tests] == ["accepted", "wrong_answer", "accepted", "runtime_error"]
+
+
+def test_the_longest_inputs_are_chosen_and_run_in_index_order(judged, stdin_problem, call_problem):
+    problem = stdin_problem(("a", ""), ("bbb", ""), ("cc", ""), ("ddd", ""), ("eee", ""))
+    assert [result.index for result in judged(problem, "", tests="longest:2").tests] == [1, 3]
+    assert [result.index for result in judged(problem, "", tests="longest:9").tests] == [0, 1, 2, 3, 4]
+    calls = call_problem("f", ([1], 1), ([[1, 2, 3]], [1, 2, 3]), ([2], 2))
+    assert [result.index for result in judged(calls, "def f(x): return x", tests="longest:1").tests] == [1]
+
+
+@pytest.mark.parametrize("checker", ["lcb", "tokens", "exact"])
+def test_the_checker_of_the_problem_compares(judged, stdin_problem, checker: str):
+    verdict = judged(stdin_problem(("", "1.0  2\n"), checker=checker), "print('1 2')")
+    assert verdict.status == ("accepted" if checker == "lcb" else "wrong_answer")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"checker": "magic"}, "checker"), ({"profile": "numpy"}, "profile"), ({"language": "cobol"}, "language")],
+)
+def test_what_this_judge_does_not_know_is_refused_at_once(judge, stdin_problem, fields: dict[str, str], field: str):
+    problem = stdin_problem(("", ""), **fields)
+    with pytest.raises(InputError, match=rf"problem 'p': {field} = '.*': must be one of"):
+        judge.submit(JudgeJob(problem, Program("", fields.get("language", "python"))))
+
+
+def test_kinds_of_tests_that_are_judged_elsewhere_are_refused_at_once(judge):
+    with pytest.raises(InputError, match=r"problem 'p': tests\.kind = 'stored'"):
+        judge.submit(JudgeJob(Problem("s", StoredTests("stored", "0" * 64), id="p"), Program("")))
+
+
+@pytest.mark.parametrize("tests", ["some", "longest:0", "longest:", ""])
+def test_an_unknown_choice_of_tests_is_refused_at_once(judge, stdin_problem, tests: str):
+    with pytest.raises(InputError, match="must be all or longest:N"):
+        judge.submit(JudgeJob(stdin_problem(("", "")), Program(""), tests=tests))
+
+
+def test_a_program_in_another_language_than_the_problem_is_refused_at_once(judge, stdin_problem):
+    with pytest.raises(InputError, match=r"program\.language"):
+        judge.submit(JudgeJob(stdin_problem(("", "")), Program("", "cpp")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shlex
 import shutil
 import sys
@@ -409,18 +410,23 @@ def _run(
 def evaluate_during_training(
     config: TrainConfig, workers: Workers, task: CodeGeneration, heldout: Sequence[TaskItem], step: int, whole: bool
 ) -> Evaluation:
-    """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on its pinned beginning."""
+    """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     from autoclave.rollout import SamplingParameters
 
     settings = config.evaluation
     return _evaluate(
         workers,
         task,
-        heldout if whole or not settings.problems else heldout[: settings.problems],
+        heldout if whole or not settings.problems else _pinned(heldout, settings.problems),
         SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
         samples=settings.final_samples if whole else settings.samples,
         seed=(config.seed, step, EVALUATION),
     )
+
+
+def _pinned(items: Sequence[TaskItem], count: int) -> Sequence[TaskItem]:
+    """The same `count` items for every run and seed, spread over all of `items`."""
+    return random.Random("pinned").sample(items, min(count, len(items)))
 
 
 def evaluate(

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import strategies
 
 from autoclave.core import (
     Completion,
@@ -25,7 +26,6 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.core.json import canonical_json, from_plain, shown, to_plain
-from tests import strategies
 
 
 def sent(value: Any) -> Any:
@@ -114,6 +114,7 @@ def test_a_completion_crosses_processes_with_its_types(completion: Completion):
     assert (arrived.tokens.dtype, arrived.log_probs.dtype) == (np.int64, np.float32)
 
 
+@settings(max_examples=25)
 @given(strategies.groups())
 def test_a_group_crosses_processes(group: Group):
     arrived = sent(group)

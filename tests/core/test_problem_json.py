@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-
-from autoclave.core import AnswerTests, DataError, Problem, StdinCase, StdinTests, StoredTests
 from tests import strategies
+
+from autoclave.core import AnswerTests, CallCase, CallTests, DataError, Problem, StdinCase, StdinTests, StoredTests
 
 ADDITION = Problem("Add.", StdinTests("stdin", [StdinCase("3 4\n", "7\n")]), id="add")
 
@@ -109,6 +109,12 @@ def test_a_problem_without_an_id_gets_one_from_its_digest():
     assert Problem.from_json(nameless).id == ADDITION.digest[:16]
 
 
+def test_infinity_is_not_nothing():
+    infinite, nothing = (Problem("s", CallTests("call", "f", [CallCase([], [out])])) for out in (float("inf"), None))
+    assert infinite.digest != nothing.digest
+    assert json.loads(json.dumps(infinite.to_json()))["tests"]["cases"][0]["output"] == [float("inf")]
+
+
 def test_a_date_may_be_a_midnight_as_some_sources_write_it():
     problem = Problem.from_json(ADDITION.to_json() | {"released": "2024-01-06T00:00:00"})
     assert problem.released == datetime.date(2024, 1, 6)
@@ -179,5 +185,5 @@ def test_a_missing_field_is_named(name: str):
 
 def test_a_misspelt_field_is_blamed_before_the_one_it_leaves_out():
     value = {"format": "autoclave-problem/1", "statment": "x", "tests": ADDITION.to_json()["tests"]}
-    with pytest.raises(DataError, match="^file:1: statment: no such field; did you mean statement\\?$"):
+    with pytest.raises(DataError, match=r"^file:1: statment: no such field; did you mean statement\?$"):
         Problem.from_json(value, "file:1")

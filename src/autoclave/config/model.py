@@ -21,7 +21,7 @@ class TinyModelConfig(Config):
     heads: Positive = 4
     """Attention heads."""
 
-    vocabulary: Annotated[int, Field(ge=300)] = 512
+    vocabulary: Annotated[int, Field(ge=300)] = 768
     """Tokens of the byte-level BPE that is trained on the demonstrations."""
 
     context: Positive = 256

@@ -42,7 +42,7 @@ class OptimizerConfig(Config):
 class SftConfig(Config):
     """Warm start: supervised fine-tuning on demonstrations."""
 
-    steps: NonNegative = 1800
+    steps: NonNegative = 1200
     """Optimizer steps; 0 means no warm start."""
 
     batch_size: Positive = 32
@@ -121,7 +121,7 @@ class TrainConfig(Config):
     seed: Seed = 0
     """Seed of initial weights, order of problems and sampling."""
 
-    steps: Positive = 60
+    steps: Positive = 50
     """Steps of reinforcement learning."""
 
     problems_per_step: Positive = 64

@@ -7,6 +7,7 @@ a file (see `files.py`). Errors become one line: place, value, rule, mend.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import json
 import re
@@ -32,12 +33,21 @@ def _adapter(noun: type[Any]) -> TypeAdapter[Any]:
 
 def canonical_json(value: Any) -> bytes:
     """The one spelling of `value` that digests are taken of: sorted keys, no blanks, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    return json.dumps(value, default=_parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def to_plain(noun: Any) -> Any:
     """`noun` as dicts, lists, text and numbers, ready for `json.dumps`."""
-    return _adapter(cast("type[Any]", type(noun))).dump_python(noun, mode="json")
+    return json.loads(json.dumps(noun, default=_parts))
+
+
+def _parts(value: Any) -> Any:
+    """What `json` does not know of a noun: dataclasses and dates. (pydantic would write infinity as null.)"""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def from_plain(noun: type[T], value: Any, where: str) -> T:
@@ -59,10 +69,10 @@ def parse_object(text: str, where: str) -> dict[str, Any]:
         DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`.
     """
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text.rstrip())
     except json.JSONDecodeError as error:
-        rule = "each line must be one JSON object"
-        raise DataError(f"{where}: not valid JSON ({error.msg} at column {error.colno}); {rule}") from None
+        what = f"{error.msg.removesuffix(' at')} at column {error.colno}"
+        raise DataError(f"{where}: not valid JSON ({what}); each line must be one JSON object") from None
     except ValueError as error:  # an integer with more digits than Python reads
         raise DataError(f"{where}: not usable JSON ({str(error).partition(';')[0]})") from None
     except RecursionError:

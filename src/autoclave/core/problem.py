@@ -147,7 +147,7 @@ class Problem:
         if isinstance(self.tests, StoredTests):
             return self.tests.digest
         judged = {
-            "tests": to_plain(self.tests),
+            "tests": self.tests,
             "time_limit_s": self.time_limit_s,
             "memory_limit_mb": self.memory_limit_mb,
             "checker": self.checker,

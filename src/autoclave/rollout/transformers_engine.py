@@ -158,8 +158,9 @@ class _Chunk:
         stopped = torch.zeros_like(over)
         for row in (~over).nonzero().flatten().tolist():
             stops = self._requests[rows.request[row]].parameters.stops
-            if stops:  # a stop that ends now lies within as many tokens as it has characters, and some
-                tail = self._text(rows.request[row], max(0, step - max(map(len, stops)) - 4), step + 1)
+            if stops:  # a stop that ends now lies within as many tokens as it has bytes, and some
+                reach = max(len(stop.encode()) for stop in stops) + 4
+                tail = self._text(rows.request[row], max(0, step - reach), step + 1)
                 stopped[row] = any(stop in tail for stop in stops)
         return stopped
 
@@ -170,7 +171,7 @@ class _Chunk:
         request = self._requests[index]
         text = self._text(index, 0, length)
         if is_stop:
-            text = text[: min(text.find(stop) for stop in request.parameters.stops if stop in text)]
+            text = text[: min((text.find(stop) for stop in request.parameters.stops if stop in text), default=None)]
         return Completion(
             prompt_tokens=request.prompt_tokens,
             tokens=self._tokens[index, :length].copy(),
@@ -217,7 +218,7 @@ def _draw(logits: Tensor, rows: _Rows, step: int) -> tuple[Tensor, Tensor]:
 
 
 def _nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
-    """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1)."""
+    """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1); 1 keeps all."""
     ordered, order = probabilities.sort(dim=-1, descending=True)
-    outside = ordered.cumsum(-1) - ordered >= top_p
+    outside = (ordered.cumsum(-1) - ordered >= top_p) & (top_p < 1)  # sums of rounded numbers reach 1 too early
     return probabilities.masked_fill(outside.scatter(1, order, outside), 0.0)

@@ -1,0 +1,178 @@
+"""Groups come out as they complete; judging begins with the first response; every failure is raised where one reads."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.core import Reward, TaskItem
+from autoclave.rollout import Collection
+from tests.training_parts import (
+    DEADLINE_S,
+    HeldSampler,
+    ScriptedSampler,
+    completion,
+    earned,
+    item,
+    request,
+    settled,
+)
+
+pytestmark = pytest.mark.timeout(DEADLINE_S)
+
+
+def pays_by_text(asked: TaskItem, response: str) -> Future[Reward]:
+    return settled(earned(float(response == "right")))
+
+
+def requests_for(*sizes: int) -> list[list]:
+    return [[request([2, 3], index, sample) for sample in range(size)] for index, size in enumerate(sizes)]
+
+
+def answer_by_seed(asked):
+    return completion(text=f"answer {asked.seed}")
+
+
+def collection_of(*sizes: int, sampler=None, reward=pays_by_text) -> Collection:
+    items = [item(f"item {index}") for index in range(len(sizes))]
+    return Collection(items, requests_for(*sizes), sampler or ScriptedSampler(answer_by_seed), reward)
+
+
+# --- Order ---------------------------------------------------------------------------------------------------------
+
+
+def test_groups_come_out_in_the_order_in_which_they_complete():
+    sampler = HeldSampler()
+    groups = iter(collection_of(2, 1, 1, sampler=sampler))
+    for place in (3, 0, 2, 1):  # item 2; half of item 0; item 1; the rest of item 0
+        sampler.futures[place].set_result(completion())
+    assert [group.item.id for group in groups] == ["item 2", "item 1", "item 0"]
+
+
+def test_the_whole_stands_in_the_order_of_the_items_and_each_group_in_that_of_its_samples():
+    sampler = HeldSampler()
+    collection = collection_of(2, 2, sampler=sampler)
+    for place in (3, 1, 0, 2):
+        sampler.futures[place].set_result(completion(text=f"answer {place}"))
+    groups = collection.result()
+    assert [group.item.id for group in groups] == ["item 0", "item 1"]
+    assert [[r.completion.text for r in group.rollouts] for group in groups] == [
+        ["answer 0", "answer 1"],
+        ["answer 2", "answer 3"],
+    ]
+    assert [rollout.sample for rollout in groups[0].rollouts] == [0, 1]
+
+
+def test_an_item_that_is_asked_twice_has_two_groups_of_its_own():
+    asked = item()
+    groups = Collection(
+        [asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), pays_by_text
+    ).result()
+    assert [[r.completion.text for r in group.rollouts] for group in groups] == [
+        ["answer (0, 0)", "answer (0, 1)"],
+        ["answer (1, 0)"],
+    ]
+
+
+@given(st.data())
+def test_whatever_order_responses_and_verdicts_arrive_in_nothing_is_lost_or_mixed_up(data):
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    sampler, verdicts = HeldSampler(), []
+
+    def pays_later(asked: TaskItem, response: str) -> Future[Reward]:
+        verdicts.append((response, Future()))
+        return verdicts[-1][1]
+
+    collection = collection_of(*sizes, sampler=sampler, reward=pays_later)
+    for place in data.draw(st.permutations(range(sum(sizes)))):
+        sampler.futures[place].set_result(completion(text=str(place)))
+    for response, future in data.draw(st.permutations(verdicts)):
+        future.set_result(Reward(float(response), "scripted"))
+    rollouts = [rollout for group in collection.result() for rollout in group.rollouts]
+    assert [rollout.completion.text for rollout in rollouts] == [str(place) for place in range(sum(sizes))]
+    assert [rollout.reward.value for rollout in rollouts] == list(range(sum(sizes)))
+
+
+def test_a_collection_of_nothing_is_empty():
+    assert collection_of().result() == []
+
+
+# --- Judging beside sampling ---------------------------------------------------------------------------------------
+
+
+def test_judging_starts_before_sampling_ends():
+    sampler, judged = HeldSampler(), threading.Event()
+
+    def pays(asked: TaskItem, response: str) -> Future[Reward]:
+        judged.set()
+        return settled(earned(1.0))
+
+    collection = collection_of(1, 1, sampler=sampler, reward=pays)
+    sampler.futures[0].set_result(completion())
+    assert judged.wait(DEADLINE_S)
+    assert not sampler.futures[1].done()
+    sampler.futures[1].set_result(completion())
+    assert len(collection.result()) == 2
+
+
+def test_times_say_when_sampling_and_judging_ended():
+    sampler, verdict = HeldSampler(), Future()
+    collection = collection_of(1, sampler=sampler, reward=lambda asked, response: verdict)
+    sampler.futures[0].set_result(completion())
+    verdict.set_result(earned(1.0))
+    collection.result()
+    times = collection.times
+    assert times.started <= times.sampled <= times.judged
+    assert times.sample_s == times.sampled - times.started
+    assert times.judge_tail_s == times.judged - times.sampled
+
+
+# --- Failures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no weights"), KeyboardInterrupt()])
+def test_an_exception_in_sampling_is_raised_where_the_collection_is_read(error):
+    collection = collection_of(2, sampler=ScriptedSampler(lambda asked: error if asked.seed[1] else completion()))
+    with pytest.raises(type(error)):
+        collection.result()
+
+
+def test_an_exception_in_judging_is_raised_where_the_collection_is_read():
+    collection = collection_of(2, reward=lambda asked, response: settled(OSError("no sandbox")))
+    with pytest.raises(OSError, match="no sandbox"):
+        collection.result()
+
+
+def test_a_judge_that_refuses_a_job_at_once_is_heard_where_the_collection_is_read():
+    def refuse(asked: TaskItem, response: str) -> Future[Reward]:
+        raise ValueError("its tests are malformed")
+
+    with pytest.raises(ValueError, match="malformed"):
+        collection_of(1, 1, reward=refuse).result()
+
+
+@pytest.mark.parametrize("part", ["sampling", "judging"])
+def test_a_part_that_is_cancelled_is_no_hang(part):
+    sampler, verdict = HeldSampler(), Future()
+    collection = collection_of(1, sampler=sampler, reward=lambda asked, response: verdict)
+    if part == "sampling":
+        sampler.futures[0].cancel()
+    else:
+        sampler.futures[0].set_result(completion())
+        verdict.cancel()
+    with pytest.raises(CancelledError):
+        collection.result()
+
+
+def test_groups_that_were_complete_before_a_failure_come_out():
+    sampler = HeldSampler()
+    groups = iter(collection_of(1, 1, sampler=sampler))
+    sampler.futures[1].set_result(completion())
+    assert next(groups).item.id == "item 1"
+    sampler.futures[0].set_exception(RuntimeError("the engine died"))
+    with pytest.raises(RuntimeError, match="the engine died"):
+        next(groups)

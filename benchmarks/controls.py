@@ -22,7 +22,8 @@ from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group
 from autoclave.rollout import Collection
 from autoclave.training.items import ItemSource
-from autoclave.training.stages import Learned, Stages
+from autoclave.training.stages import Learned
+from autoclave.training.timing import ThreeStages
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 QUICK = ("sft.steps=100", "sft.demonstrations=3000", "steps=2", "problems_per_step=16", "evaluation.final_samples=1")
@@ -46,11 +47,11 @@ def main() -> None:
     finish("controls", figures, options.json)
 
 
-def shuffled_rewards(stages: Stages, items: ItemSource, done: int) -> Iterator[tuple[Collection, Learned]]:
+def shuffled_rewards(stages: ThreeStages, items: ItemSource, done: int) -> Iterator[tuple[Collection, Learned]]:
     """The synchronous schedule, but what is learnt from is not what was earned."""
     for iteration in count(done):
         collection = stages.collect(items.at(iteration), iteration)
-        groups = shuffle_rewards(collection.result(), np.random.default_rng((stages.seed, iteration)))
+        groups = shuffle_rewards(collection.result(), np.random.default_rng(iteration))
         learned = stages.learn(groups)
         stages.publish(iteration + 1)
         yield collection, learned

@@ -61,9 +61,7 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
     times = collection.times
     parts = {"sample": times.sample_s, "judge": times.judge_tail_s, "log_prob": log_prob_s, "update": update_s}
     total = sum(parts.values())
-    print(
-        f"\n{'stage':<12}{'seconds':>9}{'share':>8}   ({len(items)} problems x {config.group_size}, {tokens} tokens)"
-    )
+    print(f"\n{'stage':<12}{'seconds':>9}{'share':>8}   ({len(items)} problems x {config.group_size}, {tokens} tokens)")
     for name, value in parts.items():
         print(
             f"{name:<12}{value:>9.2f}{value / total:>8.1%}"

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.schedules import Schedule
     from autoclave.training.stages import Stages
-    from autoclave.training.train import Run, Stopwatch
+    from autoclave.training.timing import Stopwatch
+    from autoclave.training.train import Run
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -322,7 +323,8 @@ def train(
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
     from autoclave.training.run_folder import MetricsLog, RunFolder
-    from autoclave.training.train import Stopwatch, run_to_end
+    from autoclave.training.timing import Stopwatch
+    from autoclave.training.train import run_to_end
 
     _settle_libraries(config.model)
     stopwatch = Stopwatch()

@@ -19,17 +19,17 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     """The first error, about the settings `tree`, whose `origins` say who set what."""
     first = first_error(error)
     kind, path = first["type"], _as_written(tree, first["loc"])
-    context = first.get("ctx", {})
     dotted = ".".join(part if part.isprintable() else shown(part) for part in path)
     if kind == "extra_forbidden":
         text = f"{dotted}: no such setting; {_mend_of_name(schema, tree, path)}"
     elif kind == "missing":
         text = f"{dotted}: required setting is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
-        given, known = context.get("tag"), [_choice(member) for member in _members(schema, path)]
+        given, known = _block(tree, path).get("name"), [_choice(member) for member in _members(schema, path)]
         text = f"{dotted}.name = {shown(given)}: no such choice; {_mend_of_choice(given, known)}"
     elif kind == "value_error":  # a rule across settings: it names them itself
-        text = f"{dotted}: {context['error']}" if dotted else str(context["error"])
+        rule = str(first.get("ctx", {})["error"])
+        text = f"{dotted}: {rule}" if dotted else rule
     elif kind in ("model_type", "dict_type"):
         names = [_choice(member) for member in _members(schema, path) if "name" in member.model_fields]
         text = f"{dotted} = {shown(first['input'])}: must be a block of settings"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from autoclave.core import HostError, InputError
@@ -57,10 +58,14 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
     place = resolve_device(device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
-        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype))
-    except (OSError, ValueError, KeyError) as error:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            str(path), dtype=getattr(torch, dtype), output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
+    if info["missing_keys"]:  # they were given random values
+        raise InputError(f"model.path = {str(path)!r}: its weights lack {', '.join(sorted(info['missing_keys'])[:3])}")
     if not tokenizer.chat_template:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
     if tokenizer.eos_token_id is None:

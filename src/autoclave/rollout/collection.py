@@ -83,6 +83,15 @@ class Collection:
         Raises:
             Exception: whatever sampling or judging raised; the rest of the collection is lost.
         """
+        return (group for _, group in self._as_they_complete())
+
+    def result(self) -> list[Group]:
+        """All groups in the order of the items; waits for the last."""
+        groups = dict(self._as_they_complete())
+        return [groups[index] for index in range(len(self._items))]
+
+    def _as_they_complete(self) -> Iterator[tuple[int, Group]]:
+        """Groups with the index of their item; an item may be asked twice."""
         rollouts: list[dict[int, Rollout]] = [{} for _ in self._items]
         for _ in range(sum(self._sizes)):
             done = self._done.get()
@@ -91,10 +100,5 @@ class Collection:
             index, sample, completion, reward = done
             rollouts[index][sample] = Rollout(self._items[index], sample, completion, reward)
             if len(rollouts[index]) == self._sizes[index]:
-                yield Group(self._items[index], tuple(rollouts[index][i] for i in range(self._sizes[index])))
+                yield index, Group(self._items[index], tuple(rollouts[index][i] for i in range(self._sizes[index])))
         self.times.judged = time.monotonic()
-
-    def result(self) -> list[Group]:
-        """All groups in the order of the items; waits for the last."""
-        groups = {id(group.item): group for group in self}
-        return [groups[id(item)] for item in self._items]

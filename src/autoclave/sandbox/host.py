@@ -114,7 +114,13 @@ def _child_lists() -> HostCheck:
 def _control_groups() -> HostCheck:
     controllers = (_content("/sys/fs/cgroup/cgroup.controllers") or "").split()
     first = [name for name in ("memory", "pids") if Path(f"/sys/fs/cgroup/{name}/cgroup.procs").exists()]
-    seen = f"version 2 with {' '.join(controllers)}" if controllers else f"version 1 with {' '.join(first)}" if first else ""
+    seen = (
+        f"version 2 with {' '.join(controllers)}"
+        if controllers
+        else f"version 1 with {' '.join(first)}"
+        if first
+        else ""
+    )
     return HostCheck(
         "control groups",
         bool(seen),

@@ -11,13 +11,14 @@ from itertools import count
 from autoclave.config import ScheduleConfig
 from autoclave.rollout import Collection
 from autoclave.training.items import ItemSource
-from autoclave.training.stages import Learned, Stages
+from autoclave.training.stages import Learned
+from autoclave.training.timing import ThreeStages
 
-Schedule = Callable[[Stages, ItemSource, int], Iterator[tuple[Collection, Learned]]]
+Schedule = Callable[[ThreeStages, ItemSource, int], Iterator[tuple[Collection, Learned]]]
 """From stages, items and the number of iterations already done, to what happened in each further one."""
 
 
-def synchronous(stages: Stages, items: ItemSource, done: int) -> Iterator[tuple[Collection, Learned]]:
+def synchronous(stages: ThreeStages, items: ItemSource, done: int) -> Iterator[tuple[Collection, Learned]]:
     """Sample and judge, learn, publish; on policy."""
     for iteration in count(done):
         collection = stages.collect(items.at(iteration), iteration)

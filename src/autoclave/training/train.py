@@ -6,10 +6,9 @@ The schedule yields between iterations; only there does anything here happen. Pa
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tqdm import tqdm
 
@@ -23,22 +22,7 @@ from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.schedules import Schedule
 from autoclave.training.stages import Learned, Stages
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Seconds spent by stage over the whole run, carried through checkpoints."""
-
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    @contextmanager
-    def time(self, stage: str) -> Iterator[None]:
-        """Add the seconds of the block to `stage`."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[stage] += time.monotonic() - started
+from autoclave.training.timing import Stopwatch, TimedStages
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +54,14 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
     if done == 0:
         evaluate_and_record(run, 0)
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
+    stages = TimedStages(run.stages)
     with progress:
         started = time.monotonic()
-        for step, (collection, learned) in enumerate(run.schedule(run.stages, run.items, done), start=done + 1):
-            run.stopwatch.seconds["rl"] += time.monotonic() - started
-            metrics = iteration_metrics(collection.times, learned) | {"time/step_s": time.monotonic() - started}
+        for step, (collection, learned) in enumerate(run.schedule(stages, run.items, done), start=done + 1):
+            spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
+            run.stopwatch.seconds["rl"] += spent["step"]
+            metrics = iteration_metrics(collection.times, learned)
+            metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()

@@ -155,7 +155,7 @@ def _train_line(step: int, draw: random.Random) -> dict[str, Any]:
         "response_length/mean": length, "truncated_share": 0.012 * math.exp(-step / 20) + 0.001 * draw.random(),
         "no_verdict_share": lost, "groups/zero_variance_share": 0.28 + 0.2 * step / 60 + draw.gauss(0, 0.03),
         "policy/entropy": 0.42 * math.exp(-step / 45) + draw.gauss(0, 0.008), "policy/loss": draw.gauss(0, 0.02),
-        "policy/kl": 2.1e-4 * (1 + draw.random()), "policy/clip_fraction_lower": 0.0009 * draw.random(),
+        "policy/approx_kl": 2.1e-4 * (1 + draw.random()), "policy/clip_fraction_lower": 0.0009 * draw.random(),
         "policy/clip_fraction_upper": 0.0012 * draw.random(), "policy/gradient_norm": 0.5 + 0.3 * draw.random(),
         "policy/learning_rate": 4e-4 * (1 - step / 60), "time/collect_s": sample + tail + 0.05, "time/learn_s": learn,
         "time/publish_s": 0.04, "time/step_s": sample + tail + learn + 0.2, "time/sample_s": sample,

@@ -111,7 +111,9 @@ class NamespaceCell:
         else:
             if error is not None:
                 line = answer.get("line")
-                self.compile_error = f"{_printable(str(error))[:200]}" + (f" (line {line})" if isinstance(line, int) else "")
+                self.compile_error = f"{_printable(str(error))[:200]}" + (
+                    f" (line {line})" if isinstance(line, int) else ""
+                )
         self.connection.setblocking(False)
 
     def _blame_compilation(self) -> None:

@@ -91,9 +91,7 @@ class NamespaceSandbox:
 
 _PROBE_PROFILE = Profile("probe")
 _PROBE_RUNNER = Runner("probe", "import os\ndef run(test):\n    exec(test.program)\n    os._exit(0)\n")
-_PROBE_LIMITS = Limits(
-    cpu_s=10, wall_s=60, memory_mb=256, output_bytes=4096, processes=8, disk_mb=1, open_files=16
-)
+_PROBE_LIMITS = Limits(cpu_s=10, wall_s=60, memory_mb=256, output_bytes=4096, processes=8, disk_mb=1, open_files=16)
 
 
 def try_sealed_cell() -> None:

@@ -43,7 +43,9 @@ def _descendants(root: int) -> Iterator[int]:
     waiting = [root]
     while waiting:
         try:
-            children = [child for task in os.listdir(f"/proc/{waiting[-1]}/task") for child in _children(waiting[-1], task)]
+            children = [
+                child for task in os.listdir(f"/proc/{waiting[-1]}/task") for child in _children(waiting[-1], task)
+            ]
         except OSError:
             children = []
         waiting.pop()

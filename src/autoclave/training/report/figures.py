@@ -90,7 +90,9 @@ def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
         metric_figure(
             train, "Gradient norm", "Over all parameters, before clipping.", Axis("norm"), "policy/gradient_norm"
         ),
-        metric_figure(train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/kl"),
+        metric_figure(
+            train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/approx_kl"
+        ),
         metric_figure(
             averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"
         ),

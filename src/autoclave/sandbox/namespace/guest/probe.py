@@ -69,4 +69,3 @@ _PROBES: "dict[str, Callable[[], None]]" = {
     "pivot_root": _pivot_root,
     "seccomp": _load_filter,
 }
-

@@ -1,0 +1,68 @@
+"""How long things take: the stages of an iteration, and the phases of a run. Wrapped around from outside."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autoclave.core import Group, TaskItem
+from autoclave.rollout import Collection
+from autoclave.training.stages import Learned
+
+
+class ThreeStages(Protocol):
+    """What a schedule orders; see `Stages`."""
+
+    def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection: ...
+
+    def learn(self, groups: Sequence[Group]) -> Learned: ...
+
+    def publish(self, version: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds by name, added up."""
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @contextmanager
+    def time(self, name: str) -> Generator[None]:
+        """Add the seconds of the block to `name`."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - started
+
+    def take(self) -> dict[str, float]:
+        """All seconds so far, which start again from 0."""
+        taken = dict(self.seconds)
+        self.seconds.clear()
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStages:
+    """Stages whose `learn` and `publish` are timed; a collection times itself."""
+
+    stages: ThreeStages
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection:
+        """As the stages do."""
+        return self.stages.collect(items, iteration)
+
+    def learn(self, groups: Sequence[Group]) -> Learned:
+        """As the stages do, timed as `learn`."""
+        with self.stopwatch.time("learn"):
+            return self.stages.learn(groups)
+
+    def publish(self, version: int) -> None:
+        """As the stages do, timed as `publish`."""
+        with self.stopwatch.time("publish"):
+            self.stages.publish(version)

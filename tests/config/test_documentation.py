@@ -1,0 +1,46 @@
+"""Settings document themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from autoclave import config
+from autoclave.config import Config
+
+
+def classes(base: type[Config]) -> Iterator[type[Config]]:
+    """All settings classes."""
+    for found in base.__subclasses__():
+        yield found
+        yield from classes(found)
+
+
+ALL = sorted(classes(Config), key=lambda found: found.__name__)
+
+
+@pytest.mark.parametrize("schema", ALL)
+def test_every_setting_has_a_description(schema: type[Config]):
+    nameless = [
+        name for name, field in schema.model_fields.items() if not (field.description or "").endswith((".", "?"))
+    ]
+    assert nameless == []
+
+
+@pytest.mark.parametrize("schema", ALL)
+def test_every_block_of_settings_has_a_description_of_its_own(schema: type[Config]):
+    assert (schema.__doc__ or "").endswith((".", ")"))
+    assert schema.__doc__ != Config.__doc__
+
+
+@pytest.mark.parametrize("schema", ALL)
+def test_every_block_of_settings_is_exported(schema: type[Config]):
+    assert schema.__name__ in config.__all__
+
+
+@pytest.mark.parametrize(
+    "schema", [schema for schema in ALL if not any(f.is_required() for f in schema.model_fields.values())]
+)
+def test_every_default_is_valid(schema: type[Config]):
+    assert schema.model_validate(schema().model_dump()) == schema()

@@ -1,0 +1,221 @@
+"""Every mistake in a recipe or on the command line is one line: path, value, rule, and the nearest valid name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoclave.config import Config, JudgeRunConfig, Override, TrainConfig, load, parse_override
+from autoclave.core import ConfigError, InputError
+
+DEFAULT = TrainConfig()
+
+
+def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(schema, recipe, [parse_override(setting) for setting in settings])
+    message = str(caught.value)
+    assert message.isprintable()  # no line break either
+    assert len(message) < 320
+    return message
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        # no such name
+        ("stepz=1", "stepz: no such setting; did you mean steps?"),
+        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, evaluation, "),
+        (
+            "sandbox.memroy_limit_mb=1",
+            "sandbox.memroy_limit_mb: no such setting; did you mean sandbox.memory_limit_mb?",
+        ),
+        (
+            "sft.optimizer.learning_rat=1",
+            "sft.optimizer.learning_rat: no such setting; did you mean sft.optimizer.learning_",
+        ),
+        ("pools.main.devics=1", "pools.main.devics: no such setting; did you mean pools.main.devices?"),
+        ("batch_size=1", "batch_size: no such setting; did you mean sampler.engine.batch_size?"),
+        (
+            "model.tiny.qqq=1",
+            "model.tiny.qqq: no such setting; known are context, heads, hidden_size, layers, vocabulary",
+        ),
+        # choices
+        (
+            "algorithm.name=grppo",
+            'algorithm.name = "grppo": no such choice; did you mean grpo? Known are grpo, grpo_plus',
+        ),
+        ("algorithm.name=7", "algorithm.name = 7: no such choice; known are grpo, grpo_plus"),
+        ("algorithm={clip: 0.1}", "algorithm.clip: no such setting; grpo_plus does not use it (grpo does)"),
+        ("algorithm=grpo", 'algorithm = "grpo": must be a block of settings with a name, one of grpo, grpo_plus'),
+        ("sampler.engine.name=vlm", 'sampler.engine.name = "vlm": no such choice; '),
+        ("algorithm.clip=0.1", "algorithm.clip: no such setting; grpo_plus does not use it (grpo does)"),
+        ("problems.name=files", "problems.train: required setting is missing"),
+        # types
+        ("steps=many", 'steps = "many": must be a valid integer'),
+        ("steps=1.5", "steps = 1.5: must be a valid integer"),
+        ("steps='1'", 'steps = "1": must be a valid integer'),
+        ("steps=", "steps = null: must be a valid integer"),
+        ("steps=true", "steps = true: must be a valid integer"),
+        ("seed=2024-03-01", 'seed = "2024-03-01": must be a valid integer'),
+        ("name=5", "name = 5: must be a valid string"),
+        ("optimizer.learning_rate=x", 'optimizer.learning_rate = "x": must be a valid number'),
+        ("sft=null", "sft = null: must be a block of settings"),
+        ("sft=5", "sft = 5: must be a block of settings"),
+        ("pools=3", "pools = 3: must be a block of settings"),
+        ("judge.time_limit_range=[1]", "judge.time_limit_range.1: required setting is missing"),
+        ("judge.time_limit_range=[1, x]", 'judge.time_limit_range.1 = "x": must be a valid number'),
+        (f"name=[{'1, ' * 200}]", "name = [1, 1, 1, "),
+        # out of range
+        ("sandbox.memory_limit_mb=-1", "sandbox.memory_limit_mb = -1: must be greater than 0"),
+        ("sampler.top_p=1.1", "sampler.top_p = 1.1: must be less than or equal to 1"),
+        ("optimizer.learning_rate=.inf", "optimizer.learning_rate = Infinity: must be a finite number"),
+        ("optimizer.learning_rate=.nan", "optimizer.learning_rate = NaN: must be a finite number"),
+        ("seed=-1", "seed = -1: must be greater than or equal to 0"),
+        ("problems.heldout=5", "problems.heldout = 5: must be greater than or equal to 200"),
+        ("sandbox.level=seald", "sandbox.level = \"seald\": must be 'auto', 'sealed', 'restricted' or 'open'"),
+        ("task.tests=longest", 'task.tests = "longest": must match pattern'),
+        # contradictions
+        (
+            "group_size=1",
+            f"group_size = 1: {DEFAULT.algorithm.name} compares rollouts of one problem, so it needs at least 2",
+        ),
+        (
+            "minibatches=1000",
+            f"minibatches = 1000: must divide problems_per_step = {DEFAULT.problems_per_step}, because each minibatch holds whole groups",
+        ),
+        ("sampler.max_new_tokens=9999", "sampler.max_new_tokens = 9999: must be below model.tiny.context = "),
+        ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
+        (
+            "pools={a: {workers: [actor]}}",
+            "pools place ['actor']; each of actor and sampler belongs to exactly one pool",
+        ),
+        (
+            "model={path: a, tiny: {layers: 1}}",
+            "model: tiny is ignored when path = 'a'; remove model.tiny, or leave model.path empty",
+        ),
+        (
+            "sandbox.level=open",
+            'sandbox: level "open" is below minimum_level "sealed"; to accept it set sandbox.minimum_level=open',
+        ),
+        # not a block
+        ("steps.x=1", f"steps.x: steps = {DEFAULT.steps} is not a block of settings"),
+        ("judge.time_limit_range.0=1", "judge.time_limit_range.0: judge.time_limit_range = [6.0, 12.0] is not a bl"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(setting: str, message: str):
+    assert complaint(TrainConfig, None, setting).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("=1", '"=1": a setting is path=value, for example optimizer.learning_rate=3e-4'),
+        ("steps", '"steps": a setting is path=value, for example optimizer.learning_rate=3e-4'),
+        ("a..b=1", '"a..b=1": a setting is path=value, '),
+        (".steps=1", '".steps=1": a setting is path=value, '),
+        ("steps=[1", "steps = \"[1\": not valid YAML (line 1: expected ',' or ']', but got '<stream end>')"),
+        ("name=a: b: c", 'name = "a: b: c": not valid YAML (line 1: mapping values are not allowed here)'),
+        ("name=!!python/object:os.system x", 'name = "!!python/object:os.system x": not valid YAML (line 1: could not'),
+        ("name=&a [*a]", 'name = "&a [*a]": not valid YAML (Circular reference detected)'),
+    ],
+)
+def test_text_that_is_no_setting_is_named(text: str, message: str):
+    assert complaint(TrainConfig, None, text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: b: c", ": not a recipe (line 1: mapping values are not allowed here)"),
+        ("steps: 1\nsft: [1", ": not a recipe (line 2: expected ',' or ']', but got '<stream end>')"),
+        ("steps: 1\nsteps: 2", ': not a recipe (line 2: "steps" is given twice)'),
+        ("sft: {steps: 1, steps: 2}", ': not a recipe (line 1: "steps" is given twice)'),
+        ("[1, 2]", ": a recipe is a mapping of settings, found [1, 2]"),
+        ("steps", ': a recipe is a mapping of settings, found "steps"'),
+        ("1: 2", ": not a recipe (line 1: 1 as a key: keys are text)"),
+        ("yes: 2", ": not a recipe (line 1: yes as a key: keys are text)"),
+        ("? [a]\n: 2", ": not a recipe (line 1: a list or block as a key: keys are text)"),
+        ("name: !!binary aGk=", ": not a recipe (not a plain value (Object of type bytes is not JSON serializable))"),
+        ("name: !!set {a, b}", ": not a recipe (not a plain value (Object of type set is not JSON serializable))"),
+        ("name: !!timestamp 2024-03-01", ": not a recipe (not a plain value (Object of type date is not JSON seriali"),
+        ("a: &a {b: *a}", ": not a recipe (Circular reference detected)"),
+        ("a: " + "[" * 5000 + "]" * 5000, ": not a recipe (nested too deeply, or contains itself)"),
+        ("steps: " + "9" * 5000, ": not a recipe (Exceeds the limit (4300 digits)"),
+        ("name: *x", ": not a recipe (line 1: found undefined alias 'x')"),
+        ("a: 1\n---\nb: 1", ": not a recipe (line 2: but found another document)"),
+        ("name: \x01", ": not a recipe (unacceptable character #x0001"),
+        ("\tname: x", ": not a recipe (line 1: found character '\\t' that cannot start any token)"),
+        (b"name: \xff", ": not UTF-8 (invalid start byte at byte 6)"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, text: str | bytes, message: str):
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert complaint(TrainConfig, path).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(
+    "text", ["stepz: 1", "steps: x", "algorithm: {name: grppo}", "algorithm: {clip: 0.1}", "sandbox: {level: seald}"]
+)
+def test_a_mistake_in_a_recipe_names_the_recipe(tmp_path: Path, text: str):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    assert complaint(TrainConfig, path).endswith(f" (from {path})")
+
+
+def test_a_mistake_on_the_command_line_does_not_blame_the_recipe(tmp_path: Path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("steps: 5")
+    assert "from" not in complaint(TrainConfig, path, "steps=x")
+
+
+def test_a_mistake_in_a_short_option_names_the_option():
+    with pytest.raises(ConfigError, match=r"steps = -1: must be greater than 0 \(from --steps\)$"):
+        load(TrainConfig, None, [Override("steps", -1, "--steps")])
+
+
+def test_a_dotted_key_in_a_recipe_says_how_to_write_it(tmp_path: Path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("sft.steps: 5")
+    assert "sft.steps: no such setting; in a recipe, write the parts as blocks inside each other" in complaint(
+        TrainConfig, path
+    )
+
+
+def test_a_misspelt_key_is_blamed_before_what_it_leaves_out():
+    message = complaint(TrainConfig, None, "pools={main: {worker: [actor, sampler]}}")
+    assert message == "pools.main.worker: no such setting; did you mean pools.main.workers?"
+
+
+@pytest.mark.parametrize(("name", "rule"), [("nothing.yaml", "no such file"), (".", "is a folder; give a file")])
+def test_a_recipe_that_is_not_there_is_bad_input(tmp_path: Path, name: str, rule: str):
+    with pytest.raises(InputError, match=f"recipe .*: {rule}"):
+        load(TrainConfig, tmp_path / name)
+
+
+def test_settings_of_training_are_none_of_judging():
+    assert complaint(JudgeRunConfig, None, "optimizer.learning_rate=1").startswith("optimizer: no such setting; known")
+
+
+@pytest.mark.parametrize(
+    ("level", "minimum"),
+    [
+        ("auto", "sealed"),
+        ("auto", "open"),
+        ("sealed", "sealed"),
+        ("sealed", "open"),
+        ("open", "open"),
+        ("restricted", "open"),
+    ],
+)
+def test_a_level_that_reaches_the_minimum_is_accepted(level: str, minimum: str):
+    settings = [parse_override(f"sandbox.level={level}"), parse_override(f"sandbox.minimum_level={minimum}")]
+    assert load(JudgeRunConfig, None, settings).config.sandbox.level == level
+
+
+@pytest.mark.parametrize(("level", "minimum"), [("open", "sealed"), ("open", "restricted"), ("restricted", "sealed")])
+def test_a_level_below_the_minimum_is_a_contradiction(level: str, minimum: str):
+    message = complaint(JudgeRunConfig, None, f"sandbox.level={level}", f"sandbox.minimum_level={minimum}")
+    assert message.endswith(f'below minimum_level "{minimum}"; to accept it set sandbox.minimum_level={level}')

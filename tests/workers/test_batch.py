@@ -1,0 +1,152 @@
+"""Laws of the packed batch: selecting, splitting, joining and padding lose nothing and mix nothing up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.core import MaskReason
+from autoclave.workers import Batch
+from tests.training_parts import completion, group_of
+
+
+@st.composite
+def batches(draw: st.DrawFn, *, min_rows: int = 0) -> Batch:
+    """Up to eight rows; every token and every value of a column is different, so that nothing can be mixed up."""
+    shapes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6)), min_size=min_rows, max_size=8))
+    starts = np.cumsum([0, *(sum(shape) for shape in shapes)])
+    sequences = [
+        (np.arange(start, start + prompt), np.arange(start + prompt, start + prompt + response))
+        for start, (prompt, response) in zip(starts, shapes, strict=False)
+    ]
+    num_responses = sum(response for _, response in shapes)
+    return Batch.from_sequences(
+        sequences,
+        rows={"name": np.arange(len(shapes)) * 10},
+        responses={"value": np.arange(num_responses) + 0.5},
+    )
+
+
+def unpacked(batch: Batch) -> list[tuple]:
+    """Each rollout with what belongs to it, by slicing."""
+    rollouts, start = [], 0
+    for row in range(len(batch)):
+        tokens = batch.tokens[batch.offsets[row] : batch.offsets[row + 1]].tolist()
+        prompt = int(batch.prompt_lengths[row])
+        stop = start + len(tokens) - prompt
+        values = batch.responses["value"][start:stop].tolist()
+        rollouts.append((tokens[:prompt], tokens[prompt:], int(batch.rows["name"][row]), values))
+        start = stop
+    assert start == len(batch.responses["value"])
+    return rollouts
+
+
+# --- Selecting -----------------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_selected_rows_keep_all_that_belongs_to_them_in_the_order_asked_for(data):
+    batch = data.draw(batches(min_rows=1))
+    rows = data.draw(st.lists(st.integers(0, len(batch) - 1), max_size=10))
+    selected = batch.select(np.array(rows, dtype=np.int64))
+    assert unpacked(selected) == [unpacked(batch)[row] for row in rows]
+
+
+@given(st.data())
+def test_a_mask_selects_like_the_indices_of_its_true_entries(data):
+    batch = data.draw(batches())
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch))), dtype=bool)
+    assert unpacked(batch.select(mask)) == unpacked(batch.select(np.flatnonzero(mask)))
+
+
+@given(batches())
+def test_lengths_are_those_of_the_parts(batch):
+    parts = [(len(prompt), len(response)) for prompt, response, *_ in unpacked(batch)]
+    assert batch.lengths.tolist() == [prompt + response for prompt, response in parts]
+    assert batch.response_lengths.tolist() == [response for _, response in parts]
+    assert batch.response_rows.tolist() == [row for row, (_, response) in enumerate(parts) for _ in range(response)]
+
+
+# --- Splitting and joining -----------------------------------------------------------------------------------------
+
+
+@given(batches(), st.integers(1, 5))
+def test_what_was_split_is_whole_again_when_joined(batch, parts):
+    split = batch.split(parts)
+    assert len(split) == parts
+    assert unpacked(Batch.concatenate(split)) == unpacked(batch)
+
+
+@given(batches(), batches())
+def test_joined_batches_hold_the_rows_of_both_in_order(first, second):
+    assert unpacked(Batch.concatenate([first, second])) == unpacked(first) + unpacked(second)
+
+
+@given(batches(min_rows=1), st.integers(1, 4))
+def test_parts_of_a_split_have_about_equal_numbers_of_tokens(batch, parts):
+    longest = int(batch.lengths.max())
+    for part in batch.split(parts):
+        assert len(part.tokens) <= len(batch.tokens) / parts + longest
+
+
+@given(batches(), st.integers(1, 40))
+def test_micro_batches_are_a_partition(batch, max_tokens):
+    rows = [row for piece in batch.micro_batches(max_tokens) for row in piece.tolist()]
+    assert sorted(rows) == list(range(len(batch)))
+
+
+@given(batches(), st.integers(1, 40))
+def test_a_micro_batch_fits_padding_included_unless_it_is_one_row(batch, max_tokens):
+    for piece in batch.micro_batches(max_tokens):
+        assert len(piece) == 1 or len(piece) * batch.lengths[piece].max() <= max_tokens
+
+
+@given(batches(min_rows=1))
+def test_a_batch_that_fits_is_one_micro_batch(batch):
+    assert len(list(batch.micro_batches(len(batch) * int(batch.lengths.max())))) == 1
+
+
+# --- Padding -------------------------------------------------------------------------------------------------------
+
+
+@given(batches())
+def test_padding_hides_no_token_and_adds_none(batch):
+    input_ids, attention, response = batch.padded()
+    assert input_ids.shape == attention.shape == response.shape
+    assert input_ids[attention == 1].tolist() == batch.tokens.tolist()
+    assert attention.sum(1).tolist() == batch.lengths.tolist()
+    assert (np.diff(attention, axis=1) <= 0).all()  # padded on the right
+    assert response.sum(1).tolist() == batch.response_lengths.tolist()
+    assert input_ids[response].tolist() == [token for _, tokens, *_ in unpacked(batch) for token in tokens]
+
+
+# --- From rollouts -------------------------------------------------------------------------------------------------
+
+
+def test_groups_become_rows_with_their_rewards_and_masks():
+    first = group_of([1.0, None], [completion([5, 1]), completion([6, 7, 1])])
+    second = group_of([0.0, 1.0], mask_reasons=[MaskReason.OVERLONG, None])
+    batch = Batch.from_groups([first, second], minibatches=2)
+    assert batch.rows["group"].tolist() == [0, 0, 1, 1]
+    assert batch.rows["minibatch"].tolist() == [0, 0, 1, 1]
+    assert batch.rows["trains"].tolist() == [True, True, False, True]
+    assert batch.rows["rewards"].tolist() == pytest.approx([1.0, np.nan, 0.0, 1.0], nan_ok=True)
+    assert batch.tokens[:5].tolist() == [2, 9, 3, 5, 1]
+    assert len(batch.responses["sampler_log_probs"]) == 2 + 3 + 3 + 3
+
+
+@given(st.integers(1, 12), st.integers(1, 4))
+def test_a_group_is_never_cut_by_a_minibatch(num_groups, minibatches):
+    batch = Batch.from_groups([group_of([0.0, 1.0])] * num_groups, minibatches=minibatches)
+    of_group = batch.rows["minibatch"].reshape(num_groups, 2)
+    assert (of_group[:, 0] == of_group[:, 1]).all()
+    assert set(of_group[:, 0].tolist()) <= set(range(minibatches))
+    assert (np.diff(of_group[:, 0]) >= 0).all()
+
+
+def test_no_groups_make_an_empty_batch():
+    batch = Batch.from_groups([], minibatches=2)
+    assert len(batch) == 0
+    assert batch.padded()[0].shape[0] == 0

@@ -1,3 +1,3 @@
-"""Reinforcement learning of code LLMs with rewards that cannot be hacked, and LLM-proposed actions that can be undone."""
+"""Reinforcement learning of code LLMs with rewards that cannot be hacked."""
 
 __version__ = "0.1.0"

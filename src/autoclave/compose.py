@@ -248,7 +248,7 @@ class Workers:
             InputError: `model` is not the folder of a policy.
         """
         from autoclave.algorithms import build_algorithm
-        from autoclave.models import load_policy
+        from autoclave.models import load_policy, load_tokenizer
         from autoclave.rollout import TransformersEngine
         from autoclave.workers import (
             ActorWorker,
@@ -267,7 +267,7 @@ class Workers:
         scoring = {"temperature": config.sampler.temperature, "micro_batch_tokens": config.micro_batch_tokens}
         self.algorithm = build_algorithm(config.algorithm)
         self.pools = list(pools.values())
-        self.tokenizer = policy().tokenizer
+        self.tokenizer = load_tokenizer(model)
         self.actor = WorkerGroup(
             place["actor"],
             lambda: ActorWorker(
@@ -319,6 +319,7 @@ def train(
     Raises:
         AutoclaveError: see the tree of errors; bad input is found before any work.
     """
+    from autoclave.models import load_tokenizer
     from autoclave.training.checkpoints import latest_checkpoint
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
@@ -330,6 +331,8 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
+    if config.model.path:
+        load_tokenizer(config.model.path)  # a wrong path is found before anything is written
     with build_judge(config.judge, config.sandbox) as judge, StopRequest() as stop, stopwatch.time("total"):
         problems = ProblemSets(config)
         folder = existing or RunFolder.create(out)

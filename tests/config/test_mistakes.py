@@ -83,7 +83,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ),
         (
             "minibatches=1000",
-            f"minibatches = 1000: must divide problems_per_step = {DEFAULT.problems_per_step}, because each minibatch holds whole groups",
+            f"minibatches = 1000: must divide problems_per_step = {DEFAULT.problems_per_step}, because",
         ),
         ("sampler.max_new_tokens=9999", "sampler.max_new_tokens = 9999: must be below model.tiny.context = "),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),

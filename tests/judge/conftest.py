@@ -1,4 +1,4 @@
-"""One judge for all tests here, and short ways to pose problems to it."""
+"""One judge per file of tests, and short ways to pose problems to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SANDBOX = SandboxConfig(memory_limit_mb=256, output_limit_mb=2.0, process_limit=
 JUDGE = JudgeConfig(workers=2, time_limit_range=(0.5, 20.0), default_time_limit_s=2.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def judge() -> Iterator[LocalJudge]:
     try:
         opened = LocalJudge(SANDBOX, JUDGE)

@@ -91,8 +91,7 @@ LIARS = {
 @pytest.mark.parametrize("trick", LIARS)
 def test_a_lying_result_is_not_accepted(judged, call_problem, trick: str):
     verdict = judged(call_problem("f", ([1], [7, "expected"])), LIARS[trick])
-    assert verdict.status in ("wrong_answer", "runtime_error")
-    assert verdict.fault is None
+    assert (verdict.reward, verdict.fault) == (0.0, None)
 
 
 def test_arguments_and_results_keep_their_types(judged, call_problem):

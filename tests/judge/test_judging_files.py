@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import DataError, Fault, InputError, Problem, Verdict
+from autoclave.core import DataError, Fault, InputError, Problem, Status, Verdict
 from autoclave.judge import judge_file
 from autoclave.judge.files import ProblemIndex
 
@@ -138,5 +138,6 @@ class FaultyOnSecond(NeverAsked):
         future: Future[Verdict] = Future()
         names = {"problem_id": job.problem.id, "id": job.id}
         fault = job.program.source == "1"
-        future.set_result(Verdict.none(Fault("sandbox", "gone"), **names) if fault else Verdict.of("accepted", **names))
+        verdict = Verdict.none(Fault("sandbox", "gone"), **names) if fault else Verdict.of(Status.ACCEPTED, **names)
+        future.set_result(verdict)
         return future

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import CancelledError
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,12 +30,11 @@ def fresh_judge(judge):
         yield opened
 
 
-def zygotes_of(judge: LocalJudge) -> list[int]:
-    children = open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()
-    by_threads = [
-        open(f"/proc/{os.getpid()}/task/{thread}/children").read().split() for thread in os.listdir("/proc/self/task")
-    ]
-    return [int(pid) for pid in {*children, *(pid for some in by_threads for pid in some)}]
+def zygotes() -> list[int]:
+    """Process ids of the zygotes of this process."""
+    tasks = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
+    children = [int(pid) for task in tasks for pid in task.read_text().split()]
+    return [pid for pid in children if b"\0zygote\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_verdicts_come_in_the_order_of_the_jobs(judge, stdin_problem):
@@ -94,9 +94,8 @@ def test_a_killed_zygote_is_replaced_without_a_trace_in_the_verdict(fresh_judge,
     assert fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # first"))).result(60).is_accepted
     before = fresh_judge.submit(JudgeJob(problem, Program(f"import time; time.sleep(0.5); {ECHO}")))
     time.sleep(0.2)
-    for pid in zygotes_of(fresh_judge):
-        if b"zygote" in open(f"/proc/{pid}/cmdline", "rb").read():
-            os.kill(pid, signal.SIGKILL)
+    for pid in zygotes():
+        os.kill(pid, signal.SIGKILL)
     assert before.result(60).is_accepted
     assert fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # after"))).result(60).is_accepted
 

@@ -10,16 +10,28 @@ import os
 import pickle  # noqa: TID251  the format of the data set
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoclave.core import CallCase, CallTests, Problem, Program, StdinCase, StdinTests
-from autoclave.judge import JudgeJob, stream
+from autoclave.core import CallCase, CallTests, IsolationError, Problem, Program, StdinCase, StdinTests
+from autoclave.judge import JudgeJob, LocalJudge, stream
 
 DATA = os.environ.get("AUTOCLAVE_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="AUTOCLAVE_DATA is not set")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[LocalJudge]:
+    """With the limits that users have."""
+    try:
+        opened = LocalJudge()
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    with opened:
+        yield opened
 
 
 def records(name: str) -> list[dict[str, Any]]:

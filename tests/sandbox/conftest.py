@@ -1,4 +1,4 @@
-"""One sandbox for all tests here, and short ways to run a program in it."""
+"""One sandbox per file of tests, and short ways to run a program in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Run = Callable[..., Outcome]
 OpenCell = Callable[..., Cell]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     try:
         opened = open_sandbox(SandboxConfig())

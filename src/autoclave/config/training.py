@@ -105,8 +105,8 @@ class CheckpointConfig(Config):
 class PoolConfig(Config):
     """A group of devices, and which workers live on it."""
 
-    devices: Positive = 1
-    """Devices of the pool; each runs one worker process of each of its groups."""
+    devices: Annotated[int, Field(ge=1, le=1)] = 1
+    """Devices of the pool, one worker of each group on each. In one process there is one."""
 
     workers: tuple[Literal["actor", "sampler"], ...]
     """The worker groups on this pool; groups of one pool share its devices and run one at a time."""

@@ -10,8 +10,9 @@ import dataclasses
 import datetime
 import difflib
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
@@ -34,6 +35,15 @@ def _adapter(noun: type[Any]) -> TypeAdapter[Any]:
 def canonical_json(value: Any) -> bytes:
     """The one spelling of `value` that digests are taken of: sorted keys, no blanks, ASCII."""
     return json.dumps(value, default=_parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def finite(value: Any) -> Any:
+    """`value` with None in place of every number that JSON does not have: NaN and the infinities."""
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in cast("Sequence[Any]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_plain(noun: Any) -> Any:

@@ -6,6 +6,7 @@ Sampling and judging are handed in. A response without a verdict is left out of 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
+from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
 from autoclave.evaluation.intervals import Interval, bootstrap_interval
 from autoclave.evaluation.pass_at_k import mean_pass_at_k
@@ -63,14 +65,15 @@ class Evaluation:
         return [float(p.greedy) for p in self.problems if p.greedy is not None]
 
     def pass_at(self, k: int) -> float:
-        """Unbiased pass@k over the problems with at least k verdicts."""
+        """Unbiased pass@k over the problems with at least k verdicts; NaN if there is none."""
         enough = [p for p in self.problems if p.judged >= k]
-        return mean_pass_at_k([p.judged for p in enough], [p.correct for p in enough], k)
+        return mean_pass_at_k([p.judged for p in enough], [p.correct for p in enough], k) if enough else math.nan
 
     def to_metrics(self) -> dict[str, Any]:
-        """The figures as they stand in metrics files."""
+        """The figures as they stand in metrics files; NaN for what could not be measured."""
         interval = self.pass_at_1_interval
-        metrics: dict[str, Any] = {
+        greedy = bootstrap_interval(self.greedy) if self.greedy else Interval(math.nan, math.nan)
+        return {
             "problems": len(self.problems),
             "samples": self.samples,
             "temperature": self.temperature,
@@ -81,30 +84,26 @@ class Evaluation:
             "truncated_share": self.truncated_share,
             "no_verdict_share": self.no_verdict_share,
             "response_length/mean": self.mean_response_length,
+            "greedy": _mean(self.greedy),
+            "greedy/low": greedy.lower,
+            "greedy/high": greedy.upper,
             "families": self._families(),
         }
-        if self.greedy:
-            bounds = bootstrap_interval(self.greedy)
-            metrics |= {
-                "greedy": float(np.mean(self.greedy)),
-                "greedy/low": bounds.lower,
-                "greedy/high": bounds.upper,
-            }
-        return metrics
 
     def to_json(self) -> str:
-        """The figures, and the result of every problem."""
-        return json.dumps({"metrics": self.to_metrics(), "problems": [asdict(problem) for problem in self.problems]})
+        """The figures, null where they could not be measured, and the result of every problem."""
+        problems = [asdict(problem) for problem in self.problems]
+        return json.dumps({"metrics": finite(self.to_metrics()), "problems": problems})
 
     def _families(self) -> dict[str, dict[str, float]]:
         table: dict[str, dict[str, float]] = {}
         for family in sorted({p.family for p in self.problems}):
             members = [p for p in self.problems if p.family == family]
-            greedy = [p.greedy for p in members if p.greedy is not None]
-            rates = [self.rates[p.id] for p in members if p.id in self.rates]
-            table[family] = {"problems": len(members), "pass@1": float(np.mean(rates)) if rates else float("nan")}
-            if greedy:
-                table[family]["greedy"] = float(np.mean(greedy))
+            table[family] = {
+                "problems": len(members),
+                "pass@1": _mean([self.rates[p.id] for p in members if p.id in self.rates]),
+                "greedy": _mean([float(p.greedy) for p in members if p.greedy is not None]),
+            }
         return table
 
 
@@ -145,6 +144,10 @@ def evaluate(
         no_verdict_share=float(np.mean([r.reward.value is None for r in sampled])),
         mean_response_length=float(np.mean([len(r.completion.tokens) for r in sampled])),
     )
+
+
+def _mean(figures: Sequence[float]) -> float:
+    return float(np.mean(figures)) if figures else math.nan
 
 
 def _result(group: Group, samples: int, family: str) -> ProblemResult:

@@ -179,7 +179,7 @@ def _seekable(path: Path) -> BinaryIO:
     """The file itself, or its unpacked content in a nameless temporary file."""
     if path.suffix != ".gz":
         return path.open("rb")
-    unpacked = tempfile.TemporaryFile()
+    unpacked = tempfile.TemporaryFile()  # noqa: SIM115  the index closes it
     try:
         with gzip.open(path, "rb") as packed:
             shutil.copyfileobj(packed, unpacked)

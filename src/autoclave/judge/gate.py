@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 
 class Gate:
@@ -16,7 +16,7 @@ class Gate:
         self._num_waiting_alone = 0
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> Generator[None, None, None]:
         """Inside together with others."""
         with self._changed:
             while self._num_waiting_alone:
@@ -28,7 +28,7 @@ class Gate:
             self._leave()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> Generator[None, None, None]:
         """Inside with nobody else. Not to be asked for from within `shared`."""
         with self._changed:
             self._num_waiting_alone += 1

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.sandbox import Level
-from autoclave.config.sandbox import Level
 from autoclave.core import Problem, Program, Verdict
 
 

@@ -80,11 +80,6 @@ class LocalJudge:
 
     @property
     def level(self) -> Level:
-        """Isolation that every program runs under."""
-        return self._sandboxes[0].level
-
-    @property
-    def level(self) -> Level:
         return self._sandboxes[0].level
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:

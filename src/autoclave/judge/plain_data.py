@@ -5,11 +5,14 @@ library only. None, bool, int, finite float, str, list and dict with text keys a
 an object `{"$": kind, "v": content}`. Caps: nesting, and keys that collide in a hash table, which could make the judge
 slow. The size of what arrives is capped by whoever receives it.
 """
+# Everything here is about values of unknown type.
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
 
 import base64
 import binascii
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -71,17 +74,16 @@ def _tagged(value: Any, depth: int) -> Any:
 
 def _tagged_container(value: Any, depth: int) -> Any:
     # The methods of the builtin types are named, so that a subclass has no say in what it contains.
-    if isinstance(value, list):
-        return [_tagged(part, depth) for part in list.__iter__(value)]
-    if isinstance(value, tuple):
-        return {_TAG: "tuple", "v": [_tagged(part, depth) for part in tuple.__iter__(value)]}
-    if isinstance(value, dict):
-        pairs = list(dict.items(value))
-        if all(type(key) is str and key != _TAG for key, _ in pairs):
-            return {key: _tagged(part, depth) for key, part in pairs}
-        return {_TAG: "dict", "v": [[_tagged(key, depth), _tagged(part, depth)] for key, part in pairs]}
-    kind = set if isinstance(value, set) else frozenset
-    return {_TAG: kind.__name__, "v": [_tagged(part, depth) for part in kind.__iter__(value)]}
+    for kind in (list, tuple, set, frozenset):
+        if isinstance(value, kind):
+            iterate: Any = kind.__iter__
+            parts = [_tagged(part, depth) for part in iterate(value)]
+            return parts if kind is list else {_TAG: kind.__name__, "v": parts}
+    items: Any = dict.items
+    pairs: list[tuple[Any, Any]] = list(items(value))
+    if all(type(key) is str and key != _TAG for key, _ in pairs):
+        return {key: _tagged(part, depth) for key, part in pairs}
+    return {_TAG: "dict", "v": [[_tagged(key, depth), _tagged(part, depth)] for key, part in pairs]}
 
 
 def _tagged_rarity(value: Any) -> Any:
@@ -111,31 +113,64 @@ def _as_number(value: Any) -> "int | float":
 def _untagged(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH + 1:
         raise NotPlainError("nested too deep")
-    if isinstance(value, list):
-        return [_untagged(part, depth + 1) for part in value]
-    if not isinstance(value, dict):
+    if type(value) is list:
+        return _untagged_list(value, depth + 1)
+    if type(value) is not dict:
         return value
-    if _TAG not in value:
-        return {key: _untagged(part, depth + 1) for key, part in value.items()}
-    return _DECODERS[value[_TAG]](value["v"], depth + 1)
+    document: dict[str, Any] = value
+    if _TAG not in document:
+        return {key: _untagged(part, depth + 1) for key, part in document.items()}
+    return _DECODERS[document[_TAG]](document["v"], depth + 1)
 
 
-def _untagged_parts(content: Any, depth: int) -> "list[Any]":
-    if not isinstance(content, list):
+def _untagged_list(content: Any, depth: int) -> "list[Any]":
+    if type(content) is not list:
         raise NotPlainError("malformed data")
-    return [_untagged(part, depth) for part in content]
+    parts: list[Any] = content
+    return [_untagged(part, depth) for part in parts]
 
 
 def _untagged_dict(content: Any, depth: int) -> "dict[Any, Any]":
-    pairs = [tuple(_untagged_parts(pair, depth)) for pair in content]
+    pairs = [tuple(_untagged_list(pair, depth)) for pair in content]
     _refuse_collisions([key for key, _ in pairs])
     return dict(pairs)
 
 
-def _untagged_elements(content: Any, depth: int) -> "list[Any]":
-    parts = _untagged_parts(content, depth)
+def _untagged_tuple(content: Any, depth: int) -> "tuple[Any, ...]":
+    return tuple(_untagged_list(content, depth))
+
+
+def _untagged_set(content: Any, depth: int) -> "set[Any]":
+    parts = _untagged_list(content, depth)
     _refuse_collisions(parts)
-    return parts
+    return set(parts)
+
+
+def _untagged_frozenset(content: Any, depth: int) -> "frozenset[Any]":
+    return frozenset(_untagged_set(content, depth))
+
+
+def _untagged_complex(content: Any, depth: int) -> complex:
+    real, imaginary = _untagged_list(content, depth)
+    return complex(real, imaginary)
+
+
+def _untagged_int(content: Any, _depth: int) -> int:
+    return int(content, 16)
+
+
+def _untagged_float(content: Any, _depth: int) -> float:
+    if content not in ("nan", "inf", "-inf"):
+        raise NotPlainError("malformed data")
+    return float(content)
+
+
+def _untagged_bytes(content: Any, _depth: int) -> bytes:
+    return base64.b64decode(content, validate=True)
+
+
+def _untagged_bytearray(content: Any, depth: int) -> bytearray:
+    return bytearray(_untagged_bytes(content, depth))
 
 
 def _refuse_collisions(keys: "list[Any]") -> None:
@@ -145,20 +180,14 @@ def _refuse_collisions(keys: "list[Any]") -> None:
         raise NotPlainError("keys made to collide")
 
 
-def _untagged_float(content: Any, _depth: int) -> float:
-    if content not in ("nan", "inf", "-inf"):
-        raise NotPlainError("malformed data")
-    return float(content)
-
-
-_DECODERS: "dict[str, Any]" = {
-    "int": lambda content, _: int(content, 16),
+_DECODERS: "dict[str, Callable[[Any, int], Any]]" = {
+    "int": _untagged_int,
     "float": _untagged_float,
-    "tuple": lambda content, depth: tuple(_untagged_parts(content, depth)),
+    "tuple": _untagged_tuple,
     "dict": _untagged_dict,
-    "set": lambda content, depth: set(_untagged_elements(content, depth)),
-    "frozenset": lambda content, depth: frozenset(_untagged_elements(content, depth)),
-    "bytes": lambda content, _: base64.b64decode(content, validate=True),
-    "bytearray": lambda content, _: bytearray(base64.b64decode(content, validate=True)),
-    "complex": lambda content, depth: complex(*_untagged_parts(content, depth)),
+    "set": _untagged_set,
+    "frozenset": _untagged_frozenset,
+    "bytes": _untagged_bytes,
+    "bytearray": _untagged_bytearray,
+    "complex": _untagged_complex,
 }

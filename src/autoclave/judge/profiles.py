@@ -31,12 +31,16 @@ PROFILES: Mapping[str, Profile] = {
 }
 """`lcb`: names and limits that LiveCodeBench gives a program; `plain`: Python as it comes."""
 
-_RUNNERS = Path(__file__).parent / "runners"
+_HERE = Path(__file__).parent
 
-SCRIPT = Runner("script", (_RUNNERS / "script.py").read_text())
+
+def _runner(name: str, *modules: str) -> Runner:
+    """A runner from the texts of modules, in this order."""
+    return Runner(name, "\n".join((_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules))
+
+
+SCRIPT = _runner("script", "runners/failure", "runners/script")
 """Runs a program as a script, with real standard streams."""
 
-CALL_SERVER = Runner(
-    "call_server", (Path(__file__).parent / "plain_data.py").read_text() + (_RUNNERS / "call_server.py").read_text()
-)
+CALL_SERVER = _runner("call_server", "plain_data", "runners/failure", "runners/call_server")
 """Calls one function of the program; arguments and result travel as plain data."""

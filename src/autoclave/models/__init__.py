@@ -3,7 +3,7 @@
 May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
 """
 
-from autoclave.models.policy import Policy, encode_prompt, load_policy, resolve_device, save_policy
+from autoclave.models.policy import Policy, encode_prompt, load_policy, load_tokenizer, resolve_device, save_policy
 from autoclave.models.scoring import response_scores
 from autoclave.models.tiny import build_tiny_policy
 
@@ -12,6 +12,7 @@ __all__ = [
     "build_tiny_policy",
     "encode_prompt",
     "load_policy",
+    "load_tokenizer",
     "resolve_device",
     "response_scores",
     "save_policy",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
@@ -56,22 +57,43 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
         HostError: the device does not exist.
     """
     place = resolve_device(device)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(path))
+    tokenizer = load_tokenizer(path)
+    with _reading(path):
         model, info = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=getattr(torch, dtype), output_loading_info=True
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
+        )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of the last argument
     if info["missing_keys"]:  # they were given random values
         raise InputError(f"model.path = {str(path)!r}: its weights lack {', '.join(sorted(info['missing_keys'])[:3])}")
+    model.to(place)
+    return Policy(model.eval(), tokenizer)
+
+
+def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of the policy at `path`; cheap, so also the way to find out early whether there is one.
+
+    Raises:
+        InputError: no policy is there, or its tokenizer has no chat template or no end-of-sequence token.
+    """
+    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
+        raise InputError(f"model.path = {str(path)!r}: no such folder")
+    with _reading(path):
+        AutoConfig.from_pretrained(str(path))
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
     if not tokenizer.chat_template:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
     if tokenizer.eos_token_id is None:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
-    model.to(place)  # pyright: ignore[reportArgumentType]
-    return Policy(model.eval(), tokenizer)
+    return tokenizer
+
+
+@contextmanager
+def _reading(path: str | Path) -> Generator[None]:
+    """Whatever the library says of a folder or name it cannot use becomes one line of ours."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
 
 
 def save_policy(policy: Policy, folder: Path) -> None:

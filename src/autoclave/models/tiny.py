@@ -52,7 +52,7 @@ def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: in
 
 
 def _train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE. Pieces end at digits and lines only, so frequent phrases become one token and sequences are short.
+    """Byte-level BPE. Pieces end at digits and lines only: frequent phrases become one token, and sequences are short.
 
     Digits stand alone, so that every number is spelled the same way wherever it stands.
     """

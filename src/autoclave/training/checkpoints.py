@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.config import TrainConfig
-from autoclave.core import CheckpointError
+from autoclave.core import CheckpointError, HostError
 from autoclave.core.files import sync_directory
 
 FREE_TO_CHANGE = ("name", "evaluation", "checkpoint", "judge", "sandbox", "no_verdict_limit", "micro_batch_tokens")
@@ -45,24 +45,31 @@ def save_checkpoint(
     keep: int,
     save_state: Callable[[Path], None],
 ) -> Checkpoint:
-    """Write the checkpoint of `step`, then drop all but the newest `keep`. A failure leaves the older ones usable."""
+    """Write the checkpoint of `step`, then drop all but the newest `keep`. A failure leaves the older ones usable.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
     folder = parent / f"step-{step:06d}"
     partial = parent / f".{folder.name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    for leftover in parent.glob(".step-*"):  # of runs that were killed
+        shutil.rmtree(leftover)
     try:
+        partial.mkdir(parents=True)
         save_state(partial)
         state = {"step": step, "seconds": seconds, "config": config.model_dump(mode="json")}
         (partial / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
         _make_durable(partial)
-        shutil.rmtree(folder, ignore_errors=True)
+        _drop(folder)
         partial.rename(folder)
         sync_directory(parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, HostError):
+            raise HostError(f"{folder}: cannot be written ({error.strerror}); the older checkpoints stay") from error
         raise
     for old in _complete(parent)[:-keep]:
-        shutil.rmtree(old)
+        _drop(old)
     return Checkpoint(folder, step, seconds)
 
 
@@ -90,6 +97,13 @@ def latest_checkpoint(parent: Path, config: TrainConfig) -> Checkpoint | None:
             "or start another run with --out"
         )
     return Checkpoint(folder, step, seconds)
+
+
+def _drop(folder: Path) -> None:
+    """Remove a checkpoint; it is whole under its name until it is gone from there."""
+    if folder.exists():
+        hidden = folder.rename(folder.with_name(f".{folder.name}.dropped"))
+        shutil.rmtree(hidden)
 
 
 def _complete(parent: Path) -> list[Path]:

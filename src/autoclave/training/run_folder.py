@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from autoclave.core import InputError, Rollout
 from autoclave.core.files import atomic_writer, existing_file, write_atomically
-from autoclave.core.json import to_plain
+from autoclave.core.json import finite, to_plain
 from autoclave.evaluation import Evaluation
 from autoclave.training.stages import Learned
 
@@ -84,7 +83,7 @@ class RunFolder:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Keep the figures of a finished run."""
-        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_atomically(self.path / "summary.json", json.dumps(finite(summary), indent=2) + "\n")
 
 
 class MetricsLog:
@@ -98,7 +97,7 @@ class MetricsLog:
 
     def write(self, kind: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Record `metrics` of a step. Numbers that are not finite become null."""
-        line = {"kind": kind, "step": step, "time": time.time(), **_finite(metrics)}
+        line = {"kind": kind, "step": step, "time": time.time(), **finite(metrics)}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         for name, value in metrics.items():
@@ -115,12 +114,6 @@ def _free_name(path: Path) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     names = (path.with_name(f"{path.name}.{stamp}{suffix}") for suffix in ("", *(f"-{n}" for n in range(1, 1000))))
     return next(name for name in names if not name.exists())
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rollout_line(step: int, rollout: Rollout, advantage: float) -> dict[str, Any]:

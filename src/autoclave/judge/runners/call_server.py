@@ -2,21 +2,20 @@
 
 A frame is four bytes of length, big-endian, and plain data. The request is `{"entry_point", "preamble", "arguments"}`,
 the answer `["value", result]`, `["not plain", type]` or `["error", account]`. The program runs first, as a module that
-is not `__main__`; what it prints goes to its own streams. The text of `plain_data` stands before this text.
+is not `__main__`; what it prints goes to its own streams. The texts of `plain_data` and `failure` stand
+before this text.
 """
 
-import errno
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import NotPlainError, decode, encode
+    from autoclave.judge.runners.failure import account_of
 
 _CHANNEL = 3
 _MODULE = "solution"
-_LIMITS_BY_ERRNO = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
 
 
 def run(test: Any) -> None:
@@ -25,7 +24,7 @@ def run(test: Any) -> None:
     try:
         result = _call(test, request)
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the call ended
-        account = _account(error)
+        account = account_of(error)
         test.tell(account)
         _send(["error", account])
         os._exit(1)
@@ -34,7 +33,7 @@ def run(test: Any) -> None:
     except NotPlainError as error:
         answer = encode(["not plain", str(error)])
     except BaseException as error:  # noqa: BLE001
-        test.tell(_account(error))
+        test.tell(account_of(error))
         os._exit(1)
     _send_bytes(answer)
     os._exit(0)
@@ -63,16 +62,6 @@ def _entry_point(namespace: "dict[str, Any]", path: str) -> Any:
     for part in rest:
         scope = getattr(scope, part)
     return getattr(scope(), name)
-
-
-def _account(error: BaseException) -> str:
-    kind = "memory" if isinstance(error, MemoryError) else "-"
-    if isinstance(error, OSError):
-        kind = _LIMITS_BY_ERRNO.get(error.errno or 0, "-")
-    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        kind = "processes"
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == "program.py"]
-    return f"{kind} {type(error).__name__} {lines[-1] if lines else 0}"
 
 
 def _receive() -> bytes:

@@ -1,11 +1,10 @@
 """Run the program as a script: `__main__`, real standard streams, exit code as Python gives it.
 
 `test` is what the cell hands over: `main` (the module, where the profile's preamble has run), `program` (compiled),
-`source`, and `tell` (leave an account for messages). The account of a failure is `<limit or -> <exception> <line>`.
+`source`, and `tell` (leave an account for messages). The text of `failure` stands before this text.
 """
 
 import atexit
-import errno
 import gc
 import io
 import linecache
@@ -13,16 +12,17 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_LIMITS_BY_ERRNO = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
+if TYPE_CHECKING:
+    from autoclave.judge.runners.failure import PROGRAM_FILE, account_of
 
 
 def run(test: Any) -> None:
     """Run the program to its end and leave the process. Does not return."""
     namespace = test.main.__dict__
     namespace["__name__"] = "__main__"
-    namespace["__file__"] = "program.py"
+    namespace["__file__"] = PROGRAM_FILE
     code = 1
     try:
         exec(test.program, namespace)
@@ -39,37 +39,32 @@ def _exit_code(stop: SystemExit) -> int:
         return 0
     if isinstance(stop.code, int):
         return stop.code & 0xFF
-    print(stop.code, file=sys.stderr)
+    sys.stderr.write(f"{stop.code}\n")
     return 1
 
 
 def _report(test: Any, error: BaseException) -> None:
     """Say on standard error what Python would, and in the account what kind of failure it was."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == "program.py"]
-    kind = "memory" if isinstance(error, MemoryError) else "-"
-    if isinstance(error, OSError):
-        kind = _LIMITS_BY_ERRNO.get(error.errno or 0, "-")
-    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        kind = "processes"
-    test.tell(f"{kind} {type(error).__name__} {lines[-1] if lines else 0}")
-    linecache.cache["program.py"] = (len(test.source), None, test.source.splitlines(keepends=True), "program.py")
+    test.tell(account_of(error))
+    linecache.cache[PROGRAM_FILE] = (len(test.source), None, test.source.splitlines(keepends=True), PROGRAM_FILE)
     trace = error.__traceback__
-    while trace and frames and trace.tb_frame.f_code.co_filename != "program.py":
+    while trace and trace.tb_frame.f_code.co_filename != PROGRAM_FILE:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
 
 
 def _wind_down(test: Any, code: int) -> int:
     """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing."""
+    end_threads: Any = getattr(threading, "_shutdown", None)
+    run_exit_handlers: Any = getattr(atexit, "_run_exitfuncs", None)
     try:
-        threading._shutdown()
-        atexit._run_exitfuncs()
+        end_threads()
+        run_exit_handlers()
         test.forget_program()
         gc.collect()
     except BaseException:  # noqa: BLE001  as the interpreter does: said on standard error, the exit code stays
         traceback.print_exc()
-    writers = [thing for thing in gc.get_objects() if isinstance(thing, io.TextIOWrapper | io.BufferedWriter)]
+    writers: list[Any] = [o for o in gc.get_objects() if isinstance(o, io.TextIOWrapper | io.BufferedWriter)]
     for stream in (*writers, sys.stdout, sys.stderr):
         try:
             if stream is not None and not stream.closed:

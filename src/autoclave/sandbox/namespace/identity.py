@@ -38,7 +38,7 @@ def new_identity() -> Identity:
     pair = (os.getpid() * 64 + next(_counter) % 64) % _PAIRS
     for line in Path("/proc/self/uid_map").read_text().splitlines():
         inside, _, length = (int(number) for number in line.split())
-        if inside <= _FIRST and _FIRST + 2 * _PAIRS <= inside + length:
+        if inside <= _FIRST and inside + length >= _FIRST + 2 * _PAIRS:
             return Identity("range", _FIRST + 2 * pair)
         if length >= 65536:  # a container: take ids from the far end of what it was given
             return Identity("range", inside + length - 2 * (pair % 8192) - 2)

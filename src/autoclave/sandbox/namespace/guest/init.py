@@ -8,6 +8,7 @@ On its socket the judge sends `T` with the descriptors of a test, later perhaps 
 fixed size comes back. The judge reads clocks and memory itself; what is reported here can be checked there.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -143,10 +144,8 @@ class FirstProcess:
 
 def _kill_and_reap(pid: int) -> "tuple[int, float, float, int]":
     """Leave no process but this one. Wait status of `pid`; seconds and peak memory of all that ran."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     status, user_s, system_s, peak_kib = 0, 0.0, 0.0, 0
     while True:
         try:

@@ -68,7 +68,7 @@ def _encoded(text: "str | None") -> "bytes | None":
 
 
 def mount(source: "str | None", target: str, kind: "str | None" = None, flags: int = 0, data: str = "") -> None:
-    """mount(2)."""
+    """What the system call of this name does: mount, bind or remount."""
     arguments = (_encoded(source), _encoded(target), _encoded(kind), ctypes.c_ulong(flags), _encoded(data or None))
     _check(_libc.mount(*arguments), f"mount {kind or source or ''} on {target}")
 
@@ -86,7 +86,7 @@ def pivot_root_here() -> None:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2)."""
+    """Move this process into new namespaces."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 

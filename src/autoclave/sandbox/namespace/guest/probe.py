@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 
 from . import linux
@@ -10,7 +11,7 @@ from .filter import filter_program
 
 def main() -> None:
     """Print `{probe: error or null}`."""
-    print(json.dumps({name: _outcome(probe) for name, probe in _PROBES.items()}))
+    sys.stdout.write(json.dumps({name: _outcome(probe) for name, probe in _PROBES.items()}))
 
 
 def _outcome(probe: "Callable[[], None]") -> "str | None":

@@ -6,6 +6,7 @@ gives one answer; when the judge is gone it ends, and its cells with it.
 """
 
 import builtins
+import contextlib
 import gc
 import json
 import os
@@ -86,10 +87,8 @@ class Zygote:
 
     def _close(self) -> int:
         """Kill the open cell and say how its first process ended."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self._cell, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         return os.waitpid(self._cell, 0)[1]
 
     def _ask_for_ids(self) -> None:
@@ -136,11 +135,8 @@ class Zygote:
 
 def _raise_badness() -> None:
     """Should the host run out of memory, let it take the cells before anything else."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("800")
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("800")
 
 
 def _limit_self(stack_bytes: int) -> None:

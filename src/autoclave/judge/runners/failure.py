@@ -1,0 +1,26 @@
+"""The account of an exception, for messages: which limit it speaks of, its type, and the line of the program.
+
+The text of this module stands before the text of the runners that use it.
+"""
+
+import errno
+import traceback
+
+PROGRAM_FILE = "program.py"
+_LIMITS = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
+
+
+def account_of(error: BaseException) -> str:
+    """`<limit or -> <exception> <line>`; the line is 0 when no line of the program is involved."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == PROGRAM_FILE]
+    return f"{_limit_behind(error)} {type(error).__name__} {lines[-1] if lines else 0}"
+
+
+def _limit_behind(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError):
+        return _LIMITS.get(error.errno or 0, "-")
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "processes"
+    return "-"

@@ -1,0 +1,78 @@
+"""`autoclave doctor`: what the host offers, with reasons and mends, and 3 when it is not enough."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import Ended
+
+Autoclave = Callable[..., Ended]
+# A host that forbids user namespaces, made without touching ours: the limit is one of the namespace it is set in.
+FORBIDDING = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "bash",
+    "-c",
+    'echo 0 > /proc/sys/user/max_user_namespaces; "$@"',
+    "-",
+]
+
+
+def test_it_lists_what_the_host_offers_and_the_level(autoclave: Autoclave):
+    ended = autoclave("doctor")
+    *checks, level = ended.stdout.splitlines()
+    assert (ended.returncode, level) == (0, "level: sealed")
+    assert all(line.split()[0] in ("ok", "missing", "mend:") for line in checks)
+
+
+def test_json_has_a_reason_for_every_check_and_a_mend_for_every_missing_one(autoclave: Autoclave):
+    report = json.loads(autoclave("doctor", "--json").stdout)
+    assert (report["level"], report["refusal"]) == ("sealed", "")
+    assert all(check["name"] and check["why"] for check in report["checks"])
+    assert all(check["mend"] for check in report["checks"] if not check["is_present"])
+
+
+def test_a_level_that_cannot_be_had_is_refused_with_the_mend(autoclave: Autoclave):
+    ended = autoclave("doctor", "sandbox.level=open", "sandbox.minimum_level=open")
+    assert ended.returncode == 3
+    assert "level: none." in ended.stdout
+    assert "Mend:" in ended.stdout
+
+
+@pytest.fixture
+def on_a_forbidding_host() -> Callable[..., Ended]:
+    """on_a_forbidding_host("run", ...): the command where no cell can be made."""
+
+    def run(*words: str) -> Ended:
+        command = [*FORBIDDING, sys.executable, "-m", "autoclave", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input="")
+        if "unshare failed" in ended.stderr:
+            pytest.skip("this host cannot make a namespace to forbid namespaces in")
+        return ended
+
+    return run
+
+
+def test_a_host_without_namespaces_ends_with_3_and_says_the_mend(on_a_forbidding_host: Callable[..., Ended]):
+    ended = on_a_forbidding_host("doctor", "--json")
+    report = json.loads(ended.stdout)
+    missing = {check["name"]: check for check in report["checks"] if not check["is_present"]}
+    assert (ended.returncode, report["level"]) == (3, None)
+    assert "max_user_namespaces" in missing["user namespace"]["mend"]
+    assert "Mend:" in report["refusal"]
+
+
+def test_nothing_runs_on_a_host_without_namespaces(on_a_forbidding_host: Callable[..., Ended], tmp_path: object):
+    program = f"{tmp_path}/program.py"
+    with open(program, "w") as file:
+        file.write("print('it ran')")
+    ended = on_a_forbidding_host("run", program)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith('Error: sandbox.level "sealed" cannot be reached on this host')
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,108 @@
+"""Every command helps: what it does, an example that works when pasted, and no heavy import before it is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from autoclave.cli.main import cli
+
+from .conftest import ADD, RIGHT, Ended
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands and groups with the words that call them."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, *path, name)
+
+
+ALL = dict(commands(cli))
+
+
+def examples(words: tuple[str, ...]) -> list[str]:
+    text = " ".join(CliRunner().invoke(cli, [*words, "--help"], terminal_width=10_000).output.split("\n"))
+    return re.findall(r"Example: (.*?)(?:  |$)", text)
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_shows_an_example(words: tuple[str, ...]):
+    found = examples(words)
+    assert len(found) == 1
+    assert f"autoclave {' '.join(words)}".strip() in found[0]
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_option_says_what_it_does(words: tuple[str, ...]):
+    options = [parameter for parameter in ALL[words].params if isinstance(parameter, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize("words", [(), ("judge",), ("config", "show")], ids=" ".join)
+def test_both_names_of_help_work(words: tuple[str, ...]):
+    long, short = (CliRunner().invoke(cli, [*words, option]) for option in ("--help", "-h"))
+    assert long.exit_code == short.exit_code == 0
+    assert long.output == short.output
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("judge",), ("run",), ("config", "show")], ids=" ".join)
+def test_the_example_works_when_pasted(words: tuple[str, ...], write_lines: Callable[..., Path], tmp_path: Path):
+    write_lines("problems.jsonl", ADD)
+    write_lines("programs.jsonl", RIGHT)
+    (tmp_path / "sum.py").write_text(RIGHT["source"])
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    script = f'autoclave() {{ "{sys.executable}" -m autoclave "$@"; }}; {examples(words)[0]}'
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_examples_of_training_have_settings_that_exist():
+    for words in (("train",), ("sft",), ("evaluate",)):
+        example = examples(words)[0].split()
+        settings = [word for word in example if "=" in word or word.endswith(".yaml")]
+        shown = CliRunner().invoke(cli, ["config", "show", *settings])
+        assert shown.exit_code == 0, shown.exception
+
+
+@pytest.mark.parametrize("words", [["--help"], ["doctor"], ["judge"], ["run"], ["config", "show"]], ids=" ".join)
+def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callable[..., Path], tmp_path: Path):
+    arguments: dict[str, list[Any]] = {
+        "judge": [write_lines("problems.jsonl", ADD), write_lines("programs.jsonl", RIGHT), "--out", tmp_path / "out"],
+        "run": [write_lines("sum.py", RIGHT["source"])],
+    }
+    script = (
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+        "from autoclave.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", script, *words, *map(str, arguments.get(words[0], []))]
+    ended = subprocess.run(command, input="3 4\n", capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0
+    assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(json.loads(ended.stderr))
+
+
+def test_without_a_command_the_help_comes_on_standard_error(autoclave: Callable[..., Ended]):
+    ended = autoclave()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Commands:" in ended.stderr
+
+
+def test_the_version_is_that_of_the_package(autoclave: Callable[..., Ended]):
+    from autoclave import __version__
+
+    assert autoclave("--version").stdout == f"autoclave, version {__version__}\n"

@@ -1,0 +1,192 @@
+"""What a response earns: by a scripted judge for the rules, by the real one to see that they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from autoclave.config import JudgeConfig, SandboxConfig, TaskConfig
+from autoclave.core import (
+    Fault,
+    InputError,
+    IsolationError,
+    Problem,
+    Reward,
+    Status,
+    StdinCase,
+    StdinTests,
+    TestResult,
+    Verdict,
+)
+from autoclave.judge import Judge, JudgeJob, LocalJudge
+from autoclave.tasks import CodeGeneration
+from tests.training_parts import DEADLINE_S
+
+PROBLEM = Problem(
+    statement="Print the sum of two numbers.",
+    tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n"), StdinCase("5 6\n", "11\n"), StdinCase("0 3\n", "3\n")]),
+    id="sum",
+)
+RIGHT = "print(sum(map(int, input().split())))"
+
+
+class ScriptedJudge:
+    """A `Judge` that gives the same answer to every job and keeps the jobs."""
+
+    level = "sealed"
+
+    def __init__(self, answer: Verdict | BaseException | None = None) -> None:
+        self.jobs: list[JudgeJob] = []
+        self.future: Future[Verdict] = Future()
+        if isinstance(answer, BaseException):
+            self.future.set_exception(answer)
+        elif answer:
+            self.future.set_result(answer)
+
+    def submit(self, job: JudgeJob) -> Future[Verdict]:
+        self.jobs.append(job)
+        return self.future
+
+    def close(self) -> None: ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def verdict(status: Status, *tests: Status) -> Verdict:
+    return Verdict.of(status, tests=[TestResult(index, each, 0.1, 0.1, 8.0) for index, each in enumerate(tests)])
+
+
+def reward_of(judge: Judge, response: str, **settings: str) -> Reward:
+    task = CodeGeneration(judge, TaskConfig(**settings))
+    return task.reward(task.item(PROBLEM), response).result(DEADLINE_S)
+
+
+def fenced(source: str) -> str:
+    return f"It is easy.\n```python\n{source}\n```\n"
+
+
+# --- By the rules --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"reward": "fraction"}])
+def test_a_response_without_a_program_earns_0_and_nothing_runs(settings):
+    judge = ScriptedJudge()
+    reward = reward_of(judge, "I cannot do that.", **settings)
+    assert (reward.value, reward.reason) == (0.0, "bad_format")
+    assert reward.verdict.problem_id == "sum"
+    assert judge.jobs == []
+
+
+def test_an_accepted_program_earns_1():
+    reward = reward_of(ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED)), fenced(RIGHT))
+    assert (reward.value, reward.reason, reward.parts) == (1.0, "accepted", {"tests_passed": 1.0})
+
+
+def test_a_binary_reward_is_0_however_many_tests_passed():
+    judge = ScriptedJudge(verdict(Status.WRONG_ANSWER, Status.ACCEPTED, Status.ACCEPTED, Status.WRONG_ANSWER))
+    reward = reward_of(judge, fenced(RIGHT))
+    assert (reward.value, reward.reason) == (0.0, "wrong_answer")
+    assert reward.parts["tests_passed"] == pytest.approx(2 / 3)
+
+
+def test_a_fraction_is_the_share_of_tests_that_passed():
+    judge = ScriptedJudge(verdict(Status.TIME_LIMIT, Status.ACCEPTED, Status.TIME_LIMIT, Status.ACCEPTED))
+    assert reward_of(judge, fenced(RIGHT), reward="fraction").value == pytest.approx(2 / 3)
+
+
+def test_a_fraction_of_no_tests_is_0():
+    assert reward_of(ScriptedJudge(verdict(Status.COMPILE_ERROR)), fenced("("), reward="fraction").value == 0
+
+
+@pytest.mark.parametrize(("reward", "stops"), [("binary", True), ("fraction", False)])
+def test_only_a_binary_reward_lets_the_judge_stop_at_the_first_failure(reward, stops):
+    judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
+    reward_of(judge, fenced(RIGHT), reward=reward)
+    assert judge.jobs[0].stop_at_failure is stops
+
+
+def test_a_fault_of_the_judge_is_no_reward_at_all():
+    reward = reward_of(ScriptedJudge(Verdict.none(Fault("sandbox", "no cell"))), fenced(RIGHT), reward="fraction")
+    assert (reward.value, reward.reason) == (None, "no_verdict")
+    assert reward.verdict.fault == Fault("sandbox", "no cell")
+
+
+def test_an_exception_of_the_judge_is_that_of_the_reward():
+    with pytest.raises(OSError, match="gone"):
+        reward_of(ScriptedJudge(OSError("gone")), fenced(RIGHT))
+
+
+def test_a_verdict_that_is_cancelled_cancels_the_reward():
+    judge = ScriptedJudge()
+    task = CodeGeneration(judge, TaskConfig())
+    reward = task.reward(task.item(PROBLEM), fenced(RIGHT))
+    judge.future.cancel()
+    assert reward.cancelled()
+
+
+def test_the_job_names_the_tests_that_were_asked_for():
+    judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
+    reward_of(judge, fenced(RIGHT), tests="longest:2")
+    assert (judge.jobs[0].tests, judge.jobs[0].problem, judge.jobs[0].id) == ("longest:2", PROBLEM, "sum")
+
+
+@pytest.mark.parametrize(
+    ("extraction", "source"),
+    [
+        ("last_fence", "second"),  # the last block that is tagged as Python
+        ("lcb", "third"),  # between the last two lines with backticks
+        ("whole", "```python\nfirst\n```\n```python\nsecond\n```\n```\nthird\n```"),
+    ],
+)
+def test_the_program_is_found_by_the_rule_of_the_settings(extraction, source):
+    judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
+    reward_of(judge, "```python\nfirst\n```\n```python\nsecond\n```\n```\nthird\n```", extraction=extraction)
+    assert judge.jobs[0].program.source == source
+
+
+def test_an_item_carries_the_prompt_of_the_template():
+    plain = CodeGeneration(ScriptedJudge(), TaskConfig(template="plain")).item(PROBLEM)
+    assert plain.messages == ({"role": "user", "content": PROBLEM.statement},)
+    assert (plain.task, plain.id, plain.group_key) == ("code_generation", "sum", "sum")
+    coded = CodeGeneration(ScriptedJudge(), TaskConfig(template="code")).item(PROBLEM)
+    assert [message["role"] for message in coded.messages] == ["system", "user"]
+
+
+# --- By the real judge ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real_judge() -> Iterator[LocalJudge]:
+    try:
+        judge = LocalJudge(SandboxConfig(), JudgeConfig(workers=1))
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    with judge:
+        yield judge
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "reason"),
+    [
+        (RIGHT, 1.0, "accepted"),
+        ("print(3)", 2 / 3, "wrong_answer"),
+        ("import sys; sys.exit(0)", 0.0, "wrong_answer"),
+        ("print(", 0.0, "compile_error"),
+        ("print(1 / 0)", 0.0, "runtime_error"),
+    ],
+)
+def test_programs_earn_by_the_real_judge_what_they_deserve(real_judge, source, value, reason):
+    reward = reward_of(real_judge, fenced(source), reward="fraction")
+    assert (reward.value, reward.reason) == (pytest.approx(value), reason)
+
+
+def test_a_problem_that_cannot_be_judged_is_refused_at_once(real_judge):
+    task = CodeGeneration(real_judge, TaskConfig())
+    broken = Problem(statement="Empty.", tests=StdinTests("stdin", []), id="empty")
+    with pytest.raises(InputError):
+        task.reward(task.item(broken), fenced(RIGHT))

@@ -1,0 +1,52 @@
+"""Packages say what they are, export what they promise, and the light ones stay light."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import autoclave
+
+SOURCE = Path(autoclave.__file__).parent
+LIGHT = ("core", "config", "sandbox", "judge", "problems")
+HEAVY = {"torch", "transformers", "ray", "vllm"}
+PACKAGES = sorted(
+    ".".join(init.parent.relative_to(SOURCE.parent).parts)
+    for init in SOURCE.rglob("__init__.py")
+    if "guest" not in init.parts  # runs inside of cells
+)
+PUBLIC = [package for package in PACKAGES if package.count(".") == 1]
+
+
+@pytest.mark.parametrize("package", [*LIGHT, "compose", "cli"])
+def test_what_judging_needs_loads_no_heavy_library(package: str):
+    script = f"import autoclave.{package}, json, sys; print(json.dumps(list(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert HEAVY.isdisjoint(json.loads(ended.stdout))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_what_it_is(package: str):
+    assert (importlib.import_module(package).__doc__ or "").strip().endswith((".", "`"))
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_name_promised_is_there(package: str):
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert list(module.__all__) == sorted(set(module.__all__))
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_is_promised(package: str):
+    module = importlib.import_module(package)
+    own = {
+        name for name, value in vars(module).items() if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert own - {"annotations"} == set(module.__all__)

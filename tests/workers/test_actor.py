@@ -1,0 +1,273 @@
+"""The actor's step: what moves the weights, what does not, and that saved state goes on bit for bit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from autoclave.algorithms import build_algorithm
+from autoclave.algorithms.supervised import supervised
+from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
+from autoclave.core import FaultError
+from autoclave.models import Policy, load_policy
+from autoclave.workers import ActorWorker, Batch, ReferenceWorker
+from autoclave.workers.actor import learning_rate_share
+from tests.training_parts import plain_log_probs, tiny_policy
+
+SEQUENCES = [
+    ([2, 9, 3], [40, 41, 1]),
+    ([2, 3], [77, 1]),
+    ([2, *range(30, 40), 3], [5, 6, 7, 8, 9, 1]),
+    ([2, 9, 3], [50, 51, 52, 53]),
+    ([2, 8, 8, 3], [60]),
+    ([2, 3], [61, 62, 63]),
+]
+ADVANTAGES = np.array([1.0, -1.0, 0.5, -0.5, 2.0, -2.0], dtype=np.float32)
+TEMPERATURE = 0.8
+
+
+def batch_of(minibatch=(0, 0, 0, 0, 0, 0), *, weights: np.ndarray | None = None) -> Batch:
+    """Six rollouts whose old log-probs are about those of the fresh policy; weights are the mean over tokens."""
+    lengths = [len(response) for _, response in SEQUENCES]
+    noise = np.random.default_rng(0).normal(0, 0.3, sum(lengths))
+    policy = tiny_policy()
+    old = [plain_log_probs(policy, *map(np.array, pair), TEMPERATURE).detach().numpy() for pair in SEQUENCES]
+    return Batch.from_sequences(
+        [(np.array(prompt), np.array(response)) for prompt, response in SEQUENCES],
+        rows={"minibatch": np.array(minibatch)},
+        responses={
+            "weights": np.full(sum(lengths), 1 / sum(lengths), dtype=np.float32) if weights is None else weights,
+            "advantages": np.repeat(ADVANTAGES, lengths),
+            "old_log_probs": (np.concatenate(old) + noise).astype(np.float32),
+        },
+    )
+
+
+def actor_on(policy: Policy, *, algorithm=None, micro_batch_tokens: int = 1 << 20, total_steps: int = 10, **optimizer):
+    settings = {"learning_rate": 1e-3, "decay": "none", "gradient_clip": 1e9} | optimizer
+    return ActorWorker(
+        policy,
+        algorithm or build_algorithm(GrpoPlusConfig()),
+        OptimizerConfig(**settings),
+        total_steps=total_steps,
+        temperature=TEMPERATURE,
+        micro_batch_tokens=micro_batch_tokens,
+    )
+
+
+def flat_weights(policy: Policy) -> torch.Tensor:
+    return torch.cat([weights.detach().flatten() for weights in policy.model.parameters()])
+
+
+def flat_gradient(policy: Policy) -> torch.Tensor:
+    return torch.cat([weights.grad.flatten() for weights in policy.model.parameters()])
+
+
+# --- What a step does ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 20, 40])
+def test_the_size_of_micro_batches_does_not_change_an_update(micro_batch_tokens):
+    whole, cut = tiny_policy(dtype=torch.float64), tiny_policy(dtype=torch.float64)
+    expected = actor_on(whole).update(batch_of((0, 0, 0, 1, 1, 1)), 2)
+    metrics = actor_on(cut, micro_batch_tokens=micro_batch_tokens).update(batch_of((0, 0, 0, 1, 1, 1)), 2)
+    assert (flat_weights(cut) - flat_weights(whole)).abs().max() < 1e-6
+    assert metrics == pytest.approx(expected, rel=1e-6)
+
+
+def test_each_minibatch_is_a_step_of_its_own():
+    policy, other = tiny_policy(dtype=torch.float64), tiny_policy(dtype=torch.float64)
+    batch = batch_of((0, 0, 0, 1, 1, 1))
+    actor_on(policy).update(batch, 2)
+    actor = actor_on(other)
+    for rows in ([0, 1, 2], [3, 4, 5]):
+        part = batch.select(np.array(rows))
+        actor.update(part.with_rows(minibatch=np.zeros(3, dtype=np.int64)), 1)
+    assert torch.equal(flat_weights(policy), flat_weights(other))
+
+
+def test_an_update_makes_good_responses_likelier_and_bad_ones_less_likely():
+    policy = tiny_policy()
+    actor = actor_on(policy, learning_rate=1e-4)
+    batch = actor.log_probs(batch_of())
+    actor.update(batch, 1)
+    change = actor.log_probs(batch).responses["old_log_probs"] - batch.responses["old_log_probs"]
+    assert (change * batch.responses["advantages"]).sum() > 0
+
+
+def test_log_probs_are_those_of_each_sequence_alone_in_any_micro_batch():
+    policy = tiny_policy()
+    expected = [plain_log_probs(policy, *map(np.array, pair), TEMPERATURE).detach() for pair in SEQUENCES]
+    for micro_batch_tokens in (1, 30, 1 << 20):
+        found = actor_on(policy, micro_batch_tokens=micro_batch_tokens).log_probs(batch_of())
+        assert found.responses["old_log_probs"] == pytest.approx(torch.cat(expected).numpy(), abs=1e-5)
+
+
+def test_a_row_of_weight_0_moves_nothing_whatever_it_holds():
+    lengths = [len(response) for _, response in SEQUENCES]
+    weights = np.where(np.repeat(np.arange(6), lengths) == 2, 0, 0.1).astype(np.float32)
+    policy, other = tiny_policy(), tiny_policy()
+    batch = batch_of(weights=weights)
+    actor_on(policy).update(batch, 1)
+    spoilt = {name: np.where(weights == 0, np.nan, batch.responses[name]) for name in ("advantages", "old_log_probs")}
+    actor_on(other).update(batch.with_responses(**{n: c.astype(np.float32) for n, c in spoilt.items()}), 1)
+    assert torch.equal(flat_weights(policy), flat_weights(other))
+
+
+def test_a_batch_of_weight_0_has_no_gradient_at_all():
+    policy = tiny_policy()
+    actor_on(policy).update(batch_of(weights=np.zeros(19, dtype=np.float32)), 1)
+    assert flat_gradient(policy).abs().max() == 0
+
+
+def test_the_gradient_is_clipped_to_its_norm():
+    policy = tiny_policy()
+    metrics = actor_on(policy, gradient_clip=0.01).update(batch_of(), 1)
+    assert flat_gradient(policy).norm().item() == pytest.approx(0.01, rel=1e-3)
+    assert metrics["gradient_norm"] > 0.01  # the norm before it was clipped
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_is_a_fault_and_leaves_the_weights(value):
+    policy = tiny_policy()
+    before = flat_weights(policy)
+    batch = batch_of()
+    advantages = batch.responses["advantages"].copy()
+    advantages[0] = value
+    with pytest.raises(FaultError, match="lower the learning rate"):
+        actor_on(policy).update(batch.with_responses(advantages=advantages), 1)
+    assert torch.equal(flat_weights(policy), before)
+
+
+def test_metrics_tell_of_the_step_and_of_the_gap_to_the_sampler():
+    batch = batch_of()
+    gap = np.zeros_like(batch.responses["old_log_probs"])
+    gap[3] = 0.25
+    batch = batch.with_responses(sampler_log_probs=batch.responses["old_log_probs"] - gap)
+    metrics = actor_on(tiny_policy()).update(batch, 1)
+    assert metrics["sampler_gap"] == pytest.approx(0.25)
+    assert {"loss", "loss_policy", "entropy", "ratio_max", "gradient_norm", "learning_rate"} <= metrics.keys()
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+# --- Minibatches without rows --------------------------------------------------------------------------------------
+
+
+def test_a_minibatch_without_rows_changes_no_weight_but_advances_the_course_of_the_learning_rate():
+    policy, other = tiny_policy(), tiny_policy()
+    course = {"decay": "linear", "total_steps": 4}
+    metrics = actor_on(policy, **course).update(batch_of((1,) * 6), 2)
+    waiting = actor_on(other, **course)
+    before = flat_weights(other)
+    assert waiting.update(batch_of((0,) * 6).select(np.zeros(0, dtype=np.int64)), 1) == {}
+    assert torch.equal(flat_weights(other), before)
+    waiting.update(batch_of(), 1)
+    assert torch.equal(flat_weights(policy), flat_weights(other))
+    assert metrics["learning_rate"] == pytest.approx(1e-3 * 3 / 4)  # that of the second of four steps
+
+
+# --- The course of the learning rate -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"decay": "none"}, [1, 1, 1, 1]),
+        ({"decay": "linear"}, [1, 3 / 4, 1 / 2, 1 / 4]),
+        ({"decay": "linear", "final_fraction": 0.2}, [1, 0.8, 0.6, 0.4]),
+        ({"decay": "linear", "warmup_steps": 2}, [1 / 2, 1, 1, 1 / 2]),
+        ({"decay": "cosine"}, [1, (1 + math.sqrt(0.5)) / 2, 1 / 2, (1 - math.sqrt(0.5)) / 2]),
+        ({"decay": "none", "warmup_steps": 4}, [1 / 4, 1 / 2, 3 / 4, 1]),
+    ],
+)
+def test_the_share_of_the_peak_at_each_of_four_steps(settings, expected):
+    config = OptimizerConfig(**settings)
+    assert [learning_rate_share(config, step, 4) for step in range(4)] == pytest.approx(expected)
+
+
+def test_after_the_planned_steps_the_learning_rate_stays_at_its_end():
+    assert learning_rate_share(OptimizerConfig(decay="cosine", final_fraction=0.1), 9, 4) == pytest.approx(0.1)
+
+
+def test_a_warm_up_longer_than_the_run_still_rises():
+    config = OptimizerConfig(decay="linear", warmup_steps=8)
+    assert [learning_rate_share(config, step, 4) for step in range(4)] == pytest.approx([1 / 8, 2 / 8, 3 / 8, 4 / 8])
+
+
+# --- Weights and state ---------------------------------------------------------------------------------------------
+
+
+def test_exported_weights_are_a_copy():
+    policy = tiny_policy()
+    actor = actor_on(policy)
+    exported = actor.export_weights()
+    before = {name: tensor.clone() for name, tensor in exported.items()}
+    actor.update(batch_of(), 1)
+    assert exported.keys() == policy.model.state_dict().keys()
+    assert all(torch.equal(exported[name], before[name]) for name in before)
+    assert not torch.equal(exported["model.embed_tokens.weight"], policy.model.get_input_embeddings().weight)
+
+
+def test_saved_state_goes_on_bit_for_bit(tmp_path: Path):
+    policy = tiny_policy()
+    actor = actor_on(policy, decay="linear", learning_rate=1e-2)
+    for _ in range(3):
+        actor.update(batch_of(), 1)
+    actor.save(tmp_path)
+    resumed_policy = load_policy(tmp_path / "model", device="cpu")
+    resumed = actor_on(resumed_policy, decay="linear", learning_rate=1e-2)
+    resumed.load_optimizer(tmp_path)
+    for _ in range(3):
+        assert actor.update(batch_of(), 1) == resumed.update(batch_of(), 1)
+    assert torch.equal(flat_weights(policy), flat_weights(resumed_policy))
+
+
+def test_without_the_state_of_the_optimizer_it_would_not_go_on_alike(tmp_path: Path):
+    policy = tiny_policy()
+    actor = actor_on(policy, learning_rate=1e-2)
+    actor.update(batch_of(), 1)
+    actor.save(tmp_path)
+    other = load_policy(tmp_path / "model", device="cpu")
+    actor.update(batch_of(), 1)
+    actor_on(other, learning_rate=1e-2).update(batch_of(), 1)
+    assert not torch.equal(flat_weights(policy), flat_weights(other))
+
+
+# --- Other algorithms and the reference ----------------------------------------------------------------------------
+
+
+def test_supervised_steps_make_every_response_likelier():
+    policy = tiny_policy()
+    actor = actor_on(policy, algorithm=supervised(), learning_rate=1e-3)
+    losses = [actor.update(batch_of(), 1)["loss"] for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_an_entropy_bonus_raises_the_entropy():
+    policy = tiny_policy()
+    config = GrpoConfig(kl_coefficient=0.0, entropy_coefficient=1.0)
+    actor = actor_on(policy, algorithm=build_algorithm(config), learning_rate=1e-3)
+    batch = batch_of()
+    batch = batch.with_responses(advantages=np.zeros_like(batch.responses["advantages"]))
+    entropies = [actor.update(batch, 1)["entropy"] for _ in range(5)]
+    assert entropies == sorted(entropies)
+
+
+def test_the_reference_scores_by_weights_that_nobody_trains():
+    policy = tiny_policy()
+    reference = ReferenceWorker(policy, temperature=TEMPERATURE, micro_batch_tokens=30)
+    scored = reference.log_probs(batch_of())
+    expected = [plain_log_probs(policy, *map(np.array, pair), TEMPERATURE).detach() for pair in SEQUENCES]
+    assert scored.responses["reference_log_probs"] == pytest.approx(torch.cat(expected).numpy(), abs=1e-5)
+    assert not any(weights.requires_grad for weights in policy.model.parameters())
+
+
+def test_an_empty_batch_has_no_log_probs_and_no_steps():
+    actor = actor_on(tiny_policy())
+    empty = batch_of().select(np.zeros(0, dtype=np.int64))
+    assert actor.log_probs(empty).responses["old_log_probs"].shape == (0,)
+    assert actor.update(empty, 2) == {}

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,38 +22,36 @@ UNREACHABLE = (
 
 
 def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
+    return subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, timeout=240, check=False, **options
     )
+
+
+def uv(*words: object) -> None:
+    """Run uv. It does not read pip's settings: what pip knows of local wheels is handed on, as in the Makefile."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS", "")
+    ended = run("uv", *words, env=os.environ | {"PATH": path, "UV_FIND_LINKS": links})
     if ended.returncode and any(sign in ended.stderr for sign in UNREACHABLE):
         pytest.skip("the package index cannot be reached")
-    return ended
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the working tree."""
     folder = tmp_path_factory.mktemp("wheel")
-    ended = run("uv", "build", "--wheel", "--out-dir", folder, ROOT, env=uv_settings())
-    assert ended.returncode == 0, ended.stderr
+    uv("build", "--wheel", "--out-dir", folder, ROOT)
     return next(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new virtual environment with nothing but the wheel and what it asks for."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
-    ended = run("uv", "pip", "install", "--python", folder / "bin" / "python", wheel, env=uv_settings())
-    assert ended.returncode == 0, ended.stderr
-    yield folder
-
-
-def uv_settings() -> dict[str, str]:
-    """uv does not read pip's settings: what pip knows of local wheels is handed on, as in the Makefile."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS", "")
-    return os.environ | {"PATH": path, "UV_FIND_LINKS": links}
+    uv("pip", "install", "--python", folder / "bin" / "python", wheel)
+    return folder
 
 
 def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel: Path):

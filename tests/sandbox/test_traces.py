@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from autoclave.core import SandboxFault
 from autoclave.sandbox.namespace.sandbox import try_sealed_cell
 
 pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
@@ -20,6 +22,7 @@ JUDGING = """
 import sys
 from autoclave.core import Program
 from autoclave.sandbox import Limits, Profile, Runner
+from autoclave.core import SandboxFault
 from autoclave.sandbox.namespace.sandbox import NamespaceSandbox
 limits = Limits(cpu_s=60, wall_s=60, memory_mb=256, output_bytes=1000, processes=16, disk_mb=8, open_files=64)
 runner = Runner("minimal", "def run(test):\\n    exec(test.program)\\n")
@@ -100,3 +103,11 @@ def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell):
     with pytest.raises(ZeroDivisionError), open_cell("pass"):
         raise ZeroDivisionError
     assert len(descendants(os.getpid())) <= len(before)
+
+
+def test_a_test_that_could_not_be_set_up_is_a_fault_and_no_outcome(open_cell):
+    with open_cell("print('fine')", open_files=8) as cell:
+        assert cell.run(b"").stdout == b"fine\n"
+        resource.prlimit(cell.pid, resource.RLIMIT_CPU, (0, 0))  # tests can no longer set their own
+        with pytest.raises(SandboxFault):
+            cell.run(b"")

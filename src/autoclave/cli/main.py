@@ -17,6 +17,8 @@ from autoclave.cli.train import sft, train
 from autoclave.core import AutoclaveError, HostError, InputError
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
+EXTRAS = dict.fromkeys(("torch", "transformers", "safetensors", "tensorboard", "jinja2"), "train")
+"""Libraries that a plain installation lacks, and the extra that brings them."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
@@ -44,6 +46,12 @@ def main() -> None:
     except AutoclaveError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_LACKS if isinstance(error, HostError) else FAILED)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if not extra:
+            raise
+        click.echo(f"Error: this command needs {error.name}. Mend: pip install 'autoclave[{extra}]'", err=True)
+        sys.exit(HOST_LACKS)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
         sys.exit(FAILED)

@@ -29,7 +29,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The interpreter that a program finds: modules imported beforehand, and text that runs before its source."""
+    """The interpreter that a program finds: modules imported beforehand, and text that runs before its source.
+
+    The preamble runs once, before any program is there, in the module that the program will run in; every test starts
+    from a copy of that state.
+    """
 
     name: str
     preamble: str = ""
@@ -40,7 +44,14 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Source of the code that runs in the cell around the program. It holds no answers and is not trusted either."""
+    """Source of the code that runs in the cell around the program. It holds no answers and is not trusted either.
+
+    It uses the standard library only and defines `run(test)`, which is called in the process of each test and does not
+    return. `test` has `main` (the module where the preamble has run), `program` (compiled), `source`,
+    `forget_program()` (drop what the program defined) and `tell(account)` (see `Outcome.detail`; an account that begins
+    with `memory`, `processes` or `disk` names the limit that explains an exit code other than 0). Descriptors 0, 1 and
+    2 are the test's streams; in a session 3 is the channel: four bytes of length, big-endian, then the frame.
+    """
 
     name: str
     source: str

@@ -1,1 +1,32 @@
-"""Sealed cells from Linux namespaces. (theory of operation to come)"""
+"""Sealed cells from Linux namespaces: no daemon, no privileges needed, about two milliseconds of CPU per test.
+
+Theory of operation. There are four kinds of processes:
+
+    judging process      ours; holds problems and expected answers; many threads
+      zygote             one per slot and profile; exec'ed, so nothing of its parent is in its memory; leaves the host:
+        |                user, mount, pid (for its children), net, ipc, uts and cgroup namespaces, a read-only root with
+        |                the interpreter only, no capability that outlives it, no_new_privs, seccomp; then imports what
+        |                programs use and waits
+        +- process 1     one per cell, that is per program; cloned into new pid, mount and ipc namespaces; compiles
+             |           the program, mounts a fresh tmpfs on /tmp for each test, measures, kills and reaps
+             +- test     one per test; forked; own session, limits, no capability, as root another user than process 1
+
+Who talks to whom. The judging process and a zygote share a socket for requests ("open", "close"). For each cell a new
+socket goes through the zygote to process 1: first limits and source, later per test the ends of three pipes (standard
+streams) and, in a session, of a socket for frames. So test data go from the judging process straight into the test:
+neither zygote nor process 1 ever holds any, and a test holds only its own. Expected answers go nowhere.
+
+Who kills whom. A limit: the judging process tells process 1, which kills all (`kill -1`), reaps, reports. A process 1
+that does not obey, or a cell that is closed: the zygote kills process 1, and the kernel everything below it. A zygote
+that does not obey: the judging process kills it, and its death kills process 1. A judging process that is gone: the
+zygote sees that on a process descriptor and ends, process 1 sees its socket close. Nothing depends on clean-up code.
+
+Who measures. CPU time and memory of a running test are read from the host's /proc by the judging process; at the end
+process 1 adds what the kernel says of the reaped (`wait4`). The clock is the judging process's. What a test says of
+itself (its account, kept in a page it shares with process 1) can only explain a failure.
+
+Two kinds of failure are never mixed: what the program did is an `Outcome`; what we failed to do is a `SandboxFault`.
+
+Not here: limits by control groups. A bound on the memory of a cell is kept by sampling, so a burst may exceed it for
+some ten milliseconds; one process alone is bounded by its address space.
+"""

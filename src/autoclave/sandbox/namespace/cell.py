@@ -27,6 +27,7 @@ from autoclave.sandbox.namespace.watch import cpu_seconds, usage_below
 _REPORT = struct.Struct("<idddq")
 _ACCOUNT_BYTES = 256
 _REPORT_BYTES = _REPORT.size + _ACCOUNT_BYTES
+_SETTING_UP = "setting up"
 
 _ADDRESS_SPACE_MARGIN_MB = 640
 """Above the memory limit: the interpreter's own maps, and large thread stacks that are reserved but not used."""
@@ -201,7 +202,11 @@ class RunningTest:
             self.advance(lambda: not self._sent)
 
     def finish(self) -> Outcome:
-        """Wait for the end, by itself or by a limit."""
+        """Wait for the end, by itself or by a limit.
+
+        Raises:
+            SandboxFault: the cell died, does not stop, or could not set up the process of the test.
+        """
         self.advance(lambda: False)
         self._out.drain()
         self._err.drain()
@@ -310,6 +315,8 @@ class RunningTest:
     def _outcome(self) -> Outcome:
         status, user_s, system_s, wall_s, peak_kib = _REPORT.unpack_from(self._report)
         account = self._report[_REPORT.size :].rstrip(b"\0").decode("ascii", "replace")
+        if account == _SETTING_UP:
+            raise SandboxFault(f"the process of a test could not be set up (wait status {status})")
         exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         cpu_s = max(user_s + system_s, self._cpu_s)
         peak_mb = max(peak_kib / 1024, self._peak_mb)

@@ -30,6 +30,8 @@ from .process import TestProcess
 REPORT = struct.Struct("<idddq")
 """Wait status, user, system and wall seconds, peak memory in KiB. The account of the test follows."""
 ACCOUNT_BYTES = 256
+SETTING_UP = b"setting up"
+"""The account until the runner takes over: a test that ends with it failed through no fault of the program."""
 MAX_DESCRIPTORS = 4
 
 
@@ -73,13 +75,14 @@ class FirstProcess:
 
     def _run(self, descriptors: "list[int]") -> None:
         """One test: start its process, wait for its end or the judge's order, kill the rest, report, clean up."""
-        self._account[:ACCOUNT_BYTES] = bytes(ACCOUNT_BYTES)
+        self._account[:ACCOUNT_BYTES] = SETTING_UP.ljust(ACCOUNT_BYTES, b"\0")
         started = time.monotonic()
         pid = linux.fork()
         if pid == 0:
             try:
                 test = TestProcess(self._main, self._program, self._source, self._account, self._limits["cpu_s"])
                 test.enter(descriptors, self._test_id)
+                self._account[: len(SETTING_UP)] = bytes(len(SETTING_UP))
                 self._runner.run(test)
             finally:
                 os._exit(70)

@@ -1,0 +1,195 @@
+"""The loop around a schedule: what it writes, when it saves, and how it ends early and goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from autoclave.config import (
+    CheckpointConfig,
+    EvaluationConfig,
+    GrpoConfig,
+    GrpoPlusConfig,
+    ProblemFilesConfig,
+    TrainConfig,
+)
+from autoclave.core import IncompleteError, JudgeFault
+from autoclave.evaluation import Evaluation, ProblemResult
+from autoclave.models import load_policy
+from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.interrupt import StopRequest
+from autoclave.training.items import ItemSource
+from autoclave.training.run_folder import MetricsLog, RunFolder
+from autoclave.training.schedules import synchronous
+from autoclave.training.timing import Stopwatch
+from autoclave.training.train import Run, run_to_end
+from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
+from tests.training_parts import tiny_policy
+
+EVALUATION = Evaluation((ProblemResult("p", "f", 2, 1, True),), 2, 1.0, 0.0, 0.0, 3.0)
+CONFIG = TrainConfig(
+    steps=4,
+    problems_per_step=2,
+    problems=ProblemFilesConfig(train=Path("train.jsonl"), heldout=Path("heldout.jsonl")),
+    evaluation=EvaluationConfig(every=2),
+    checkpoint=CheckpointConfig(every=3),
+)
+
+
+@contextmanager
+def run_in(
+    path: Path,
+    rule: RewardRule = is_even,
+    *,
+    config: TrainConfig = CONFIG,
+    evaluate: Callable[[int, bool], Evaluation] = lambda step, whole: EVALUATION,
+    goes_on_from: Checkpoint | None = None,
+    algorithm: object = GrpoPlusConfig(mask_overlong=False),
+) -> Generator[Run]:
+    """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
+    folder = RunFolder(path)
+    path.mkdir(exist_ok=True)
+    found = {}
+    if goes_on_from:
+        found = {
+            "load": lambda: load_policy(goes_on_from.model, device="cpu"),
+            "optimizer_of": goes_on_from.folder,
+        }
+    log = MetricsLog(folder)
+    try:
+        with toy_stages(rule, steps=4, algorithm=algorithm, **found) as stages:
+            source = ItemSource(ITEMS, per_iteration=2, seed=0)
+            yield Run(config, folder, log, stages, synchronous, source, evaluate, Stopwatch(), lambda line: None)
+    finally:
+        log.close()
+
+
+def metrics_in(path: Path) -> list[tuple[str, int]]:
+    found = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines() if line)
+    return [(line["kind"], line["step"]) for line in found]
+
+
+def final_weights(run: Run) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in run.stages.actor.export_weights().result().values()])
+
+
+# --- A run that ends by itself -------------------------------------------------------------------------------------
+
+
+def test_a_run_evaluates_trains_and_saves_when_the_settings_say(tmp_path: Path):
+    asked: list[tuple[int, bool]] = []
+
+    def evaluate(step: int, whole: bool) -> Evaluation:
+        asked.append((step, whole))
+        return EVALUATION
+
+    with run_in(tmp_path, evaluate=evaluate) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    assert asked == [(0, True), (2, False), (4, True)]
+    assert metrics_in(tmp_path) == [
+        ("evaluation", 0),
+        ("train", 1),
+        ("train", 2),
+        ("evaluation", 2),
+        ("train", 3),
+        ("train", 4),
+        ("evaluation", 4),
+    ]
+    assert [path.name for path in sorted(run.folder.checkpoints.iterdir())] == ["step-000003", "step-000004"]
+    assert len(list((tmp_path / "rollouts").iterdir())) == 4
+
+
+def test_a_run_that_was_complete_does_nothing(tmp_path: Path):
+    with run_in(tmp_path) as run:
+        run_to_end(run, done=4, stop=StopRequest())
+    assert metrics_in(tmp_path) == []
+
+
+def test_seconds_are_carried_by_checkpoints(tmp_path: Path):
+    with run_in(tmp_path) as run, run.stopwatch.time("total"):
+        run_to_end(run, done=0, stop=StopRequest())
+    seconds = latest_checkpoint(run.folder.checkpoints, CONFIG).seconds
+    assert seconds["rl"] > 0
+    assert seconds["total"] >= seconds["rl"] + seconds["evaluation"]
+
+
+# --- Stopped and resumed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "algorithm", [GrpoPlusConfig(mask_overlong=False), GrpoConfig()], ids=lambda algorithm: algorithm.name
+)
+def test_a_stop_ends_at_a_checkpoint_from_which_the_run_goes_on_as_if_it_had_not_ended(tmp_path: Path, algorithm):
+    stop = StopRequest()
+
+    def stops_in_the_second_step(response: str) -> float:
+        stop.is_made = stop.is_made or (tmp_path / "stopped" / "rollouts" / "step-000001.jsonl.gz").exists()
+        return is_even(response)
+
+    with run_in(tmp_path / "whole", algorithm=algorithm) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+        expected = final_weights(run)
+
+    with (
+        run_in(tmp_path / "stopped", stops_in_the_second_step, algorithm=algorithm) as run,
+        pytest.raises(IncompleteError, match="stopped after step 2 of 4; go on with --resume"),
+    ):
+        run_to_end(run, done=0, stop=stop)
+
+    checkpoint = latest_checkpoint(run.folder.checkpoints, CONFIG)
+    assert checkpoint.step == 2
+    with run_in(tmp_path / "stopped", algorithm=algorithm, goes_on_from=checkpoint) as run:
+        run_to_end(run, done=2, stop=StopRequest())
+        assert torch.equal(final_weights(run), expected)
+    start = torch.cat([tensor.flatten() for tensor in tiny_policy().model.state_dict().values()])
+    assert not torch.equal(start, expected)
+
+
+def test_a_stop_in_the_last_step_is_no_early_end(tmp_path: Path):
+    stop = StopRequest()
+
+    def evaluate(step: int, whole: bool) -> Evaluation:
+        stop.is_made = step == 4
+        return EVALUATION
+
+    with run_in(tmp_path, evaluate=evaluate) as run:
+        run_to_end(run, done=0, stop=stop)
+
+
+# --- A judge that does not judge -----------------------------------------------------------------------------------
+
+
+def test_too_many_rollouts_without_a_verdict_end_the_run_with_the_causes(tmp_path: Path):
+    with run_in(tmp_path, lambda response: is_even(response) or None) as run:
+        message = r"step 1: \d+% of the rollouts have no verdict, more than no_verdict_limit = 10%\. Causes: sandbox: no"
+        with pytest.raises(JudgeFault, match=message):
+            run_to_end(run, done=0, stop=StopRequest())
+    assert metrics_in(tmp_path)[-1] == ("train", 1)  # what happened is on record
+
+
+def test_a_few_rollouts_without_a_verdict_do_not_end_the_run(tmp_path: Path):
+    calls = iter(range(10**6))
+    with run_in(tmp_path, lambda response: None if next(calls) % 16 == 0 else is_even(response)) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    train = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert {line["no_verdict_share"] for line in train if line["kind"] == "train"} == {1 / 16}
+
+
+def test_an_evaluation_in_which_some_figures_could_not_be_measured_does_not_end_the_run(tmp_path: Path):
+    poor = Evaluation((ProblemResult("p", "f", 1, 1, None),), 2, 1.0, 0.0, 0.5, 3.0)
+    with run_in(tmp_path, evaluate=lambda step, whole: poor) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    assert run.folder.read_evaluation(4)["greedy"] is None
+
+
+def test_a_failure_in_judging_is_raised_and_no_hang(tmp_path: Path):
+    def fail(response: str) -> float:
+        raise OSError("the judge is gone")
+
+    with run_in(tmp_path, fail) as run, pytest.raises(OSError, match="the judge is gone"):
+        run_to_end(run, done=0, stop=StopRequest())

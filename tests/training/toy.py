@@ -1,0 +1,70 @@
+"""A task that is learnt in seconds: begin the response with a character of even code. Real workers, no judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from autoclave.algorithms import build_algorithm
+from autoclave.config import GrpoPlusConfig, OptimizerConfig
+from autoclave.core import Reward, TaskItem
+from autoclave.models import Policy
+from autoclave.rollout import SamplingParameters, TransformersEngine
+from autoclave.training.stages import Stages
+from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
+from tests.training_parts import earned, item, settled, tiny_policy
+
+ITEMS = [item(name) for name in ("one", "two", "three", "four")]
+RewardRule = Callable[[str], float | None]
+
+
+def is_even(response: str) -> float:
+    """1 if the response begins with a character of even code."""
+    return float(bool(response) and ord(response[0]) % 2 == 0)
+
+
+@contextmanager
+def toy_stages(
+    rule: RewardRule = is_even,
+    *,
+    load: Callable[[], Policy] = tiny_policy,
+    start: Callable[[], Policy] = tiny_policy,
+    optimizer_of: Path | None = None,
+    algorithm: object = GrpoPlusConfig(mask_overlong=False),
+    steps: int = 20,
+    group_size: int = 8,
+    learning_rate: float = 1e-2,
+) -> Generator[Stages]:
+    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint."""
+    chosen = build_algorithm(algorithm)
+    scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
+    optimizer = OptimizerConfig(learning_rate=learning_rate)
+
+    def reward(asked: TaskItem, response: str) -> Future[Reward]:
+        return settled(earned(rule(response)))
+
+    pools = ResourcePool("actor"), ResourcePool("sampler")
+    try:
+        actor = WorkerGroup(
+            pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring)
+        )
+        if optimizer_of:
+            actor.load_optimizer(optimizer_of).result()
+        reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
+        yield Stages(
+            actor=actor,
+            reference=reference if chosen.needs_reference else NoReference(),
+            sampler=WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64))),
+            tokenizer=tiny_policy().tokenizer,
+            reward=reward,
+            algorithm=chosen,
+            sampling=SamplingParameters(max_new_tokens=3),
+            group_size=group_size,
+            minibatches=2,
+            seed=0,
+        )
+    finally:
+        for pool in pools:
+            pool.close()

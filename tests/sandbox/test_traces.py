@@ -105,9 +105,9 @@ def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell):
     assert len(descendants(os.getpid())) <= len(before)
 
 
-def test_a_test_that_could_not_be_set_up_is_a_fault_and_no_outcome(open_cell):
-    with open_cell("print('fine')", open_files=8) as cell:
+def test_a_test_that_does_not_get_its_streams_is_a_fault_and_no_outcome(open_cell):
+    with open_cell("print('fine')") as cell:
         assert cell.run(b"").stdout == b"fine\n"
-        resource.prlimit(cell.pid, resource.RLIMIT_CPU, (0, 0))  # tests can no longer set their own
+        resource.prlimit(cell.pid, resource.RLIMIT_NOFILE, (4, 4))
         with pytest.raises(SandboxFault):
             cell.run(b"")

@@ -54,7 +54,7 @@ def test_equal_rewards_leave_the_policy_as_it_is():
 
 
 def test_on_policy_the_sampler_and_the_trainer_agree_on_log_probs():
-    gaps = [each.metrics["sampler_gap"] for each in learn()]
+    gaps = [each.metrics["sampler_gap"] for each in learn() if each.metrics]
     assert max(gaps) < 1e-4
 
 

@@ -29,15 +29,22 @@ class Stopwatch:
     """Seconds by name, added up."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _started: dict[str, float] = field(default_factory=dict[str, float])
 
     @contextmanager
     def time(self, name: str) -> Generator[None]:
         """Add the seconds of the block to `name`."""
-        started = time.monotonic()
+        self._started[name] = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[name] += time.monotonic() - started
+            self.seconds[name] += time.monotonic() - self._started.pop(name)
+
+    def so_far(self) -> dict[str, float]:
+        """All seconds, those of blocks that have not ended included."""
+        now = time.monotonic()
+        names = {*self.seconds, *self._started}
+        return {name: self.seconds.get(name, 0.0) + now - self._started.get(name, now) for name in sorted(names)}
 
     def take(self) -> dict[str, float]:
         """All seconds so far, which start again from 0."""

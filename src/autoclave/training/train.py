@@ -120,7 +120,7 @@ def checkpoint(run: Run, step: int) -> None:
             run.folder.checkpoints,
             step,
             run.config,
-            dict(run.stopwatch.seconds),
+            run.stopwatch.so_far(),
             keep=run.config.checkpoint.keep,
             save_state=lambda folder: run.stages.actor.save(folder).result(),
         )

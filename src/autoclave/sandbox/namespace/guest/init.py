@@ -20,7 +20,7 @@ import sys
 import time
 import types
 import warnings
-from _socket import CMSG_SPACE, MSG_WAITALL
+from _socket import CMSG_SPACE, MSG_CTRUNC, MSG_WAITALL
 from _socket import socket as Socket  # noqa: N812  the class under the name of a class
 from typing import Any
 
@@ -125,9 +125,11 @@ class FirstProcess:
             resource.setrlimit(kind, (lowered, lowered))
 
     def _receive_order(self) -> "tuple[bytes, list[int]]":
-        order, ancillary, _, _ = self._socket.recvmsg(1, CMSG_SPACE(4 * MAX_DESCRIPTORS))
+        order, ancillary, flags, _ = self._socket.recvmsg(1, CMSG_SPACE(4 * MAX_DESCRIPTORS))
         if not order:
             os._exit(0)
+        if flags & MSG_CTRUNC:  # a descriptor is missing: a test without its streams would be misjudged
+            os._exit(71)
         packed = b"".join(data for _, _, data in ancillary)
         return order, [int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4)]
 

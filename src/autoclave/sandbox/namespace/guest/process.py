@@ -38,8 +38,9 @@ class TestProcess:
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
         os.closerange(len(descriptors), 1 << 20)
-        whole_seconds = int(self._cpu_s) + 2  # a backstop; the judge is more precise
-        resource.setrlimit(resource.RLIMIT_CPU, (whole_seconds, whole_seconds))
+        seconds, hard = int(self._cpu_s) + 2, resource.getrlimit(resource.RLIMIT_CPU)[1]
+        if hard == resource.RLIM_INFINITY or seconds < hard:  # a backstop; the judge is more precise
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         if test_id is None:
             linux.set_dumpable(True)  # or the judge, an ordinary user, could not read its memory use
         else:

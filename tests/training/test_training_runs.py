@@ -1,0 +1,313 @@
+"""Whole runs of `autoclave train` on a few one-line problems, by the real judge; killed, interrupted and resumed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from autoclave.config import SandboxConfig
+from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
+from autoclave.core.json import to_plain
+from autoclave.sandbox import open_sandbox
+from tests.training import train_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+STEPS = 5
+RECIPE: dict[str, Any] = {
+    "name": "micro",
+    "seed": 3,
+    "steps": STEPS,
+    "problems_per_step": 4,
+    "group_size": 4,
+    "minibatches": 2,
+    "model": {
+        "tiny": {"hidden_size": 32, "layers": 1, "heads": 2, "vocabulary": 300, "context": 96},
+        "device": "cpu",
+        "threads": 1,
+    },
+    "sft": {"steps": 40, "batch_size": 8, "optimizer": {"learning_rate": 1e-2, "warmup_steps": 5}},
+    "task": {"template": "plain"},
+    "sampler": {"max_new_tokens": 24},
+    "judge": {"workers": 1, "time_limit_range": [2, 4]},
+    "evaluation": {"every": 2, "samples": 2, "final_samples": 4, "problems": 4},
+    "checkpoint": {"every": 2},
+}
+GRPO = {"algorithm": {"name": "grpo", "kl_coefficient": 0.5}}
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------
+
+
+class Trainings:
+    """Runs commands in children of one server, with a recipe and a cache of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = folder / "cache"
+        environment = os.environ | {"AUTOCLAVE_CACHE": str(self.cache), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "0"}
+        self._server = subprocess.Popen(
+            [sys.executable, train_server.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for name, plain in (("train", "Say {}."), ("heldout", "Say {} again.")):
+            problems = [problem(plain.format(number), number, name) for number in range(8)]
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
+
+    def run(self, name: str, *options: str, changes: dict[str, Any] | None = None, **moment: str) -> int:
+        """The exit code of `autoclave train` into the folder `name`; `at` and `do` as the server takes them."""
+        recipe = self.folder / f"{name}.yaml"
+        files = {"name": "files", **{part: str(self.folder / f"{part}.jsonl") for part in ("train", "heldout")}}
+        recipe.write_text(json.dumps(RECIPE | {"problems": files} | (changes or {})))
+        arguments = ["train", str(recipe), "--out", str(self.path(name)), *options]
+        order = {"arguments": arguments, "log": str(self.folder / f"{name}.log"), **moment}
+        self._server.stdin.write(json.dumps(order) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, "the server died"
+        return int(answer)
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def close(self) -> None:
+        self._server.stdin.close()
+        self._server.wait(60)
+        self._server.stdout.close()
+
+
+def problem(statement: str, number: int, source: str) -> Problem:
+    return Problem(
+        id=f"{source}-{number}",
+        statement=statement,
+        tests=StdinTests("stdin", [StdinCase("" if source == "train" else "again", f"{number}\n")]),
+        solutions=[f"print({number})"],
+        tags=["odd" if number % 2 else "even"],
+    )
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
+    try:
+        open_sandbox(SandboxConfig()).close()
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    made = Trainings(tmp_path_factory.mktemp("trainings"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def whole(trainings: Trainings) -> Path:
+    """The folder of a run that nothing disturbed."""
+    assert trainings.run("whole") == 0, trainings.log("whole")
+    return trainings.path("whole")
+
+
+@pytest.fixture(scope="module")
+def whole_grpo(trainings: Trainings) -> Path:
+    """The same with a KL term to the policy that RL started from."""
+    assert trainings.run("whole-grpo", changes=GRPO) == 0, trainings.log("whole-grpo")
+    return trainings.path("whole-grpo")
+
+
+def weights(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step:06d}" / "model" / "model.safetensors")
+
+
+def same_weights(run: Path, other: Path) -> bool:
+    ours, theirs = weights(run), weights(other)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def rollouts(run: Path) -> list[dict[str, Any]]:
+    """Every rollout of a run, less what is measured in seconds and MiB."""
+    found = []
+    for step in range(1, STEPS + 1):
+        with gzip.open(run / "rollouts" / f"step-{step:06d}.jsonl.gz", "rt") as file:
+            found += [json.loads(line) for line in file]
+    for line in found:
+        line["verdict"].pop("tests")
+    return found
+
+
+def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if line)
+    return [line for line in lines if line["kind"] == kind]
+
+
+# --- A run that nothing disturbs -----------------------------------------------------------------------------------
+
+
+def test_a_run_learns_something_from_sealed_programs(trainings, whole):
+    found = rollouts(whole)
+    assert {line["verdict"]["level"] for line in found if line["reason"] != "bad_format"} == {"sealed"}
+    rewards = [line["reward"] for line in found]
+    assert 0 < sum(rewards) < len(rewards) == STEPS * 16  # else the tests below would show nothing
+    assert not all(torch.equal(weights(whole)[name], start) for name, start in warm_start(whole).items())
+
+
+def warm_start(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "start" / "model.safetensors")
+
+
+def test_the_summary_holds_what_was_measured(whole):
+    summary = json.loads((whole / "summary.json").read_text())
+    for when in ("before", "after"):
+        low, high = summary[f"heldout_pass1_interval_{when}"]
+        assert 0 <= low <= summary[f"heldout_pass1_{when}"] <= high <= 1
+    assert (summary["heldout_problems"], summary["steps"], summary["seed"]) == (8, STEPS, 3)
+    assert summary["seconds_total"] >= summary["seconds_training"] > 0
+
+
+def test_metrics_are_finite_numbers_of_every_step(whole):
+    train = metrics(whole, "train")
+    assert [line["step"] for line in train] == list(range(1, STEPS + 1))
+    numbers = [value for line in train + metrics(whole, "sft") for value in line.values() if not isinstance(value, str)]
+    assert all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers)
+    assert max(line.get("policy/sampler_gap", 0) for line in train) < 1e-4
+    assert [line["step"] for line in metrics(whole, "evaluation")] == [0, 2, 4, 5]
+
+
+def test_rollouts_are_stamped_with_the_version_that_sampled_them(whole):
+    assert all(line["policy_versions"] == [[line["step"] - 1, 0, line["tokens"]]] for line in rollouts(whole))
+
+
+def test_there_is_a_report_and_nothing_half_written(whole):
+    assert (whole / "report.html").stat().st_size > 1000
+    assert [path for path in whole.rglob("*") if "partial" in path.name] == []
+
+
+# --- Repeated ------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_weights_and_rollouts_and_the_old_run_is_moved_aside(trainings, whole):
+    assert trainings.run("twice", "--seed", "3") == 0
+    first = json.loads((trainings.path("twice") / "summary.json").read_text())
+    assert trainings.run("twice", "--fresh") == 0
+    assert same_weights(trainings.path("twice"), whole)
+    assert rollouts(trainings.path("twice")) == rollouts(whole)
+    (aside,) = trainings.folder.glob("twice.2*")
+    assert json.loads((aside / "summary.json").read_text()) == first
+
+
+def test_another_seed_gives_another_run(trainings, whole):
+    assert trainings.run("other-seed", "--seed", "4") == 0
+    assert not same_weights(trainings.path("other-seed"), whole)
+
+
+def test_a_changed_solution_is_not_served_by_an_old_warm_start(trainings, whole):
+    lines = (trainings.folder / "train.jsonl").read_text()
+    try:
+        (trainings.folder / "train.jsonl").write_text(lines.replace("print(1)", "print( 1 )"))
+        assert trainings.run("edited", "--steps", "1") == 0
+    finally:
+        (trainings.folder / "train.jsonl").write_text(lines)
+    assert "taken from" not in trainings.log("edited")
+
+
+# --- Killed --------------------------------------------------------------------------------------------------------
+
+MOMENTS = {
+    "in the warm start": r"said SFT step 20 of 40",
+    "while the warm start is written": r"os.rename .*cache/sft/\..*partial",
+    "in the first evaluation": r"open .*evaluations/\.step-000000",
+    "before the first checkpoint": r"open .*rollouts/\.step-000002",
+    "after an iteration without a checkpoint": r"open .*rollouts/\.step-000003",
+    "when the weights of a checkpoint are written": r"open .*\.step-000004\.partial/state\.json",
+    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial",
+    "when an old checkpoint is dropped": r"shutil.rmtree .*\.step-000002",
+    "before the summary": r"open .*\.summary\.json",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights_and_rollouts(trainings, whole, moment):
+    name = moment.replace(" ", "-")
+    fresh = ["--fresh"] if "warm start" in moment else []
+    assert trainings.run(name, *fresh, at=MOMENTS[moment], do="kill") == -9, trainings.log(name)
+    assert not (trainings.path(name) / "summary.json").exists()
+    assert trainings.run(name, "--resume") == 0, trainings.log(name)
+    assert same_weights(trainings.path(name), whole)
+    assert rollouts(trainings.path(name)) == rollouts(whole)
+    assert (trainings.path(name) / "summary.json").exists()
+
+
+def test_with_a_kl_term_a_resumed_run_keeps_the_reference_that_it_began_with(trainings, whole, whole_grpo):
+    code = trainings.run("killed-grpo", changes=GRPO, at=r"open .*rollouts/\.step-000004", do="kill")
+    assert code == -9
+    assert trainings.run("killed-grpo", "--resume", changes=GRPO) == 0, trainings.log("killed-grpo")
+    assert same_weights(trainings.path("killed-grpo"), whole_grpo)
+    assert not same_weights(whole_grpo, whole)
+    assert metrics(whole_grpo, "train")[-1]["policy/reference_kl"] > 0
+
+
+def test_a_resumed_run_counts_the_seconds_before_it_was_killed(trainings, whole):
+    name = "counted"
+    assert trainings.run(name, at=r"open .*rollouts/\.step-000005", do="kill") == -9
+    assert trainings.run(name, "--resume") == 0
+    summary = json.loads((trainings.path(name) / "summary.json").read_text())
+    assert summary["seconds_total"] >= summary["seconds_training"]
+
+
+# --- Ended early ---------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_at_a_checkpoint_with_exit_code_1_and_says_how_to_go_on(trainings, whole):
+    assert trainings.run("stopped", at=r"open .*rollouts/\.step-000003", do="interrupt") == 1
+    assert trainings.log("stopped").splitlines()[-1] == "Error: stopped after step 3 of 5; go on with --resume"
+    assert weights(trainings.path("stopped"), 3)
+    assert trainings.run("stopped", "--resume") == 0
+    assert same_weights(trainings.path("stopped"), whole)
+    assert rollouts(trainings.path("stopped")) == rollouts(whole)
+
+
+def test_ctrl_c_in_the_warm_start_ends_it_with_exit_code_1(trainings):
+    assert trainings.run("stopped-early", "--fresh", at="said SFT step 10 of 40", do="interrupt") == 1
+    assert "Error: stopped in the warm start after step 1" in trainings.log("stopped-early").splitlines()[-1]
+    assert list(trainings.cache.rglob("*.partial")) == []
+
+
+def test_a_full_disk_in_a_checkpoint_is_a_fault_of_the_host_and_the_older_one_serves(trainings, whole):
+    moment = {"at": r"os.mkdir .*\.step-000004\.partial", "do": "fill the disk"}
+    assert trainings.run("full", **moment) == 3, trainings.log("full")
+    last = trainings.log("full").splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert "cannot be written" in last
+    assert "Traceback" not in trainings.log("full")
+    assert trainings.run("full", "--resume") == 0
+    assert same_weights(trainings.path("full"), whole)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_with_exit_code_2(trainings, whole):
+    assert trainings.run("whole", "--resume", changes={"group_size": 8}) == 2
+    assert "made with group_size = 4, now it is 8" in trainings.log("whole").splitlines()[-1]
+
+
+def test_a_run_that_is_complete_can_be_resumed_and_stays_as_it_is(trainings):
+    assert trainings.run("complete") == 0
+    before = weights(trainings.path("complete"))
+    summary = json.loads((trainings.path("complete") / "summary.json").read_text())
+    assert trainings.run("complete", "--resume") == 0
+    after = json.loads((trainings.path("complete") / "summary.json").read_text())
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(trainings.path("complete")).items())
+    assert {key: value for key, value in after.items() if key.startswith("heldout")} == {
+        key: value for key, value in summary.items() if key.startswith("heldout")
+    }

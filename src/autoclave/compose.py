@@ -5,15 +5,9 @@ Everything heavy is imported inside the functions that need it, so that judging 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
-import shlex
-import shutil
-import sys
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
 from autoclave.core import ConfigError, InputError, IsolationError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
-from autoclave.core.json import canonical_json
 from autoclave.judge import Judge, LocalJudge
 from autoclave.sandbox import HostCheck, open_sandbox
 from autoclave.sandbox import examine_host as list_host_checks
@@ -74,13 +67,6 @@ def examine_host(config: SandboxConfig) -> tuple[list[HostCheck], str | None, st
     return checks, level, ""
 
 
-def cache_folder() -> Path:
-    """Where warm starts are kept: $AUTOCLAVE_CACHE, else the user's cache folder."""
-    if given := os.environ.get("AUTOCLAVE_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoclave"
-
-
 class ProblemSets:
     """The problems of a run: what it learns from, what it imitates, and what it is measured on."""
 
@@ -125,7 +111,10 @@ class ProblemSets:
             for solution in problem.solutions
         ]
         if not found:
-            raise ConfigError("sft.steps: the training problems have no solutions to imitate; set sft.steps=0")
+            raise ConfigError(
+                "sft.steps: the training problems have no solutions to imitate; set sft.steps=0 and give model.path, "
+                "because the embedded model is made from them too"
+            )
         return found
 
 
@@ -147,7 +136,7 @@ def warm_start(
     from autoclave.workers import ActorWorker, ResourcePool, WorkerGroup
 
     sft = config.sft
-    demonstrations = problems.demonstrations() if sft.steps or not config.model.path else []
+    demonstrations = problems.demonstrations() if _imitates(config) else []
     policy = _initial_policy(config, demonstrations)
     if sft.steps:
         sequences = encode_demonstrations(policy, demonstrations)
@@ -171,6 +160,11 @@ def warm_start(
         finally:
             pool.close()
     save_policy(policy, folder)
+
+
+def _imitates(config: TrainConfig) -> bool:
+    """Demonstrations are needed: for the warm start, or for the tokenizer of the embedded model."""
+    return bool(config.sft.steps or not config.model.path)
 
 
 def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]) -> Policy:
@@ -203,45 +197,26 @@ def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
 
 
 def _warm_started(
-    config: TrainConfig,
-    problems: ProblemSets,
-    log: MetricsLog,
-    say: Say,
-    stop: StopRequest,
-    *,
-    fresh: bool,
+    config: TrainConfig, problems: ProblemSets, log: MetricsLog, say: Say, stop: StopRequest, *, fresh: bool
 ) -> Path:
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
-    from autoclave.core.files import sync_directory
+    from autoclave.training.model_cache import cached_model
 
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     if not isinstance(config.problems, CurriculumConfig):
         key["digests"] = [problem.digest for problem in problems.train]
-    folder = cache_folder() / "sft" / hashlib.sha256(canonical_json(key)).hexdigest()[:16]
-    if folder.is_dir() and not fresh:
-        say(f"warm start: taken from {folder}")
-        return folder
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        warm_start(config, problems, partial, log, say, stop)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-        sync_directory(folder.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return folder
+    return cached_model(key, lambda folder: warm_start(config, problems, folder, log, say, stop), fresh=fresh, say=say)
 
 
 # --- Training ------------------------------------------------------------------------------------------------------
 
 
 class Workers:
-    """The pools and worker groups of a configuration, with the policy of one folder on all of them."""
+    """The pools and worker groups of a configuration, with the policy of one folder on all but the reference."""
 
-    def __init__(self, config: TrainConfig, model: Path) -> None:
-        """Start them.
+    def __init__(self, config: TrainConfig, model: Path, *, start: Path | None = None) -> None:
+        """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
 
         Raises:
             ConfigError: a pool cannot be had as configured.
@@ -259,8 +234,8 @@ class Workers:
             WorkerGroup,
         )
 
-        def policy() -> Policy:
-            return load_policy(model, dtype=config.model.dtype, device=config.model.device)
+        def policy(folder: Path = model) -> Policy:
+            return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
 
         pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
         place = {worker: pools[name] for name, pool in config.pools.items() for worker in pool.workers}
@@ -279,7 +254,7 @@ class Workers:
             ),
         )
         self.reference = (
-            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(), **scoring))
+            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(start or model), **scoring))
             if self.algorithm.needs_reference
             else NoReference()
         )
@@ -324,6 +299,7 @@ def train(
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
     from autoclave.training.run_folder import MetricsLog, RunFolder
+    from autoclave.training.summary import summarise
     from autoclave.training.timing import Stopwatch
     from autoclave.training.train import run_to_end
 
@@ -346,17 +322,20 @@ def train(
             elif resume:
                 say(f"{out} has no checkpoint yet: starting from the beginning")
             with stopwatch.time("sft"):
-                model = checkpoint.model if checkpoint else _warm_started(config, problems, log, say, stop, fresh=fresh)
-            workers = Workers(config, model)
+                if not folder.start.is_dir():
+                    folder.keep_start(_warm_started(config, problems, log, say, stop, fresh=fresh))
+            workers = Workers(config, checkpoint.model if checkpoint else folder.start, start=folder.start)
             if checkpoint:
                 workers.actor.load_optimizer(checkpoint.folder).result()
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
+            if checkpoint:
+                run.stages.publish(checkpoint.step)
             run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
         finally:
             log.close()
             if workers:
                 workers.close()
-    summary = _summary(config, folder, problems, stopwatch, judge.level)
+    summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     folder.write_summary(summary)
     say(f"report: {write_report(folder.path)}")
     return summary
@@ -507,43 +486,3 @@ def _settle_libraries(config: ModelConfig) -> None:
 
     torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
     logging.disable_progress_bar()  # one line per file read or written says nothing to our users
-
-
-def _summary(
-    config: TrainConfig,
-    folder: RunFolder,
-    problems: ProblemSets,
-    stopwatch: Stopwatch,
-    level: str,
-) -> dict[str, Any]:
-    from autoclave.training.environment import machine, versions
-
-    figures: dict[str, Any] = {}
-    for when, step in (("before", 0), ("after", config.steps)):
-        metrics = folder.read_evaluation(step)
-        samples = metrics["samples"]
-        figures |= {
-            f"heldout_pass1_{when}": metrics["pass@1"],
-            f"heldout_pass1_interval_{when}": [metrics["pass@1/low"], metrics["pass@1/high"]],
-            f"heldout_greedy_{when}": metrics["greedy"],
-            f"heldout_pass{samples}_{when}": metrics[f"pass@{samples}"],
-            "heldout_problems": metrics["problems"],
-        }
-    seconds = stopwatch.seconds
-    return {
-        "name": config.name,
-        "seed": config.seed,
-        "steps": config.steps,
-        **figures,
-        "seconds_total": seconds["total"],
-        "seconds_training": seconds["sft"] + seconds["rl"] + seconds["evaluation"],
-        "seconds_sft": seconds["sft"],
-        "seconds_rl": seconds["rl"],
-        "seconds_evaluation": seconds["evaluation"],
-        "heldout_description": problems.heldout_description,
-        "sandbox_level": level,
-        "versions": versions(),
-        "machine": machine(),
-        "started": datetime.fromtimestamp(time.time() - seconds["total"], UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["autoclave", *sys.argv[1:]]),
-    }

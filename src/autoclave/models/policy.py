@@ -97,9 +97,16 @@ def _reading(path: str | Path) -> Generator[None]:
 
 
 def save_policy(policy: Policy, folder: Path) -> None:
-    """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them."""
-    policy.model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
+    """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
+    try:
+        policy.model.save_pretrained(folder)
+        policy.tokenizer.save_pretrained(folder)
+    except (OSError, SafetensorError) as error:
+        raise HostError(f"{folder}: cannot be written ({error})") from error
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]]) -> IntArray:

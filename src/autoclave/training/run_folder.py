@@ -5,6 +5,7 @@ metrics.jsonl                   one object per line; "kind" is sft, train or eva
 tensorboard/                    the same numbers for TensorBoard
 rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict and advantage
 evaluations/step-000010.json    every problem of an evaluation
+start/                          the policy that reinforcement learning began with
 checkpoints/step-000010/        state to resume from
 summary.json, report.html       written at the end
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,6 +36,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self.start = path / "start"
 
     @staticmethod
     def create(path: Path) -> RunFolder:
@@ -63,6 +66,13 @@ class RunFolder:
     def write_config(self, text: str) -> None:
         """Keep the resolved configuration."""
         write_atomically(self.path / "config.yaml", text)
+
+    def keep_start(self, model: Path) -> None:
+        """Copy the policy in folder `model` to `start`, where it is whole or absent."""
+        partial = self.path / ".start.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(model, partial)
+        partial.rename(self.start)
 
     def write_rollouts(self, step: int, learned: Learned) -> None:
         """Keep every rollout of a step."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, Diagnostics, step_metrics
 from autoclave.config import OptimizerConfig
-from autoclave.core import FaultError
+from autoclave.core import FaultError, HostError
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
@@ -101,9 +101,17 @@ class ActorWorker:
 
     @register(Dispatch.ONE_TO_ALL)
     def save(self, folder: Path) -> None:
-        """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`."""
+        """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`.
+
+        Raises:
+            HostError: the disk is full or fails.
+        """
         save_policy(self._policy, folder / "model")
-        torch.save({"optimizer": self._optimizer.state_dict(), "steps": self._steps_taken}, folder / "optimizer.pt")
+        state = {"optimizer": self._optimizer.state_dict(), "steps": self._steps_taken}
+        try:
+            torch.save(state, folder / "optimizer.pt")
+        except (OSError, RuntimeError) as error:  # which of the two depends on where in the file it fails
+            raise HostError(f"{folder / 'optimizer.pt'}: cannot be written ({error})") from error
 
     @register(Dispatch.ONE_TO_ALL)
     def load_optimizer(self, folder: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -80,7 +81,7 @@ def reciting_policy(text: str) -> Policy:
             if weights.ndim == 2:
                 weights.zero_()
         model.get_input_embeddings().weight.copy_(torch.eye(size))
-        for token, successor in zip(chain, chain[1:], strict=False):
+        for token, successor in pairwise(chain):
             model.get_output_embeddings().weight[successor, token] = 10.0
     return Policy(model, tokenizer)
 

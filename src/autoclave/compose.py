@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autoclave import __version__
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
 from autoclave.core import ConfigError, InputError, IsolationError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
@@ -204,8 +205,9 @@ def _warm_started(
 
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
-    if not isinstance(config.problems, CurriculumConfig):
-        key["digests"] = [problem.digest for problem in problems.train]
+    key["version"] = __version__
+    if not isinstance(config.problems, CurriculumConfig) and _imitates(config):
+        key["demonstrations"] = problems.demonstrations()
     return cached_model(key, lambda folder: warm_start(config, problems, folder, log, say, stop), fresh=fresh, say=say)
 
 

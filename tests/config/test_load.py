@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from autoclave.config import (
     Config,
     GrpoConfig,
+    GrpoPlusConfig,
     JudgeRunConfig,
     Override,
     ProblemFilesConfig,
@@ -124,11 +125,9 @@ def test_settings_after_the_name_of_a_choice_apply_to_it(tmp_path: Path):
     assert config.algorithm == GrpoConfig(clip=0.1)
 
 
-def test_naming_the_choice_that_is_there_keeps_its_block(tmp_path: Path):
-    config = loaded(
-        tmp_path, "sampler: {engine: {name: transformers, batch_size: 9}}", "sampler.engine.name=transformers"
-    )
-    assert config.config.sampler.engine.batch_size == 9
+def test_naming_the_choice_that_is_there_gives_its_defaults(tmp_path: Path):
+    config = loaded(tmp_path, "algorithm: {name: grpo_plus, clip_upper: 0.5}", "algorithm.name=grpo_plus").config
+    assert config.algorithm == GrpoPlusConfig()
 
 
 def test_the_name_of_a_run_is_no_choice(tmp_path: Path):
@@ -136,7 +135,8 @@ def test_the_name_of_a_run_is_no_choice(tmp_path: Path):
 
 
 def test_one_entry_of_a_dict_of_blocks_can_be_set():
-    assert overridden("pools.main.devices=2").pools["main"].devices == 2
+    pool = overridden("pools.main.workers=[sampler, actor]").pools["main"]
+    assert (pool.workers, pool.devices) == (("sampler", "actor"), 1)
 
 
 def test_a_recipe_replaces_a_dict_of_blocks_whole(tmp_path: Path):

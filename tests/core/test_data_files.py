@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import strategies
 
 from autoclave.core import DataError, InputError, Problem, Submission, read_problems, read_submissions
 from autoclave.core.files import read_jsonl
 from autoclave.core.json import DEPTH_LIMIT
+from tests import strategies
 
 
 @pytest.fixture(scope="module")

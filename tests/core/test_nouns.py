@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import strategies
 
 from autoclave.core import (
     Completion,
@@ -26,6 +25,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.core.json import canonical_json, from_plain, shown, to_plain
+from tests import strategies
 
 
 def sent(value: Any) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests import strategies
 
 from autoclave.core import AnswerTests, CallCase, CallTests, DataError, Problem, StdinCase, StdinTests, StoredTests
+from tests import strategies
 
 ADDITION = Problem("Add.", StdinTests("stdin", [StdinCase("3 4\n", "7\n")]), id="add")
 

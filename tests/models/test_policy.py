@@ -122,7 +122,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused_with_the_mend(folder):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_cuda_where_there_is_none_is_a_fault_of_the_host_with_the_mend():
-    with pytest.raises(HostError, match="use model.device=cpu"):
+    with pytest.raises(HostError, match=r"use model\.device=cpu"):
         resolve_device("cuda")
 
 

@@ -27,9 +27,7 @@ def padded() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_log_probs_are_those_of_each_sequence_alone(temperature):
     policy = tiny_policy(dtype=torch.float64)
     found, _ = response_scores(policy.model, *padded(), temperature=temperature)
-    alone = [
-        plain_log_probs(policy, *(torch.tensor(part).numpy() for part in pair), temperature) for pair in SEQUENCES
-    ]
+    alone = [plain_log_probs(policy, *(torch.tensor(part).numpy() for part in pair), temperature) for pair in SEQUENCES]
     assert torch.allclose(found, torch.cat(alone), atol=1e-10)
 
 

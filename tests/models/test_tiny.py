@@ -1,4 +1,4 @@
-"""The embedded policy: any text survives its tokenizer, numbers are spelled digit by digit, a seed decides its weights."""
+"""The embedded policy: any text survives its tokenizer, digits stand alone, and a seed decides the weights."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.core import ConfigError, Problem, read_problems
 from autoclave.problems import Curriculum, build_curriculum
 from autoclave.problems.curriculum import build
 from autoclave.problems.curriculum.compose import DOMAINS
+from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
 
 _DUMP = """
 import json, sys

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.problems.whole_programs import adjacent_pairs, behaviour, program_of
 
 from autoclave.problems.curriculum.compose import DOMAINS
 from autoclave.problems.curriculum.split import Part, Split, lowest
+from tests.problems.whole_programs import adjacent_pairs, behaviour, program_of
 
 
 def test_ids_name_the_pairs():

@@ -6,12 +6,12 @@ import ast
 import re
 
 import pytest
-from tests.problems.whole_programs import operation_names, passes, program_of
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.config.training import SftConfig
 from autoclave.problems import demonstrations
 from autoclave.problems.curriculum.compose import DOMAINS
+from tests.problems.whole_programs import operation_names, passes, program_of
 
 _SMALL = CurriculumConfig(train=20, validation=5, heldout=200)
 

@@ -69,9 +69,7 @@ def test_the_whole_stands_in_the_order_of_the_items_and_each_group_in_that_of_it
 
 def test_an_item_that_is_asked_twice_has_two_groups_of_its_own():
     asked = item()
-    groups = Collection(
-        [asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), pays_by_text
-    ).result()
+    groups = Collection([asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), pays_by_text).result()
     assert [[r.completion.text for r in group.rollouts] for group in groups] == [
         ["answer (0, 0)", "answer (0, 1)"],
         ["answer (1, 0)"],

@@ -21,7 +21,9 @@ def states(generator: torch.Generator, rows: int, length: int) -> torch.Tensor:
 @given(
     st.integers(1, 3),
     st.integers(0, 4),
-    st.lists(st.tuples(st.integers(1, 6), st.lists(st.integers(0, 10), min_size=1, max_size=5)), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.integers(1, 6), st.lists(st.integers(0, 10), min_size=1, max_size=5)), min_size=1, max_size=6
+    ),
 )
 def test_after_any_appends_and_selections_it_equals_a_dynamic_cache(rows, reserve, actions):
     generator = torch.Generator().manual_seed(rows)

@@ -24,9 +24,7 @@ def generate(policy: Policy, requests: list[Request], batch_size: int = 64) -> l
     return [done for _, done in sorted(in_order_of_delivery(policy, requests, batch_size), key=lambda pair: pair[0])]
 
 
-def in_order_of_delivery(
-    policy: Policy, requests: list[Request], batch_size: int = 64
-) -> list[tuple[int, Completion]]:
+def in_order_of_delivery(policy: Policy, requests: list[Request], batch_size: int = 64) -> list[tuple[int, Completion]]:
     delivered: list[tuple[int, Completion]] = []
     TransformersEngine(policy, batch_size=batch_size).generate(requests, lambda *pair: delivered.append(pair))
     return delivered

@@ -43,8 +43,8 @@ def is_whole(folder: Path, step: int) -> bool:
     return all((folder / name).read_text() == str(step) * size for name, size in CONTENT.items())
 
 
-def save_until_killed(parent: Path, operation: int) -> None:
-    """Save step 2 in a child that dies at its n-th operation below `parent`; wait for it."""
+def save_until_killed(parent: Path, operation: int) -> int:
+    """Save step 2 in a child that dies at its n-th operation below `parent`; its exit code."""
     pid = os.fork()
     if pid == 0:
         left = operation
@@ -72,7 +72,11 @@ def main(parent: Path) -> None:
         save(parent, 1)
         code = save_until_killed(parent, operation)
         found = latest_checkpoint(parent, CONFIG)
-        line = {"code": code, "step": found and found.step, "is_whole": bool(found and is_whole(found.folder, found.step))}
+        line = {
+            "code": code,
+            "step": found and found.step,
+            "is_whole": bool(found and is_whole(found.folder, found.step)),
+        }
         save(parent, 3)
         print(json.dumps(line | {"after_the_next": sorted(path.name for path in parent.iterdir())}))  # noqa: T201
 

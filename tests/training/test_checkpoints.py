@@ -160,7 +160,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
 def test_damaged_state_is_refused_in_one_line(tmp_path: Path, content):
     save(tmp_path, 5)
     (tmp_path / "step-000005" / "state.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match="state.json: damaged") as refused:
+    with pytest.raises(CheckpointError, match=r"state\.json: damaged") as refused:
         latest_checkpoint(tmp_path, CONFIG)
     assert "\n" not in str(refused.value)
 

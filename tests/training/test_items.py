@@ -1,4 +1,4 @@
-"""Which items an iteration asks is a pure function of seed and iteration, and no item is asked more often than others."""
+"""What an iteration asks is a pure function of seed and iteration, and no item is asked more often than others."""
 
 from __future__ import annotations
 

@@ -166,7 +166,9 @@ def test_a_stop_in_the_last_step_is_no_early_end(tmp_path: Path):
 
 def test_too_many_rollouts_without_a_verdict_end_the_run_with_the_causes(tmp_path: Path):
     with run_in(tmp_path, lambda response: is_even(response) or None) as run:
-        message = r"step 1: \d+% of the rollouts have no verdict, more than no_verdict_limit = 10%\. Causes: sandbox: no"
+        message = (
+            r"step 1: \d+% of the rollouts have no verdict, more than no_verdict_limit = 10%\. Causes: sandbox: no"
+        )
         with pytest.raises(JudgeFault, match=message):
             run_to_end(run, done=0, stop=StopRequest())
     assert metrics_in(tmp_path)[-1] == ("train", 1)  # what happened is on record

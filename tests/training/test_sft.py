@@ -126,6 +126,6 @@ def test_progress_is_said_in_quarters_where_there_is_no_terminal():
 
 def test_a_stop_ends_the_warm_start_and_says_what_is_lost():
     stop = StopRequest()
-    with pytest.raises(IncompleteError, match="after step 1 of 8"), report_progress(8, None, print, stop) as on_step:
-        stop.is_made = True
+    stop.is_made = True
+    with report_progress(8, None, print, stop) as on_step, pytest.raises(IncompleteError, match="after step 1 of 8"):
         on_step(1, {"loss": 1.0}, 10)

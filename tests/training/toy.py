@@ -47,9 +47,7 @@ def toy_stages(
 
     pools = ResourcePool("actor"), ResourcePool("sampler")
     try:
-        actor = WorkerGroup(
-            pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring)
-        )
+        actor = WorkerGroup(pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring))
         if optimizer_of:
             actor.load_optimizer(optimizer_of).result()
         reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))

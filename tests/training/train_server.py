@@ -5,7 +5,7 @@ Reads orders from standard input, one JSON object per line, and answers each wit
     {"arguments": ["train", ...], "log": "file", "at": "pattern", "do": "kill" | "interrupt" | "fill the disk"}
 
 The child writes its output to `log`. What it prints, and every file operation of its Python code, is a moment such as
-"said SFT step 10 of 40" or "open /runs/a/config.yaml"; at the first one that the pattern `at` is found in, `do` happens.
+"said SFT step 10 of 40" or "open /runs/a/config.yaml"; at the first one that fits the pattern `at`, `do` happens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Watch:
         if self._deed == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._deed == "interrupt":
-            os.kill(os.getpid(), signal.SIGINT)
+            os.killpg(0, signal.SIGINT)  # as a terminal does: the cells of the judge get it too
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_FILE, SMALL_FILE))
 
@@ -72,6 +72,7 @@ class WatchedOutput:
 
 def run(order: dict[str, Any]) -> None:
     """Carry an order out; never returns."""
+    os.setpgid(0, 0)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)

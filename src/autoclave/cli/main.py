@@ -17,7 +17,7 @@ from autoclave.cli.train import sft, train
 from autoclave.core import AutoclaveError, HostError, InputError
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
-EXTRAS = dict.fromkeys(("torch", "transformers", "safetensors", "tensorboard", "jinja2"), "train")
+EXTRAS: dict[str, str] = dict.fromkeys(("torch", "transformers", "safetensors", "tensorboard", "jinja2"), "train")
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
 

@@ -120,8 +120,8 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
             above = ".".join(parents[: depth + 1])
             raise ConfigError(f"{override.path}: {above} = {shown(inner)} is not a block of settings")
         block = cast("Tree", inner)
-    if parents and last == "name" and block.get("name") != override.value:
-        block.clear()  # another choice: the settings of the old one mean nothing to it
+    if parents and last == "name":
+        block.clear()  # a choice is named: its defaults, whatever stood there
         _forget(origins, f"{'.'.join(parents)}.")
     block[last] = override.value
     _forget(origins, f"{override.path}.")

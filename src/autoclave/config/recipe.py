@@ -99,7 +99,7 @@ def read_recipe(path: Path) -> Tree:
 
 def write_yaml(value: Tree) -> str:
     """`value` as YAML that `parse_yaml` reads back, in the given order."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120)
 
 
 def _one_line(text: str) -> str:

@@ -45,7 +45,7 @@ class SftConfig(Config):
     steps: NonNegative = 1200
     """Optimizer steps; 0 means no warm start."""
 
-    batch_size: Positive = 32
+    batch_size: Positive = 64
     """Demonstrations per step."""
 
     demonstrations: Positive = 20000

@@ -10,6 +10,7 @@ import gzip
 import json
 import shutil
 import tempfile
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.interface import Judge, JudgeJob
+from autoclave.judge.kinds import kind_of
 from autoclave.judge.stream import in_order
 
 _KEPT_PROBLEMS = 32
@@ -78,6 +80,7 @@ def judge_file(
 
 def _check_programs(path: Path, problems: ProblemIndex) -> None:
     seen: dict[str, str] = {}
+    judgeable: set[str] = set()
     for submission in read_submissions(path):
         if submission.problem_id not in problems:
             raise DataError(
@@ -86,6 +89,9 @@ def _check_programs(path: Path, problems: ProblemIndex) -> None:
         if submission.id in seen:
             raise DataError(f"{submission.where}: id = {submission.id!r}: already used at {seen[submission.id]}")
         seen[submission.id] = submission.where
+        if submission.problem_id not in judgeable:
+            kind_of(problems[submission.problem_id])
+            judgeable.add(submission.problem_id)
 
 
 def _submit(
@@ -98,7 +104,13 @@ def _submit(
         future: Future[Verdict] = Future()
         message = "the response holds no program"
         future.set_result(
-            Verdict.of(Status.BAD_FORMAT, problem_id=submission.problem_id, id=submission.id, message=message)
+            Verdict.of(
+                Status.BAD_FORMAT,
+                problem_id=submission.problem_id,
+                id=submission.id,
+                level=judge.level,
+                message=message,
+            )
         )
         return future
     problem = problems[submission.problem_id]
@@ -183,7 +195,7 @@ def _seekable(path: Path) -> BinaryIO:
     try:
         with gzip.open(path, "rb") as packed:
             shutil.copyfileobj(packed, unpacked)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         unpacked.close()
         raise DataError(f"{path}:1: damaged gzip file ({error})") from None
     unpacked.seek(0)

@@ -158,6 +158,8 @@ class LocalJudge:
                 return Evaluation(prepared, sandbox, self._gate).run()
             except SandboxFault as error:
                 fault = error
+                if self._is_closed:
+                    break
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
         job = prepared.job
         if not self._is_closed and self._is_canary_accepted(sandbox):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from autoclave.core import Verdict
 from autoclave.judge.interface import Judge, JudgeJob
 
 T = TypeVar("T")
+
+_SIGNAL_PATIENCE_S = 0.5
 
 
 def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 1024) -> Iterator[tuple[JudgeJob, Verdict]]:
@@ -39,4 +41,6 @@ def in_order(submitted: Iterable[tuple[T, Future[Verdict]]], pending_limit: int)
 
 def _first_of(pending: deque[tuple[T, Future[Verdict]]]) -> tuple[T, Verdict]:
     item, future = pending.popleft()
+    while not wait([future], timeout=_SIGNAL_PATIENCE_S).done:
+        pass  # a signal that comes just before a wait without an end would be noticed only after it
     return item, future.result()

@@ -35,7 +35,11 @@ class CodeGeneration:
         answer: Future[Reward] = Future()
         if source is None:
             verdict = Verdict.of(
-                Status.BAD_FORMAT, problem_id=problem.id, id=item.id, message="no program in the response"
+                Status.BAD_FORMAT,
+                problem_id=problem.id,
+                id=item.id,
+                level=self._judge.level,
+                message="no program in the response",
             )
             answer.set_result(self._scored(verdict))
             return answer

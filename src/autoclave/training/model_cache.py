@@ -32,9 +32,11 @@ def cached_model(
     shutil.rmtree(partial, ignore_errors=True)
     try:
         make(partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-        sync_directory(folder.parent)
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not folder.is_dir():  # else another run made the same meanwhile, and may be reading it
+            partial.rename(folder)
+            sync_directory(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder

@@ -143,7 +143,7 @@ class Problem:
 
     @property
     def digest(self) -> str:
-        """sha256 (hex) of what decides a verdict: tests, limits, checker, profile and language; not id or statement."""
+        """sha256 (hex) of what decides a verdict: tests, limits, checker and profile; not id or statement."""
         if isinstance(self.tests, StoredTests):
             return self.tests.digest
         judged = {
@@ -152,7 +152,6 @@ class Problem:
             "memory_limit_mb": self.memory_limit_mb,
             "checker": self.checker,
             "profile": self.profile,
-            "language": self.language,
         }
         return hashlib.sha256(canonical_json(judged)).hexdigest()
 

@@ -301,7 +301,7 @@ def train(
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
     from autoclave.training.run_folder import MetricsLog, RunFolder
-    from autoclave.training.summary import summarise
+    from autoclave.training.summary import describe, summarise
     from autoclave.training.timing import Stopwatch
     from autoclave.training.train import run_to_end
 
@@ -315,6 +315,10 @@ def train(
         problems = ProblemSets(config)
         folder = existing or RunFolder.create(out)
         folder.write_config(dump(config))
+        say(
+            f"run {folder.path}: {len(problems.train)} problems to learn from, {len(problems.heldout)} held out; "
+            f"programs run {judge.level}"
+        )
         log = MetricsLog(folder)
         workers = None
         try:
@@ -339,6 +343,7 @@ def train(
                 workers.close()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     folder.write_summary(summary)
+    say(describe(summary))
     say(f"report: {write_report(folder.path)}")
     return summary
 

@@ -14,6 +14,31 @@ from autoclave.training.environment import machine, versions
 from autoclave.training.run_folder import RunFolder
 
 
+def describe(summary: Mapping[str, Any]) -> str:
+    """The result in a few lines, for people."""
+    before, after = summary["heldout_pass1_before"], summary["heldout_pass1_after"]
+    low, high = summary["heldout_pass1_interval_before"]
+    new_low, new_high = summary["heldout_pass1_interval_after"]
+    apart = "do not overlap" if high < new_low or new_high < low else "overlap"
+    others = [
+        f"{name} {summary[f'{key}_before']:.3f} -> {summary[f'{key}_after']:.3f}"
+        for name, key in (("greedy", "heldout_greedy"), *_pass_at_k(summary))
+    ]
+    return (
+        f"held-out pass@1 at temperature 1: {before:.3f} [{low:.3f}, {high:.3f}] -> {after:.3f} "
+        f"[{new_low:.3f}, {new_high:.3f}], {after - before:+.3f}; the intervals {apart}\n"
+        f"{', '.join(others)}; {summary['heldout_problems']} held-out problems\n"
+        f"warm start {summary['seconds_sft']:.0f} s, reinforcement learning {summary['seconds_rl']:.0f} s, "
+        f"evaluation {summary['seconds_evaluation']:.0f} s"
+    )
+
+
+def _pass_at_k(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    keys = [key.removesuffix("_after") for key in summary if key.startswith("heldout_pass") and key.endswith("_after")]
+    numbers = [key.removeprefix("heldout_pass") for key in keys if "interval" not in key]
+    return [(f"pass@{number}", f"heldout_pass{number}") for number in numbers if number != "1"]
+
+
 def summarise(
     config: TrainConfig, folder: RunFolder, seconds: Mapping[str, float], heldout_description: str, level: str
 ) -> dict[str, Any]:

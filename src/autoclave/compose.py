@@ -225,30 +225,32 @@ class Workers:
             InputError: `model` is not the folder of a policy.
         """
         from autoclave.algorithms import build_algorithm
-        from autoclave.models import load_policy, load_tokenizer
-        from autoclave.rollout import TransformersEngine
-        from autoclave.workers import (
-            ActorWorker,
-            NoReference,
-            ReferenceWorker,
-            ResourcePool,
-            SamplerWorker,
-            WorkerGroup,
-        )
+        from autoclave.models import load_tokenizer
+        from autoclave.workers import ResourcePool
 
-        def policy(folder: Path = model) -> Policy:
+        self.algorithm = build_algorithm(config.algorithm)
+        self.tokenizer = load_tokenizer(model)
+        self._pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
+        try:
+            self._start(config, model, start or model)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, config: TrainConfig, model: Path, start: Path) -> None:
+        from autoclave.models import load_policy
+        from autoclave.rollout import TransformersEngine
+        from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, SamplerWorker, WorkerGroup
+
+        def policy(folder: Path) -> Policy:
             return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
 
-        pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
-        place = {worker: pools[name] for name, pool in config.pools.items() for worker in pool.workers}
+        place = {worker: self._pools[name] for name, pool in config.pools.items() for worker in pool.workers}
         scoring = {"temperature": config.sampler.temperature, "micro_batch_tokens": config.micro_batch_tokens}
-        self.algorithm = build_algorithm(config.algorithm)
-        self.pools = list(pools.values())
-        self.tokenizer = load_tokenizer(model)
         self.actor = WorkerGroup(
             place["actor"],
             lambda: ActorWorker(
-                policy(),
+                policy(model),
                 self.algorithm,
                 config.optimizer,
                 total_steps=config.steps * config.minibatches,
@@ -256,18 +258,18 @@ class Workers:
             ),
         )
         self.reference = (
-            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(start or model), **scoring))
+            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(start), **scoring))
             if self.algorithm.needs_reference
             else NoReference()
         )
         self.sampler = WorkerGroup(
             place["sampler"],
-            lambda: SamplerWorker(TransformersEngine(policy(), batch_size=config.sampler.engine.batch_size)),
+            lambda: SamplerWorker(TransformersEngine(policy(model), batch_size=config.sampler.engine.batch_size)),
         )
 
     def close(self) -> None:
         """End the threads of all pools."""
-        for pool in self.pools:
+        for pool in self._pools.values():
             pool.close()
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import pickle
+import pickle  # noqa: TID251  what executors do with an algorithm of ours
 from functools import partial
 
 import pytest

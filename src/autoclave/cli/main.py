@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import click
@@ -17,6 +18,7 @@ from autoclave.cli.train import sft, train
 from autoclave.core import AutoclaveError, HostError, InputError
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 EXTRAS: dict[str, str] = dict.fromkeys(("torch", "transformers", "safetensors", "tensorboard", "jinja2"), "train")
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
@@ -55,6 +57,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
         sys.exit(FAILED)
+    except OSError as error:
+        if error.errno not in DISK_TROUBLE:
+            raise
+        click.echo(f"Error: {error.filename or 'writing a file'}: {error.strerror}. Mend: make room there", err=True)
+        sys.exit(HOST_LACKS)
 
 
 def _message(error: click.ClickException) -> str:

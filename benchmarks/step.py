@@ -149,19 +149,19 @@ def compare_update(config: TrainConfig, model: Path, batch: Batch, rounds: int) 
     def theirs() -> float:
         return seconds(lambda: plain_update(config, policy, optimizer, batch))
 
-    ours(), theirs()
-    weights = worker.actor.export_weights().result()
-    gap = max((weights[name] - value).abs().max().item() for name, value in policy.model.state_dict().items())
-    print(f"\nlargest difference of a weight after the same update: {gap:.1e}")
-    if gap > 1e-4:
+    loss = worker.actor.update(batch, config.minibatches).result()["loss"]
+    plain_loss = plain_update(config, policy, optimizer, batch)
+    print(f"\nloss of the same update: ours {loss:.6f}, plain {plain_loss:.6f}")
+    if abs(loss - plain_loss) > 1e-4:
         raise SystemExit("the two sides did not do the same work")
     result = compare(ours, theirs, rounds=rounds)
     worker.close()
     return result
 
 
-def plain_update(config: TrainConfig, policy: Policy, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
-    """The same optimizer steps as `ActorWorker.update`, written straight down."""
+def plain_update(config: TrainConfig, policy: Policy, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+    """The same optimizer steps as `ActorWorker.update`, written straight down. The mean of their losses."""
+    total = 0.0
     for number in range(config.minibatches):
         minibatch = batch.select(batch.rows["minibatch"] == number)
         optimizer.zero_grad()
@@ -175,9 +175,12 @@ def plain_update(config: TrainConfig, policy: Policy, optimizer: torch.optim.Opt
             )
             ratio = (log_probs - old).exp()
             clipped = ratio.clamp(1 - config.algorithm.clip_lower, 1 + config.algorithm.clip_upper)
-            (-torch.minimum(ratio * advantages, clipped * advantages) * weights).sum().backward()
+            loss = (-torch.minimum(ratio * advantages, clipped * advantages) * weights).sum()
+            loss.backward()
+            total += loss.item()
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.optimizer.gradient_clip)
         optimizer.step()
+    return total / config.minibatches
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.
         batch = with_advantages(workers.algorithm, Batch.from_groups(groups, minibatches=config.minibatches))
+        draws = np.random.default_rng(0).standard_normal(len(batch)).astype(np.float32)
+        batch = batch.with_responses(advantages=draws[batch.response_rows])  # a loss to compare, whatever was earned
         log_prob_s = seconds(lambda: workers.actor.log_probs(batch).result())
         batch = workers.actor.log_probs(batch).result()
         update_s = seconds(lambda: workers.actor.update(batch, config.minibatches).result())

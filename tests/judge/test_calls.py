@@ -120,3 +120,8 @@ def test_a_large_argument_and_result_travel_whole(judged, call_problem):
 def test_every_call_is_a_process_of_its_own(judged, call_problem):
     source = "seen = []\ndef f(x):\n    seen.append(x)\n    return len(seen)"
     assert judged(call_problem("f", ([1], 1), ([2], 1), ([3], 1)), source).status == "accepted"
+
+
+def test_an_answer_far_longer_than_what_is_expected_is_refused_unread(judged, call_problem):
+    verdict = judged(call_problem("f", ([], [1])), "def f(): return [[] for _ in range(200_000)]")
+    assert (verdict.status, verdict.message) == ("wrong_answer", "the result does not match")

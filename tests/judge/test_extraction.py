@@ -56,3 +56,8 @@ def test_a_fenced_program_is_found_as_it_was_written(program: str, around: str):
     response = f"{around}\n```python\n{program}\n```\n{around}"
     assert last_fence(response) == program
     assert lcb(response) == program
+
+
+@pytest.mark.timeout(20)  # quadratic time would take minutes
+def test_a_long_run_of_blanks_behind_a_fence_costs_no_time():
+    assert EXTRACTION_RULES["last_fence"]("```" + " " * 200_000 + "`") is None

@@ -17,6 +17,8 @@ READING = {
     "open(0)": "print(sum(map(int, open(0).read().split())))",
     "os.read": "import os\nprint(sum(map(int, os.read(0, 99).split())))",
     "fileinput": "import fileinput\nprint(sum(int(n) for line in fileinput.input('-') for n in line.split()))",
+    "os.read of the whole size": "import os\nprint(sum(map(int, os.read(0, os.fstat(0).st_size).split())))",
+    "byte order mark": "\ufeffa, b = map(int, input().split())\nprint(a + b)",
     "in a thread": "import threading\ndef f(): print(sum(map(int, input().split())))\nt = threading.Thread(target=f)\nt.start()",
 }
 WRITING = {
@@ -27,6 +29,15 @@ WRITING = {
     "unclosed file": "out = open(1, 'w')\nout.write('7')",
     "file under a name of the preamble": "stdout = open(1, 'w')\nstdout.write('7')",
     "at exit": "import atexit\natexit.register(print, 7)",
+    "collected and written at exit": (
+        "import atexit, io, sys\nsys.stdout = io.StringIO()\n"
+        "atexit.register(lambda: sys.__stdout__.write(sys.stdout.getvalue()))\nprint(7)"
+    ),
+    "output object that uses a module": (
+        "import os, sys\nclass Out:\n    closed, parts = False, []\n    def write(self, text): self.parts.append(text)\n"
+        "    def flush(self): os.write(1, ''.join(self.parts).encode()); self.parts.clear()\nsys.stdout = Out()\nprint(7)"
+    ),
+    "larger stack by request": "import resource as r\nr.setrlimit(r.RLIMIT_STACK, (r.RLIM_INFINITY,) * 2) if r.getrlimit(r.RLIMIT_STACK)[1] == -1 else 0\nprint(7)",
     "finalizer": "class A:\n    def __del__(self): print(7)\na = A()",
     "finalizer in a cycle": "class A:\n    def __del__(self): print(7)\na = A()\na.me = a",
     "thread that outlives main": "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print(7))).start()",

@@ -49,6 +49,15 @@ def test_one_verdict_per_line_in_order_and_in_the_documented_form(judge, tmp_pat
     assert (verdicts[2]["reward"], verdicts[2]["tests"], verdicts[2]["failing_test"]) == (0.0, [], None)
 
 
+@pytest.mark.parametrize("target", ["problems.jsonl", "programs.jsonl"])
+def test_verdicts_never_replace_what_was_given(judge, tmp_path: Path, target: str):
+    problems = lines(tmp_path / "problems.jsonl", problem("a"))
+    programs = lines(tmp_path / "programs.jsonl", {"problem_id": "a", "source": SUM})
+    with pytest.raises(InputError, match="give another file for the verdicts"):
+        judge_file(judge, problems, programs, tmp_path / target)
+    assert "verdict" not in (tmp_path / target).read_text()
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 def test_many_problems_are_found_by_their_place(tmp_path: Path, suffix: str):
     content = "".join(json.dumps(problem(f"p{i}", "ä" * i)) + "\n\n" for i in range(100)).encode()

@@ -99,11 +99,34 @@ def test_dangerous_system_calls_are_refused(run):
         "    'setns': lambda: libc.setns(0, 0), 'vm': lambda: libc.process_vm_readv(1, None, 0, None, 0, 0),\n"
         "    'clone': lambda: libc.syscall(56, 0x10000011, 0, 0, 0, 0),\n"
         "    'io_uring': lambda: libc.syscall(425, 1, None), 'keyctl': lambda: libc.syscall(250, 0, 0),\n"
+        "    'vmsplice': lambda: libc.vmsplice(1, None, 0, 0), 'inotify': lambda: libc.inotify_init1(0),\n"
+        "    'affinity': lambda: libc.sched_setaffinity(0, 128, b'\\xff' * 128),\n"
         "    'bpf': lambda: libc.syscall(321, 0, None, 0), 'userfaultfd': lambda: libc.syscall(323, 0),\n"
         "    'setuid': lambda: libc.setuid(0), 'prlimit of 1': lambda: libc.prlimit(1, 0, None, None)}\n"
         "print([name for name, call in calls.items() if call() != -1])\n"
     )
     assert run(source).stdout == b"[]\n"
+
+
+def test_what_a_test_writes_beside_its_account_is_gone_in_the_next(open_cell):
+    source = (
+        "import sys\n"
+        "frame = sys._getframe()\n"
+        "while frame and 'test' not in frame.f_locals: frame = frame.f_back\n"
+        "account = frame.f_locals['test']._account\n"
+        "print(account[1000:1004])\n"
+        "account[1000:1004] = b'left'\n"
+    )
+    with open_cell(source) as cell:
+        assert [cell.run(b"").stdout for _ in range(2)] == [b"b'\\x00\\x00\\x00\\x00'\n"] * 2
+
+
+def test_standard_input_is_a_file_in_memory_whatever_its_size(run):
+    source = (
+        "import os, stat\nprint(stat.S_ISREG(os.fstat(0).st_mode))\n"
+        "try: os.write(0, b'x')\nexcept OSError: print('read-only')"
+    )
+    assert run(source).stdout == b"True\nread-only\n"
 
 
 def test_no_capability_is_left_and_none_can_be_gained(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 
 import click
@@ -37,10 +38,12 @@ for command in (doctor, train, sft, evaluate, judge, run, config, report):
 
 
 def main() -> None:
-    """Run a command and exit."""
+    """Run a command and exit. SIGTERM ends it as Ctrl-C does: what is half-written is removed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except click.exceptions.Abort:
+        click.echo("Interrupted", err=True)
         sys.exit(FAILED)
     except click.ClickException as error:
         click.echo(_message(error), err=True)

@@ -65,7 +65,7 @@ class JudgeConfig(Config):
     default_time_limit_s: PositiveFloat = 6.0
     """CPU seconds per test for a problem without a limit of its own, clipped to the range as well."""
 
-    pending_limit: Positive = 1024
+    pending_limit: Positive = 64
     """Most programs that wait or run in the judge while a file is judged; bounds memory."""
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-_FENCE = re.compile(r"^[ \t]*(`{3,})[ \t]*([^`\n]*)$")
+_FENCE = re.compile(r"^[ \t]*(`{3,})([^`\n]*)$")
 _PYTHON_TAGS = frozenset({"python", "python3", "py", "py3"})
 
 

@@ -42,7 +42,7 @@ def judge_file(
     extraction: str = "last_fence",
     tests: str = "all",
     stop_at_failure: bool = True,
-    pending_limit: int = 1024,
+    pending_limit: int = 64,
 ) -> dict[str, int]:
     """Write one line per program to `out_path`, in the order of the programs. The count of each status.
 
@@ -62,6 +62,9 @@ def judge_file(
         InputError: a file is missing, the rule is unknown, or a problem cannot be judged.
         DataError: a line of either file cannot be used; the message begins with `file:line`. Nothing ran.
     """
+    for given, what in ((problems_path, "problem file"), (programs_path, "programs file")):
+        if out_path.exists() and given.exists() and out_path.samefile(given):
+            raise InputError(f"--out {out_path}: is the {what}; give another file for the verdicts")
     if extraction not in EXTRACTION_RULES:
         raise InputError(f"extraction = {extraction!r}: must be one of {', '.join(EXTRACTION_RULES)}")
     with ProblemIndex(problems_path) as problems:

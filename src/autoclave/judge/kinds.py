@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +13,10 @@ from autoclave.judge.plain_data import NotPlainError, decode, encode
 from autoclave.judge.profiles import CALL_SERVER, PROFILES, SCRIPT
 from autoclave.judge.values import matches_value
 from autoclave.sandbox import Cell, Runner
+
+_SMALL_BYTES = 1 << 16
+_SPELLING_FACTOR = 16
+"""An answer above the small size and so many times longer than what is expected is no other spelling of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,12 @@ class CallKind:
         return Judgement(outcome, *self._compare(answer, index, num_lines))
 
     def _compare(self, answer: bytes, index: int, num_lines: int) -> tuple[Status, str]:
+        expected = self._tests.cases[index].output
+        if len(answer) > _SMALL_BYTES and len(answer) > _SPELLING_FACTOR * len(json.dumps(expected)):
+            return Status.WRONG_ANSWER, "the result does not match"  # parsing it would cost the judge time and memory
         match _decoded(answer):
             case ["value", result]:
-                if matches_value(result, self._tests.cases[index].output):
+                if matches_value(result, expected):
                     return Status.ACCEPTED, ""
                 return Status.WRONG_ANSWER, "the result does not match"
             case ["not plain", _]:

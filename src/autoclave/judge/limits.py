@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, replace
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -25,7 +26,8 @@ class ProblemLimits:
     def is_borderline(self, outcome: Outcome) -> bool:
         """Whether a run must be repeated alone, because neighbours may have changed how it ended."""
         share = outcome.cpu_s / self.time_limit_s
-        return _NEAR <= share <= _GRACE or (outcome.ended is Ended.WALL_TIME and share < 1)
+        is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
+        return _NEAR <= share <= _GRACE or (outcome.ended is Ended.WALL_TIME and share < 1) or is_killed
 
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:

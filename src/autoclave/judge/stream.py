@@ -15,7 +15,7 @@ T = TypeVar("T")
 _SIGNAL_PATIENCE_S = 0.5
 
 
-def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 1024) -> Iterator[tuple[JudgeJob, Verdict]]:
+def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 64) -> Iterator[tuple[JudgeJob, Verdict]]:
     """Each job with its verdict, in order. At most `pending_limit` jobs are drawn ahead.
 
     Raises:

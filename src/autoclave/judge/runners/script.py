@@ -57,18 +57,28 @@ def _wind_down(test: Any, code: int) -> int:
     """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing."""
     end_threads: Any = getattr(threading, "_shutdown", None)
     run_exit_handlers: Any = getattr(atexit, "_run_exitfuncs", None)
+    is_flushed = True
     try:
         end_threads()
         run_exit_handlers()
+        is_flushed = _flush(sys.stdout, sys.stderr)  # a stream of the program's own may need the program's names
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         test.forget_program()
         gc.collect()
     except BaseException:  # noqa: BLE001  as the interpreter does: said on standard error, the exit code stays
         traceback.print_exc()
-    writers: list[Any] = [o for o in gc.get_objects() if isinstance(o, io.TextIOWrapper | io.BufferedWriter)]
-    for stream in (*writers, sys.stdout, sys.stderr):
+    writers = [o for o in gc.get_objects() if issubclass(type(o), io.TextIOWrapper | io.BufferedWriter)]
+    is_flushed = _flush(*writers, sys.__stdout__, sys.__stderr__) and is_flushed
+    return code if is_flushed else code or 120
+
+
+def _flush(*streams: Any) -> bool:
+    """Whether all that are open could be flushed; one that cannot is a program's own, or its reader is gone."""
+    succeeded = True
+    for stream in streams:
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except BaseException:  # noqa: BLE001  a stream of the program's own, or a reader that is gone
-            code = code or 120
-    return code
+        except BaseException:  # noqa: BLE001  whatever a stream of the program's own raises
+            succeeded = False
+    return succeeded

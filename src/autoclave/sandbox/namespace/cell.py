@@ -423,15 +423,10 @@ class _CappedReader:
 
 
 def _stdin_of(content: bytes) -> int:
-    """A descriptor to read `content` from: a filled pipe, or a read-only memory file when it does not fit."""
-    if len(content) <= _PIPE_BYTES:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            if content:
-                os.write(writer, content)
-        finally:
-            os.close(writer)
-        return reader
+    """A descriptor to read `content` from: a read-only file in memory.
+
+    Not a pipe: the room in one shrinks when a user has many, and then writing to it would never end.
+    """
     memory = os.memfd_create("stdin", os.MFD_CLOEXEC)
     try:
         left = memoryview(content)

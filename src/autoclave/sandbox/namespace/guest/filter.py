@@ -4,7 +4,8 @@ Pure; loading it is in `linux.py`. It is loaded once, in the zygote, and inherit
 has to mount, so `mount` and `umount2` pass here: a test holds no capability and is refused by the kernel itself.
 
 Refused is what namespaces do not confine (the kernel's keyrings, vsock and other sockets), what reaches into other
-processes, memory that no limit counts (memfd, System V), and wide kernel interfaces that no honest program needs.
+processes, memory that no limit counts (memfd, System V, pages given to pipes), what is counted per user of the host
+(inotify), leaving the core that the judge chose, and wide kernel interfaces that no honest program needs.
 `socketpair` stays; `clone3` reports "not implemented", so that libc falls back to `clone`, whose flags can be read.
 """
 
@@ -53,13 +54,13 @@ _REFUSED = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "syslog": (103, 116), "vhangup": (153, 58),
     "lookup_dcookie": (212, 18), "mbind": (237, 235), "set_mempolicy": (238, 237), "get_mempolicy": (239, 236),
     "set_mempolicy_home_node": (450, 450), "migrate_pages": (256, 238), "move_pages": (279, 239),
-    "setpriority": (141, 140), "ioprio_set": (251, 30),
+    "vmsplice": (278, 75), "inotify_init": (253, -1), "inotify_init1": (294, 26),
+    "setpriority": (141, 140), "sched_setaffinity": (203, 122), "ioprio_set": (251, 30),
 }  # fmt: skip
 
 # Calls that name a process first; only the caller itself (0) may be named.
 _ONLY_ON_ONESELF = {
     "prlimit64": (302, 261),
-    "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),

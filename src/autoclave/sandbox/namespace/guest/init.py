@@ -55,7 +55,7 @@ class FirstProcess:
         self._mount_scratch()
         self._limit_self()
         try:
-            self._source = self._receive_block().decode("utf-8", "surrogatepass")
+            self._source = self._receive_block().decode("utf-8", "surrogatepass").removeprefix("\ufeff")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._program = compile(self._source, "program.py", "exec", dont_inherit=True)
@@ -75,7 +75,7 @@ class FirstProcess:
 
     def _run(self, descriptors: "list[int]") -> None:
         """One test: start its process, wait for its end or the judge's order, kill the rest, report, clean up."""
-        self._account[:ACCOUNT_BYTES] = SETTING_UP.ljust(ACCOUNT_BYTES, b"\0")
+        self._account[:] = SETTING_UP.ljust(len(self._account), b"\0")  # all of it: a test may write anywhere
         started = time.monotonic()
         pid = linux.fork()
         if pid == 0:

@@ -148,7 +148,8 @@ def _limit_self(stack_bytes: int) -> None:
     ):
         hard = resource.getrlimit(kind)[1]
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(kind, (value, value))
+        # Programs raise their stack limit themselves, out of habit; that must not fail.
+        resource.setrlimit(kind, (value, hard if kind == resource.RLIMIT_STACK else value))
 
 
 def main(control_descriptor: str) -> None:

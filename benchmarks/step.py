@@ -21,6 +21,7 @@ from autoclave import compose
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Completion, TaskItem
 from autoclave.models import Policy, encode_prompt, load_policy
+from autoclave.problems import ProblemSets
 from autoclave.rollout import Request, SamplingParameters, TransformersEngine
 from autoclave.tasks import CodeGeneration
 from autoclave.training.learning import mask_groups, with_advantages
@@ -44,7 +45,7 @@ def main() -> None:
 
 def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float]:
     """All figures for the policy in `model`."""
-    problems = compose.ProblemSets(config)
+    problems = ProblemSets(config)
     workers = compose.Workers(config, model)
     with compose.build_judge(config.judge, config.sandbox) as judge:
         task = CodeGeneration(judge, config.task)

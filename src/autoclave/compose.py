@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from autoclave import __version__
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
-from autoclave.core import ConfigError, InputError, IsolationError, TaskItem, read_problems
+from autoclave.core import InputError, IsolationError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.judge import Judge, LocalJudge
+from autoclave.problems import Demonstration, ProblemSets
 from autoclave.sandbox import HostCheck, open_sandbox
 from autoclave.sandbox import examine_host as list_host_checks
 
 if TYPE_CHECKING:
     from autoclave.evaluation import Evaluation
     from autoclave.models import Policy
-    from autoclave.problems import Demonstration
     from autoclave.rollout import SamplingParameters
     from autoclave.tasks import CodeGeneration
     from autoclave.training.interrupt import StopRequest
@@ -40,11 +40,6 @@ Say = Callable[[str], None]
 
 EVALUATION = 1
 """Fourth number of the seeds of evaluation, so that they differ from those of training."""
-
-HELDOUT_CURRICULUM = (
-    "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
-    "or demonstration of training; problems that behave like one of training are excluded as well."
-)
 
 
 def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
@@ -66,57 +61,6 @@ def examine_host(config: SandboxConfig) -> tuple[list[HostCheck], str | None, st
     level = sandbox.level
     sandbox.close()
     return checks, level, ""
-
-
-class ProblemSets:
-    """The problems of a run: what it learns from, what it imitates, and what it is measured on."""
-
-    def __init__(self, config: TrainConfig) -> None:
-        """Generate or read them.
-
-        Raises:
-            InputError: a file is missing, or a line of it cannot be used.
-        """
-        self._config = config
-        if isinstance(config.problems, CurriculumConfig):
-            from autoclave.problems import build_curriculum
-
-            curriculum = build_curriculum(config.problems)
-            self.train, self.heldout = curriculum.train, curriculum.heldout
-            self.heldout_description = HELDOUT_CURRICULUM
-        else:
-            self.train = list(read_problems(config.problems.train))
-            self.heldout = list(read_problems(config.problems.heldout))
-            self.heldout_description = f"The problems of {config.problems.heldout}."
-            shared = {p.digest for p in self.train} & {p.digest for p in self.heldout}
-            if shared:
-                same = next(p.id for p in self.heldout if p.digest in shared)
-                raise InputError(
-                    f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}"
-                )
-
-    def demonstrations(self) -> list[Demonstration]:
-        """What the warm start imitates.
-
-        Raises:
-            ConfigError: problems from files have no solutions to imitate.
-        """
-        from autoclave.problems import Demonstration, demonstrations, problem_messages
-
-        if isinstance(self._config.problems, CurriculumConfig):
-            return demonstrations(self._config.problems, self._config.sft)
-        template = self._config.task.template
-        found = [
-            Demonstration(problem.id, problem_messages(problem, template), f"```python\n{solution}\n```", True)
-            for problem in self.train
-            for solution in problem.solutions
-        ]
-        if not found:
-            raise ConfigError(
-                "sft.steps: the training problems have no solutions to imitate; set sft.steps=0 and give model.path, "
-                "because the embedded model is made from them too"
-            )
-        return found
 
 
 # --- Warm start ----------------------------------------------------------------------------------------------------

@@ -97,7 +97,12 @@ def test_without_a_verdict_the_line_says_why_and_the_command_ends_with_1(write_l
     write_lines("programs.jsonl", {"problem_id": "add", "source": "while True: pass"})
     command = ["judge", "problems.jsonl", "programs.jsonl", "--out", "verdicts.jsonl", "judge.workers=1"]
     with subprocess.Popen(
-        [sys.executable, "-m", "autoclave", *command], cwd=tmp_path, stdout=-1, stderr=-1, text=True
+        [sys.executable, "-m", "autoclave", *command],
+        cwd=tmp_path,
+        stdout=-1,
+        stderr=-1,
+        text=True,
+        preexec_fn=hear_interrupts,
     ) as judge:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob(".verdicts.jsonl.*.partial")) and judge.poll() is None:
@@ -132,12 +137,22 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def hear_interrupts() -> None:
+    """Tests that run in the background of a shell inherit that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_command_leaves_no_file_and_no_process(write_lines: WriteLines, tmp_path: Path):
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl", {"problem_id": "add", "source": "while True: pass"})
     command = ["judge", "problems.jsonl", "programs.jsonl", "--out", "verdicts.jsonl", "judge.workers=1"]
     with subprocess.Popen(
-        [sys.executable, "-m", "autoclave", *command], cwd=tmp_path, stdout=-1, stderr=-1, text=True
+        [sys.executable, "-m", "autoclave", *command],
+        cwd=tmp_path,
+        stdout=-1,
+        stderr=-1,
+        text=True,
+        preexec_fn=hear_interrupts,
     ) as judge:
         deadline = time.monotonic() + 60
         while _deepest_descendant(judge.pid)[0] < 3:  # helper, cell, test

@@ -2,11 +2,13 @@
 
 from autoclave.problems.curriculum import Curriculum, Demonstration, build_curriculum, demonstrations
 from autoclave.problems.prompts import Messages, Template, problem_messages
+from autoclave.problems.sets import ProblemSets
 
 __all__ = [
     "Curriculum",
     "Demonstration",
     "Messages",
+    "ProblemSets",
     "Template",
     "build_curriculum",
     "demonstrations",

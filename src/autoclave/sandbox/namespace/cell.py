@@ -35,7 +35,6 @@ _MAX_FILES = 4096
 _STOP_TIMEOUT_S = 20.0
 _SAMPLE_INTERVAL_S = 0.05
 _PIPE_BYTES = 1 << 16
-_MAX_FRAME_BYTES = 1 << 28
 
 
 class NamespaceCell:
@@ -152,13 +151,11 @@ class RunningTest:
         self._err = _CappedReader(cell.limits.output_bytes)
         self._report = b""
         self._ended_by: Ended | None = None
-        self._detail = ""
         self._peak_mb = 0.0
         self._cpu_s = 0.0
         self._sent = memoryview(b"")
         self.frames = bytearray()
         self.channel: socket.socket | None = None
-        self._stdin_writer: int | None = None
         self._poll = select.poll()
         self._start(stdin, has_channel)
         self._started = time.monotonic()

@@ -8,8 +8,6 @@ import types
 
 from . import linux
 
-CHANNEL = 3
-"""The descriptor of the frames of a session."""
 LAST_NAME = "__name__"
 """The last key of the module before the program adds its own; see `forget_program`."""
 _ACCOUNT_BYTES = 256

@@ -1,0 +1,60 @@
+"""The problems of a run, generated or from files: what it learns from, what it imitates, what it is measured on."""
+
+from __future__ import annotations
+
+from autoclave.config import CurriculumConfig, TrainConfig
+from autoclave.core import ConfigError, InputError, read_problems
+from autoclave.problems.curriculum import Demonstration, build_curriculum, demonstrations
+from autoclave.problems.prompts import problem_messages
+
+_HELDOUT_CURRICULUM = (
+    "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
+    "or demonstration of training; problems that behave like one of training are excluded as well."
+)
+
+
+class ProblemSets:
+    """The problems of a run: what it learns from, what it imitates, and what it is measured on."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Generate or read them.
+
+        Raises:
+            InputError: a file is missing, or a line of it cannot be used.
+        """
+        self._config = config
+        if isinstance(config.problems, CurriculumConfig):
+            curriculum = build_curriculum(config.problems)
+            self.train, self.heldout = curriculum.train, curriculum.heldout
+            self.heldout_description = _HELDOUT_CURRICULUM
+        else:
+            self.train = list(read_problems(config.problems.train))
+            self.heldout = list(read_problems(config.problems.heldout))
+            self.heldout_description = f"The problems of {config.problems.heldout}."
+            shared = {p.digest for p in self.train} & {p.digest for p in self.heldout}
+            if shared:
+                same = next(p.id for p in self.heldout if p.digest in shared)
+                raise InputError(
+                    f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}"
+                )
+
+    def demonstrations(self) -> list[Demonstration]:
+        """What the warm start imitates.
+
+        Raises:
+            ConfigError: problems from files have no solutions to imitate.
+        """
+        if isinstance(self._config.problems, CurriculumConfig):
+            return demonstrations(self._config.problems, self._config.sft)
+        template = self._config.task.template
+        found = [
+            Demonstration(problem.id, problem_messages(problem, template), f"```python\n{solution}\n```", True)
+            for problem in self.train
+            for solution in problem.solutions
+        ]
+        if not found:
+            raise ConfigError(
+                "sft.steps: the training problems have no solutions to imitate; set sft.steps=0 and give model.path, "
+                "because the embedded model is made from them too"
+            )
+        return found

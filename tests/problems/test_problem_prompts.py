@@ -44,6 +44,7 @@ def test_the_public_names():
         "Curriculum",
         "Demonstration",
         "Messages",
+        "ProblemSets",
         "Template",
         "build_curriculum",
         "demonstrations",

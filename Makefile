@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-bench demo test check format bench clean
+.PHONY: help setup setup-system setup-bench demo test check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -16,7 +16,7 @@ help:  ## List the targets
 
 setup: $(VENV)/.installed  ## Create .venv with all that demo and tests need
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/sandbox/guest/_cell.c
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
@@ -46,7 +46,15 @@ setup-bench: setup  ## Install what only benchmarks need
 bench: setup  ## Run the benchmarks, quickly
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
 
+gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
+	@$(BIN)/python -m gauntlet
+
+soak: setup  ## Long runs: ten thousand programs through one judge
+	@AUTOCLAVE_SOAK=1 $(BIN)/pytest -m soak --timeout 7200
+
 setup-system:  ## Install apt packages that some tests use (needs root)
+	@command -v podman >/dev/null && command -v runc >/dev/null && command -v dockerd >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc docker.io >/dev/null; }
+	@command -v g++ >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ libc6-dev >/dev/null; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays

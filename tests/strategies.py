@@ -13,9 +13,11 @@ from autoclave.core import (
     CallTests,
     CheckTests,
     Completion,
+    CustomChecker,
     Ended,
     Fault,
     FinishReason,
+    FloatChecker,
     Group,
     MaskReason,
     Outcome,
@@ -31,8 +33,11 @@ from autoclave.core import (
     TaskItem,
     TestResult,
     Tests,
+    Trace,
+    TraceStatus,
     Verdict,
 )
+from autoclave.core.trace import literal
 
 SHORT = 20
 _SECONDS = st.floats(0, 1e4)
@@ -82,10 +87,16 @@ def tests() -> st.SearchStrategy[Tests]:
     return st.one_of(
         stdin_tests(),
         call_tests(),
-        st.builds(CheckTests, st.just("check"), entry_points(), texts(), texts(), texts()),
+        st.builds(CheckTests, st.just("check"), entry_points(), texts(), texts(), texts(), st.booleans()),
         st.builds(AnswerTests, st.just("answer"), texts(), st.sampled_from(["math", "value", "text"])),
         st.builds(StoredTests, st.just("stored"), st.text("0123456789abcdef", min_size=64, max_size=64)),
     )
+
+
+def checkers() -> st.SearchStrategy[Any]:
+    """Names, known or not, and both objects."""
+    tolerances = st.builds(FloatChecker, st.just("float"), st.floats(0, 0.5), st.floats(0, 10))
+    return st.just("lcb") | texts() | tolerances | st.builds(CustomChecker, st.just("custom"), texts())
 
 
 def problems() -> st.SearchStrategy[Problem]:
@@ -99,7 +110,7 @@ def problems() -> st.SearchStrategy[Problem]:
         solutions=st.lists(texts(), max_size=2),
         time_limit_s=st.none() | st.floats(1e-3, 1e3),
         memory_limit_mb=st.none() | st.integers(1, 1 << 20),
-        checker=st.just("lcb") | texts(),
+        checker=checkers(),
         profile=st.just("lcb") | texts(),
         language=st.just("python") | texts(),
         source=texts(),
@@ -167,6 +178,38 @@ def verdicts() -> st.SearchStrategy[Verdict]:
     )
     faults = st.builds(Verdict.none, st.builds(Fault, texts(), texts()), problem_id=texts(), id=texts(), level=levels)
     return judged | faults
+
+
+def primitives() -> st.SearchStrategy[Any]:
+    """What a variable of a trace may hold."""
+    return st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=SHORT)
+
+
+def traces() -> st.SearchStrategy[Trace]:
+    """Traces of every status, and those that a fault prevented."""
+    variables = st.dictionaries(names(), primitives().map(literal), max_size=4)
+    ends = st.one_of(
+        st.tuples(st.sampled_from(TraceStatus), st.none()),
+        st.tuples(st.none(), st.builds(Fault, texts(), texts())),
+    )
+
+    def of(end: tuple[TraceStatus | None, Fault | None]) -> st.SearchStrategy[Trace]:
+        return st.builds(
+            Trace,
+            problem_id=texts(),
+            id=texts(),
+            test=st.integers(0, 1000),
+            status=st.just(end[0]),
+            entry=entry_points() | st.just("<module>"),
+            variables=variables,
+            left_out=_COUNTS,
+            result=st.none() | texts(),
+            is_result_whole=st.booleans(),
+            message=texts(),
+            fault=st.just(end[1]),
+        )
+
+    return ends.flatmap(of)
 
 
 # --- Rollouts ------------------------------------------------------------------------------------------------------

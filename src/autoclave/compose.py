@@ -16,9 +16,9 @@ from autoclave import __version__
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
 from autoclave.core import InputError, IsolationError, TaskItem, read_problems
 from autoclave.core.files import write_atomically
-from autoclave.judge import Judge, LocalJudge
+from autoclave.judge import Judge, LocalJudge, examine_languages
 from autoclave.problems import Demonstration, ProblemSets
-from autoclave.sandbox import HostCheck, open_sandbox
+from autoclave.sandbox import HostCheck, examine_backends, open_sandbox
 from autoclave.sandbox import examine_host as list_host_checks
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
     return LocalJudge(sandbox, judge)
 
 
-def examine_host(config: SandboxConfig) -> tuple[list[HostCheck], str | None, str]:
-    """What this host offers for isolation: the checks, the level that results, and why none does."""
-    checks = list_host_checks()
+def examine_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
+    """What this host offers: the checks, the level of isolation that results, and why none does."""
+    checks = [*list_host_checks(), *examine_backends(config), *examine_languages(judge)]
     try:
         sandbox = open_sandbox(config)
     except IsolationError as error:
@@ -125,8 +125,10 @@ def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]
     return build_tiny_policy(config.model.tiny, texts, seed=config.seed, device=config.model.device)
 
 
-def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
+def fine_tune(config: TrainConfig, out: Path, *, say: Say = print, problems: ProblemSets | None = None) -> None:
     """The warm start alone: a policy in Hugging Face form in the folder `out`.
+
+    `problems` are used in place of those that the settings name; for experiments.
 
     Raises:
         InputError: `out` exists and is not an empty folder.
@@ -137,7 +139,7 @@ def fine_tune(config: TrainConfig, out: Path, *, say: Say = print) -> None:
         raise InputError(f"--out {out}: exists already; give a new folder")
     _settle_libraries(config.model)
     with StopRequest() as stop:
-        warm_start(config, ProblemSets(config), out, None, say, stop)
+        warm_start(config, problems or ProblemSets(config), out, None, say, stop)
     say(f"model: {out}")
 
 

@@ -28,7 +28,8 @@ def test_it_lists_what_the_host_offers_and_the_level(autoclave: Autoclave):
     ended = autoclave("doctor")
     *checks, level = ended.stdout.splitlines()
     assert (ended.returncode, level) == (0, "level: sealed")
-    assert all(line.split()[0] in ("ok", "missing", "mend:") for line in checks)
+    assert [line for line in checks if not line.startswith(" ")] == ["isolation", "limits", "backends", "languages"]
+    assert {line.split()[0] for line in checks if line.startswith(" ")} <= {"ok", "lacking", "found:", "mend:"}
 
 
 def test_json_has_a_reason_for_every_check_and_a_mend_for_every_missing_one(autoclave: Autoclave):
@@ -38,11 +39,43 @@ def test_json_has_a_reason_for_every_check_and_a_mend_for_every_missing_one(auto
     assert all(check["mend"] for check in report["checks"] if not check["is_present"])
 
 
-def test_a_level_that_cannot_be_had_is_refused_with_the_mend(autoclave: Autoclave):
+def test_every_backend_is_listed_once_with_its_levels_and_the_configured_one_is_marked(autoclave: Autoclave):
+    checks = json.loads(autoclave("doctor", "--json").stdout)["checks"]
+    names = [check["name"] for check in checks]
+    backends = {
+        *("namespace: sealed (configured)", "namespace: restricted (configured)", "container: sealed"),
+        *("subprocess: open", "container engine podman", "container engine docker"),
+    }
+    assert {check["name"] for check in checks if check["section"] == "backends"} == backends
+    assert len(names) == len(set(names))
+    assert {"landlock", "compiled part of the guest"} <= set(names)
+
+
+def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Autoclave):
+    ended = autoclave("doctor", "--json", 'judge.profiles={"mine": {"packages": ["no_such_package"]}}')
+    languages = {c["name"]: c for c in json.loads(ended.stdout)["checks"] if c["section"] == "languages"}
+    assert set(languages) == {"packages of profile lcb_numpy", "packages of profile mine", "C++ compiler"}
+    assert "no_such_package" in languages["packages of profile mine"]["detail"]
+    assert ended.returncode == 0  # sealed all the same
+
+
+def test_a_backend_that_lacks_its_engine_ends_with_3_and_says_the_mend(
+    autoclave: Autoclave, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended = autoclave("doctor", "--json", "sandbox.backend=container")
+    report = json.loads(ended.stdout)
+    missing = {c["name"]: c for c in report["checks"] if c["is_required"] and not c["is_present"]}
+    assert (ended.returncode, report["level"]) == (3, None)
+    assert "apt-get install podman" in missing["container: sealed (configured)"]["mend"]
+    assert "podman is not installed" in report["refusal"]
+
+
+def test_a_level_that_the_backend_does_not_offer_is_refused_with_the_mend(autoclave: Autoclave):
     ended = autoclave("doctor", "sandbox.level=open", "sandbox.minimum_level=open")
     assert ended.returncode == 3
-    assert "level: none." in ended.stdout
-    assert "Mend:" in ended.stdout
+    assert "level: none. sandbox.level = open" in ended.stdout
+    assert "Mend: sandbox.level=sealed, or another sandbox.backend" in ended.stdout
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_both_names_of_help_work(words: tuple[str, ...]):
     assert long.output == short.output
 
 
-@pytest.mark.parametrize("words", [("doctor",), ("judge",), ("run",), ("config", "show")], ids=" ".join)
+@pytest.mark.parametrize("words", [("doctor",), ("judge",), ("run",), ("trace",), ("config", "show")], ids=" ".join)
 def test_the_example_works_when_pasted(words: tuple[str, ...], write_lines: Callable[..., Path], tmp_path: Path):
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl", RIGHT)
@@ -78,11 +78,14 @@ def test_the_examples_of_training_have_settings_that_exist():
         assert shown.exit_code == 0, shown.exception
 
 
-@pytest.mark.parametrize("words", [["--help"], ["doctor"], ["judge"], ["run"], ["config", "show"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--help"], ["doctor"], ["judge"], ["run"], ["trace"], ["config", "show"]], ids=" ".join
+)
 def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callable[..., Path], tmp_path: Path):
     arguments: dict[str, list[Any]] = {
         "judge": [write_lines("problems.jsonl", ADD), write_lines("programs.jsonl", RIGHT), "--out", tmp_path / "out"],
         "run": [write_lines("sum.py", RIGHT["source"])],
+        "trace": [tmp_path / "sum.py"],
     }
     script = (
         "import atexit, json, sys\n"

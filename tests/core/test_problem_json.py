@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from autoclave.core import AnswerTests, CallCase, CallTests, DataError, Problem, StdinCase, StdinTests, StoredTests
+from autoclave.core import (
+    AnswerTests,
+    CallCase,
+    CallTests,
+    CheckTests,
+    DataError,
+    Problem,
+    StdinCase,
+    StdinTests,
+    StoredTests,
+)
 from tests import strategies
 
 ADDITION = Problem("Add.", StdinTests("stdin", [StdinCase("3 4\n", "7\n")]), id="add")
@@ -50,6 +60,18 @@ def test_the_digest_is_the_sha256_of_the_canonical_form():
         b'"tests":{"cases":[{"input":"3 4\\n","output":"7\\n"}],"kind":"stdin"},"time_limit_s":null}'
     )
     assert ADDITION.digest == hashlib.sha256(canonical).hexdigest()
+
+
+def test_the_digest_of_a_check_is_that_of_before_it_could_ask_for_changed_arguments():
+    canonical = (
+        b'{"checker":"lcb","memory_limit_mb":null,"profile":"lcb","tests":{"entry_point":"f","invocation":"i",'
+        b'"kind":"check","preamble":"","source":"s"},"time_limit_s":null}'
+    )
+    problem = Problem("", CheckTests("check", "f", "s", "i"))
+    changing = Problem("", CheckTests("check", "f", "s", "i", mutates_arguments=True))
+    assert problem.digest == hashlib.sha256(canonical).hexdigest() != changing.digest
+    assert "mutates_arguments" not in problem.to_json()["tests"]
+    assert Problem.from_json(changing.to_json()).tests == changing.tests
 
 
 @pytest.mark.parametrize(
@@ -198,3 +220,20 @@ def test_a_misspelt_field_is_blamed_before_the_one_it_leaves_out():
     value = {"format": "autoclave-problem/1", "statment": "x", "tests": ADDITION.to_json()["tests"]}
     with pytest.raises(DataError, match=r"^file:1: statment: no such field; did you mean statement\?$"):
         Problem.from_json(value, "file:1")
+
+
+@pytest.mark.parametrize(
+    ("checker", "complaint"),
+    [
+        (5, "checker = 5: must be a valid string"),
+        ({"name": "floot"}, 'checker.name = "floot": no such name; did you mean float?'),
+        ({}, "checker.name: required field is missing; known are float, custom"),
+        ({"name": "float", "rtol": 1e-6}, "checker.atol: required field is missing"),
+        ({"name": "float", "rtol": "x", "atol": 0}, 'checker.rtol = "x": must be a valid number'),
+        ({"name": "custom", "sauce": ""}, "checker.sauce: no such field; did you mean source?"),
+    ],
+)
+def test_a_checker_that_cannot_be_read_is_named(checker: Any, complaint: str):
+    with pytest.raises(DataError) as caught:
+        Problem.from_json(ADDITION.to_json() | {"checker": checker}, "p.jsonl:3")
+    assert str(caught.value) == f"p.jsonl:3: {complaint}"

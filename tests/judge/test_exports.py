@@ -9,7 +9,7 @@ import autoclave.judge
 
 
 def test_the_public_names_of_the_package_are_these():
-    expected = "EXTRACTION_RULES Judge JudgeJob LocalJudge judge_file run_program stream"
+    expected = "EXTRACTION_RULES Judge JudgeJob LocalJudge examine_languages judge_file run_program stream trace_file"
     assert sorted(autoclave.judge.__all__) == sorted(expected.split())
 
 

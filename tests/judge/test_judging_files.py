@@ -71,6 +71,16 @@ def test_many_problems_are_found_by_their_place(tmp_path: Path, suffix: str):
         assert len(index._kept) <= 32
 
 
+def test_large_problems_are_not_kept_beside_each_other(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("autoclave.judge.files._KEPT_BYTES", 31_000)
+    path = lines(tmp_path / "problems.jsonl", *(problem(f"p{i}", "x" * 10_000 * i) for i in range(6)))
+    with ProblemIndex(path) as index:
+        for number, kept in ((0, 1), (1, 2), (2, 3), (5, 1), (0, 1), (1, 2), (0, 2)):
+            assert len(index[f"p{number}"].tests.cases[0].output) == 10_000 * number
+            assert len(index._kept) == kept
+        assert index._num_kept_bytes < 31_000
+
+
 @pytest.mark.parametrize(
     ("problems", "programs", "message"),
     [
@@ -129,10 +139,57 @@ def test_an_error_midway_leaves_no_partial_file_and_keeps_the_old_one(judge, tmp
     assert len(list(tmp_path.iterdir())) == 3
 
 
+UNFIT = {
+    "checker": ({"checker": "magic"}, "checker = 'magic': must be one of"),
+    "tolerance": ({"checker": "float(2, 0)"}, "checker.rtol = 2.0: must be at least 0 and less than 1"),
+    "profile": ({"profile": "numpy!"}, "profile = 'numpy!': must be one of"),
+    "kind": ({"tests": {"kind": "stored", "digest": "0" * 64}}, "tests.kind = 'stored'"),
+    "checker of text for calls": (
+        {"checker": "tokens", "tests": {"kind": "call", "entry_point": "f", "cases": [{"arguments": [], "output": 1}]}},
+        "checker = 'tokens': compares text; for calls",
+    ),
+    "output": (
+        {"tests": {"kind": "stdin", "cases": [{"input": "", "output": ""}, {"input": "", "output": "x" * 2_200_000}]}},
+        "tests.cases[1].output: has 2.1 MiB, but sandbox.output_limit_mb = 2.0, so no program can solve it",
+    ),
+    "result": (
+        {"tests": {"kind": "call", "entry_point": "f", "cases": [{"arguments": [], "output": ["x" * 2_200_000]}]}},
+        "tests.cases[0].output: has 2.1 MiB, but sandbox.output_limit_mb = 2.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_a_problem_that_cannot_be_judged_is_named_before_any_program_runs(
+    judge, tmp_path: Path, monkeypatch, what: str
+):
+    fields, complaint = UNFIT[what]
+    monkeypatch.setattr(judge, "submit", NeverAsked().submit)
+    problems = lines(tmp_path / "problems.jsonl", problem("a"), problem("b", **fields))
+    programs = lines(tmp_path / "programs.jsonl", {"problem_id": "a", "source": SUM}, {"problem_id": "b", "source": ""})
+    with pytest.raises(InputError) as caught:
+        judge_file(judge, problems, programs, tmp_path / "out.jsonl")
+    assert str(caught.value).startswith(f"problem 'b': {complaint}")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_checker_that_does_not_compile_leaves_its_programs_without_a_verdict(judge, tmp_path: Path):
+    broken = {"name": "custom", "source": "def check(:"}
+    problems = lines(tmp_path / "problems.jsonl", problem("a"), problem("b", checker=broken))
+    programs = lines(tmp_path / "programs.jsonl", *({"problem_id": name, "source": SUM} for name in "aba"))
+    assert judge_file(judge, problems, programs, tmp_path / "out.jsonl") == {"accepted": 2, "no_verdict": 1}
+    verdict = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])
+    assert verdict["fault"]["kind"] == "problem"
+    assert verdict["fault"]["detail"].startswith("problem 'b': checker.source does not compile: SyntaxError")
+
+
 class NeverAsked:
     """A judge that must not be used."""
 
     level = "sealed"
+
+    def check(self, problem):
+        """Every problem could be judged."""
 
     def submit(self, job):
         raise AssertionError("nothing may run")

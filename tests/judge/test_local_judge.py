@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
 import threading
 import time
+import weakref
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Ended, InputError, IsolationError, Outcome, Program, Status
+from autoclave.core import Ended, FloatChecker, InputError, IsolationError, Outcome, Program, Status
 from autoclave.judge import JudgeJob, LocalJudge, stream
 from autoclave.judge.gate import Gate
+from autoclave.judge.kinds import kind_of
 from autoclave.judge.limits import limits_of
 
 ECHO = "print(input())"
@@ -81,6 +84,61 @@ def test_identical_programs_are_judged_once_and_answered_under_their_own_ids(fre
     assert again.result().id == "again"
 
 
+def test_a_group_of_identical_programs_is_judged_once_for_each_way_of_judging(fresh_judge, stdin_problem):
+    problem = stdin_problem(("a", "b"), ("c", "c"))
+    jobs = [JudgeJob(problem, Program(SLOW), f"{stop} {i}", stop_at_failure=stop) for i in range(3) for stop in (0, 1)]
+    verdicts = {job.id: fresh_judge.submit(job) for job in jobs}
+    for stop, num_results in (("0", 2), ("1", 1)):
+        same = [future.result(60) for name, future in verdicts.items() if name.startswith(stop)]
+        assert [(verdict.status, verdict.failing_test) for verdict in same] == [("wrong_answer", 0)] * 3
+        assert {len(verdict.tests) for verdict in same} == {num_results}
+        assert len({verdict.tests[0].wall_s for verdict in same}) == 1
+    assert sorted(future.result().id for future in verdicts.values()) == sorted(verdicts)
+
+
+def test_another_checker_or_profile_is_another_problem(fresh_judge, stdin_problem):
+    statuses = [
+        fresh_judge.submit(JudgeJob(stdin_problem(("", "1.0"), **fields), Program("print(1)"))).result(60).status
+        for fields in ({}, {"checker": "exact"}, {"checker": "float"}, {"checker": FloatChecker("float", 0, 0)})
+    ]
+    assert statuses == ["accepted", "wrong_answer", "accepted", "accepted"]
+
+
+def test_what_is_remembered_is_bounded_by_the_number_of_results(fresh_judge, stdin_problem, monkeypatch):
+    monkeypatch.setattr("autoclave.judge.local._REMEMBERED_RESULTS", 10)
+    problem = stdin_problem(("a", "a"), ("b", "b"))  # three each: the verdict and two results
+    for i in range(6):
+        fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))).result(60)
+    assert sum(1 + len(verdict.tests) for verdict in fresh_judge._verdicts.values()) == 9 == fresh_judge._num_remembered
+    known = [fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))) for i in (3, 4, 5)]
+    assert all(future.done() for future in known)
+
+
+def test_a_large_source_is_not_kept_with_its_verdict(fresh_judge, stdin_problem):
+    program = Program(ECHO + "  # " + "x" * 1_000_000)
+    assert fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), program)).result(60).is_accepted
+    assert len(repr(fresh_judge._verdicts)) < 10_000
+
+
+def test_a_problem_is_examined_once_and_forgotten_with_its_last_holder(fresh_judge, stdin_problem, monkeypatch):
+    examined: list[str] = []
+    monkeypatch.setattr(
+        "autoclave.judge.local.kind_of", lambda problem, known: examined.append(problem.id) or kind_of(problem, known)
+    )
+    problem = stdin_problem(("a", "a"))
+    fresh_judge.check(problem)
+    futures = [fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))) for i in range(3)]
+    assert all(future.result(60).is_accepted for future in futures)
+    assert examined == ["p"]
+    gone = weakref.ref(problem)
+    del problem, futures
+    other = stdin_problem(("b", "b"))
+    fresh_judge.submit(JudgeJob(other, Program(ECHO))).result(60)  # the worker lets go of its last job
+    gc.collect()
+    assert gone() is None
+    assert [known.problem() for known in fresh_judge._known.values()] == [other]
+
+
 def test_other_tests_or_another_program_are_not_the_same(fresh_judge, stdin_problem):
     problem = stdin_problem(("a", "a"), ("bb", "x"))
     accepted = fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), Program(ECHO))).result(60)
@@ -130,6 +188,29 @@ def test_a_program_that_makes_its_cells_fail_again_and_again_is_to_blame(
     assert "alarm" in caplog.text
 
 
+@pytest.mark.parametrize(("stop", "statuses"), [(True, "ar"), (False, "arr")])
+def test_a_program_that_makes_its_cells_fail_keeps_what_is_known_and_gains_nothing(
+    fresh_judge, stdin_problem, monkeypatch, stop: bool, statuses: str
+):
+    import autoclave.judge.evaluation as evaluation
+    from autoclave.core import SandboxFault
+
+    judge_test = evaluation.Evaluation._judge
+
+    def failing(self, cell, index):
+        if index == 1 and "evil" in self._prepared.job.program.source:
+            raise SandboxFault("the cell died during a test")
+        return judge_test(self, cell, index)
+
+    monkeypatch.setattr(evaluation.Evaluation, "_judge", failing)
+    job = JudgeJob(stdin_problem(("a", "a"), ("b", "b"), ("c", "c")), Program(f"{ECHO}  # evil"), stop_at_failure=stop)
+    verdict = fresh_judge.submit(job).result(60)
+    assert (verdict.status, verdict.reward, verdict.failing_test) == ("runtime_error", 0.0, 1)
+    assert verdict.message == "the program made its cell fail"
+    assert "".join(result.status[0] for result in verdict.tests) == statuses
+    assert [result.index for result in verdict.tests] == list(range(len(statuses)))
+
+
 def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
     opened = LocalJudge(SandboxConfig(), JudgeConfig(workers=1))
     problem = stdin_problem(("a", "a"))
@@ -150,8 +231,8 @@ def test_isolation_below_the_minimum_is_refused_at_the_start():
         LocalJudge(SandboxConfig(level="open", minimum_level="open"))
 
 
-def outcome(ended: Ended, cpu_s: float) -> Outcome:
-    return Outcome(ended, 0, None, b"", b"", 0, 0, cpu_s, cpu_s, 10.0)
+def outcome(ended: Ended, cpu_s: float, wait_s: float | None = None) -> Outcome:
+    return Outcome(ended, 0, None, b"", b"", 0, 0, cpu_s, cpu_s, 10.0, wait_s=wait_s)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +251,23 @@ def outcome(ended: Ended, cpu_s: float) -> Outcome:
 def test_runs_near_the_limit_are_borderline(stdin_problem, ended: Ended, cpu_s: float, is_borderline: bool):
     limits = limits_of(stdin_problem(time_limit_s=10.0), SandboxConfig(), JudgeConfig())
     assert limits.is_borderline(outcome(ended, cpu_s)) is is_borderline
+
+
+@pytest.mark.parametrize(("wait_s", "is_borderline"), [(0.0, False), (30.9, False), (31.1, True), (None, True)])
+def test_a_run_that_met_the_wall_is_repeated_only_if_it_waited_longer_than_was_given_back(
+    stdin_problem, wait_s: float | None, is_borderline: bool
+):
+    limits = limits_of(stdin_problem(time_limit_s=10.0), SandboxConfig(), JudgeConfig())  # the wall is at 31 seconds
+    assert limits.is_borderline(outcome(Ended.WALL_TIME, 3.0, wait_s)) is is_borderline
+
+
+def test_a_sleeper_or_a_stopped_program_costs_one_wall_limit(judged, stdin_problem, monkeypatch: pytest.MonkeyPatch):
+    repeated: list[object] = []
+    alone = Gate.alone
+    monkeypatch.setattr(Gate, "alone", lambda gate: (repeated.append(gate), alone(gate))[1])
+    for source in ("import time; time.sleep(99)", "import os; os.kill(os.getpid(), 19)"):
+        assert judged(stdin_problem(("", ""), time_limit_s=0.5), source).status == "time_limit"
+    assert repeated == []
 
 
 @pytest.mark.parametrize(("own", "used"), [(None, 6.0), (1.0, 6.0), (7.5, 7.5), (100.0, 12.0)])

@@ -32,7 +32,7 @@ class TestRunProgram:
     def test_a_limit_is_named(self):
         assert run_program(SandboxConfig(), Program("while True: pass"), time_limit_s=0.3).ended is Ended.CPU_TIME
 
-    @pytest.mark.parametrize(("program", "options"), [(Program("", "cpp"), {}), (Program(""), {"profile": "magic"})])
+    @pytest.mark.parametrize(("program", "options"), [(Program("", "cobol"), {}), (Program(""), {"profile": "magic"})])
     def test_what_is_unknown_is_refused(self, program: Program, options: dict[str, str]):
         with pytest.raises(InputError, match="must be"):
             run_program(SandboxConfig(), program, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autoclave.core import InputError, Problem, Program, Status, StoredTests
@@ -128,3 +130,58 @@ def test_an_unknown_choice_of_tests_is_refused_at_once(judge, stdin_problem, tes
 def test_a_program_in_another_language_than_the_problem_is_refused_at_once(judge, stdin_problem):
     with pytest.raises(InputError, match=r"program\.language"):
         judge.submit(JudgeJob(stdin_problem(("", "")), Program("", "cpp")))
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "arguments", "output", "complaint"),
+    [
+        ("f", [object()], 1, "tests.cases[1].arguments cannot be sent to a program: object"),
+        ("f", LOOP, 1, "tests.cases[1].arguments cannot be sent to a program: nested too deep"),
+        ("f", [], {1: 2}, "tests.cases[1].output: must be JSON data"),
+        ("f", [], (1, 2), "tests.cases[1].output: must be JSON data"),
+        ("f", [], LOOP, "tests.cases[1].output: must be JSON data"),
+        ("", [], 1, "tests.entry_point = '': must be a name such as 'f' or 'Solution.f'"),
+        ("f()", [], 1, "tests.entry_point = 'f()': must be a name"),
+    ],
+)
+def test_calls_that_can_only_fail_are_refused_before_anything_runs(
+    judge, call_problem, entry_point: str, arguments: Any, output: Any, complaint: str
+):
+    problem = call_problem(entry_point, ([], 1), (arguments, output))
+    for refuse in (judge.check, lambda problem: judge.submit(JudgeJob(problem, Program("")))):
+        with pytest.raises(InputError) as caught:
+            refuse(problem)
+        assert str(caught.value).startswith(f"problem 'p': {complaint}")
+
+
+def test_an_output_that_no_program_could_print_is_refused_before_anything_runs(judge, stdin_problem):
+    with pytest.raises(
+        InputError, match=r"problem 'p': tests\.cases\[0\]\.output: has 2\.1 MiB, but sandbox\.output_limit"
+    ):
+        judge.check(stdin_problem(("", "x" * 2_200_000)))
+    judge.check(stdin_problem(("", "x" * 2_000_000 + " " * 1_000_000)))  # blanks at the end need not be printed
+
+
+def test_an_exit_code_that_a_broken_runner_gives_is_told_apart(judged, stdin_problem):
+    problem = stdin_problem(("", "7"))
+    own = judged(problem, "import os; os._exit(70)")
+    broken = judged(problem, "import sys\nsys._getframe(1).f_globals.pop('_flush')")
+    assert {(verdict.status, verdict.message) for verdict in (own, broken)} == {
+        ("runtime_error", "exit code 70 (its own, or it broke the code that runs it)")
+    }
+
+
+@pytest.mark.parametrize(
+    ("printed", "status"),
+    [
+        ("'1.' + '0' * 1_000_000", "accepted"),
+        ("'1.' + '0' * 1_100_000", "wrong_answer"),  # above 1 MiB, and far longer than what is expected
+        ("' ' * 900_000 + '1' + ' ' * 900_000", "accepted"),
+    ],
+)
+def test_an_output_far_longer_than_what_is_expected_is_refused_unread(judged, stdin_problem, printed: str, status: str):
+    assert judged(stdin_problem(("", "1")), f"print({printed})").status == status

@@ -8,30 +8,27 @@ from dataclasses import replace
 import pytest
 
 from autoclave.config.sandbox import SandboxConfig
-from autoclave.core import IsolationError, Outcome, Program
-from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox, open_sandbox
-
-LIMITS = Limits(cpu_s=2, wall_s=7, memory_mb=256, output_bytes=1 << 20, processes=16, disk_mb=8, open_files=64)
-PLAIN = Profile("plain")
-MINIMAL = Runner(
-    "minimal",
-    "import os, sys\n"
-    "def run(test):\n"
-    "    exec(test.program, test.main.__dict__)\n"
-    "    sys.stdout.flush(); sys.stderr.flush()\n"
-    "    os._exit(0)\n",
-)
+from autoclave.core import IsolationError, Outcome
+from autoclave.sandbox import Cell, Profile, Runner, Sandbox, open_sandbox
+from autoclave.sandbox.bootstrap import is_compiled
+from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
+from autoclave.sandbox.namespace.launch import NamespaceLauncher
+from autoclave.sandbox.pool import ZygotePool
 
 Run = Callable[..., Outcome]
 OpenCell = Callable[..., Cell]
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """With the compiled part of the guest, and with what does the same where it could not be built."""
     try:
-        opened = open_sandbox(SandboxConfig())
+        open_sandbox(SandboxConfig()).close()
     except IsolationError as error:
         pytest.skip(f"this host cannot make sealed cells: {error}")
+    if request.param == "compiled" and not is_compiled():
+        pytest.skip("the compiled part of the guest was not built")
+    opened = ZygotePool(NamespaceLauncher(use_compiled=request.param == "compiled"))
     yield opened
     opened.close()
 
@@ -41,7 +38,7 @@ def open_cell(sandbox: Sandbox) -> OpenCell:
     """open_cell(source, runner=MINIMAL, profile=PLAIN, **limits): a fresh cell, to be used in a `with` statement."""
 
     def opened(source: str, runner: Runner = MINIMAL, profile: Profile = PLAIN, **limits: float) -> Cell:
-        return sandbox.open(Program(source), profile, replace(LIMITS, **limits), runner)
+        return sandbox.open(source.encode("utf-8", "surrogatepass"), profile, replace(LIMITS, **limits), runner)
 
     return opened
 

@@ -13,22 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
-from autoclave.sandbox.namespace.sandbox import try_sealed_cell
+from autoclave.sandbox.namespace.backend import BACKEND
+from autoclave.sandbox.start import try_level
 
 pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
 
 JUDGING = """
 import sys
-from autoclave.core import Program
-from autoclave.sandbox import Limits, Profile, Runner
-from autoclave.core import SandboxFault
-from autoclave.sandbox.namespace.sandbox import NamespaceSandbox
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.sandbox import Limits, Profile, Runner, open_sandbox
 limits = Limits(cpu_s=60, wall_s=60, memory_mb=256, output_bytes=1000, processes=16, disk_mb=8, open_files=64)
-runner = Runner("minimal", "def run(test):\\n    exec(test.program)\\n")
-sandbox = NamespaceSandbox()
-source = "import os, time\\nfor _ in range(3):\\n    if os.fork() == 0: os.setsid()\\ntime.sleep(50)"
-with sandbox.open(Program(source), Profile("plain"), limits, runner) as cell:
+runner = Runner("minimal", "def prepare(content, place): return content\\ndef run(test): exec(test.program)\\n")
+sandbox = open_sandbox(SandboxConfig())
+source = b"import os, time\\nfor _ in range(3):\\n    if os.fork() == 0: os.setsid()\\ntime.sleep(50)"
+with sandbox.open(source, Profile("plain"), limits, runner) as cell:
     print("started", flush=True)
     cell.run(b"")
 """
@@ -92,7 +92,7 @@ def test_all_processes_die_with_a_zygote_that_is_killed():
 
 def test_a_closed_sandbox_leaves_no_process_mount_or_descriptor():
     before = (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd"))
-    try_sealed_cell()
+    try_level(SandboxConfig(), BACKEND, "sealed")
     assert (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd")) == before
 
 
@@ -106,8 +106,10 @@ def test_a_cell_leaves_nothing_behind_when_its_user_fails(open_cell):
 
 
 def test_a_test_that_does_not_get_its_streams_is_a_fault_and_no_outcome(open_cell):
+    before = descendants(os.getpid())
     with open_cell("print('fine')") as cell:
         assert cell.run(b"").stdout == b"fine\n"
-        resource.prlimit(cell.pid, resource.RLIMIT_NOFILE, (4, 4))
+        first_process = max(descendants(os.getpid()) - before)
+        resource.prlimit(first_process, resource.RLIMIT_NOFILE, (4, 4))
         with pytest.raises(SandboxFault):
             cell.run(b"")

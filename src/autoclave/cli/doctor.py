@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
 
@@ -10,6 +11,7 @@ import click
 
 from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
+from autoclave.compose import HostCheck
 from autoclave.config import JudgeRunConfig
 
 
@@ -19,21 +21,32 @@ from autoclave.config import JudgeRunConfig
 def doctor(settings: tuple[str, ...], as_json: bool) -> None:
     r"""Say what this machine offers for isolation, what is missing, and how to mend it.
 
-    Exits with 3 when the configured level cannot be reached.
+    What is missing keeps the backend from starting; what is lacking makes it weaker. Exits with 3 when the
+    configured level cannot be reached.
 
     \b
-    Settings: sandbox.*.
+    Settings: sandbox.*, judge.cpp.*.
     Example: autoclave doctor
     """
     config = resolve(JudgeRunConfig, settings).config
-    checks, level, refusal = compose.examine_host(config.sandbox)
+    checks, level, refusal = compose.examine_host(config.sandbox, config.judge)
     if as_json:
         rows = [dataclasses.asdict(check) for check in checks]
         click.echo(json.dumps({"level": level, "refusal": refusal, "checks": rows}, indent=2))
     else:
-        for check in checks:
-            click.echo(f"{'ok     ' if check.is_present else 'missing'}  {check.name:<36} {check.why}")
-            if not check.is_present:
-                click.echo(f"{'':<9}mend: {check.mend}")
+        for section, found in itertools.groupby(checks, key=lambda check: check.section):
+            click.echo(section)
+            for check in found:
+                _print(check)
         click.echo(f"level: {level}" if level else f"level: none. {refusal}")
     sys.exit(0 if level else 3)
+
+
+def _print(check: HostCheck) -> None:
+    """What it is, why it matters and what was found; the mend where it is missing."""
+    mark = "ok" if check.is_present else "missing" if check.is_required else "lacking"
+    click.echo(f"  {mark:<8} {check.name:<34} {check.why}")
+    if check.detail:
+        click.echo(f"{'':<11}found: {check.detail}")
+    if not check.is_present:
+        click.echo(f"{'':<11}mend: {check.mend}")

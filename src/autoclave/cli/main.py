@@ -15,6 +15,7 @@ from autoclave.cli.evaluate import evaluate
 from autoclave.cli.judge import judge
 from autoclave.cli.report import report
 from autoclave.cli.run import run
+from autoclave.cli.trace import trace
 from autoclave.cli.train import sft, train
 from autoclave.core import AutoclaveError, HostError, InputError
 
@@ -33,7 +34,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, train, sft, evaluate, judge, run, config, report):
+for command in (doctor, train, sft, evaluate, judge, run, trace, config, report):
     cli.add_command(command)
 
 

@@ -16,15 +16,18 @@ from autoclave.core import Ended, InputError, Outcome, Program
 from autoclave.core.files import existing_file
 from autoclave.judge import run_program
 
+_LANGUAGES = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON instead of the program's output.")
 def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
-    r"""Run one Python program sealed, with the standard input of this command.
+    r"""Run one program sealed, with the standard input of this command.
 
-    Its output passes through. The exit code is 0 if the program exited with 0, else 1.
+    A file that ends in .cpp, .cc or .cxx is C++, any other Python. Its output passes through. The exit code is 0 if
+    the program exited with 0, else 1.
 
     \b
     Settings: judge.*, sandbox.*.
@@ -37,7 +40,13 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
         raise InputError(f"program {file}: not UTF-8 ({error.reason} at byte {error.start})") from None
     given: TextIO | None = sys.stdin  # None where the caller closed it
     stdin = given.buffer.read() if given and not given.isatty() else b""
-    outcome = run_program(config.sandbox, Program(source), stdin, time_limit_s=config.judge.default_time_limit_s)
+    outcome = run_program(
+        config.sandbox,
+        Program(source, _LANGUAGES.get(file.suffix, "python")),
+        stdin,
+        time_limit_s=config.judge.default_time_limit_s,
+        judge_config=config.judge,
+    )
     if as_json:
         click.echo(json.dumps(_plain(outcome), indent=2))
     else:

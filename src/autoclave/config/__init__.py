@@ -2,6 +2,7 @@
 
 from autoclave.config.algorithm import AlgorithmConfig, GrpoConfig, GrpoPlusConfig
 from autoclave.config.base import Config
+from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
@@ -19,10 +20,12 @@ from autoclave.config.training import (
 )
 
 __all__ = [
+    "BUILT_IN_PROFILES",
     "LEVELS",
     "AlgorithmConfig",
     "CheckpointConfig",
     "Config",
+    "CppConfig",
     "CurriculumConfig",
     "EngineConfig",
     "EvaluationConfig",
@@ -37,6 +40,7 @@ __all__ = [
     "PoolConfig",
     "ProblemFilesConfig",
     "ProblemsConfig",
+    "ProfileConfig",
     "Resolved",
     "SamplerConfig",
     "SandboxConfig",

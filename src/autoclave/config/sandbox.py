@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
+from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 
 Level = Literal["sealed", "restricted", "open"]
 LEVELS: tuple[Level, ...] = ("open", "restricted", "sealed")
 """From least to most isolated."""
 
 
+OWN_BACKENDS = ("namespace", "container", "subprocess")
+BACKEND_GROUP = "autoclave.sandbox_backends"
+"""Entry points of this group are backends of other packages."""
+
+
+@cache
+def backend_names() -> tuple[str, ...]:
+    """Every backend that can be chosen: our own, then those that installed packages add."""
+    return tuple(dict.fromkeys((*OWN_BACKENDS, *sorted(entry_points(group=BACKEND_GROUP).names))))
+
+
 class SandboxConfig(Config):
     """How untrusted programs are confined."""
 
-    backend: Literal["namespace"] = "namespace"
-    """What makes the cells. `namespace`: Linux namespaces, no daemon, no privileges needed."""
+    backend: str = "namespace"
+    """What makes the cells. `namespace`: Linux namespaces, no daemon, no privileges needed. `container`: podman or
+    docker. `subprocess`: nothing, the program can do what you can. Installed packages may add more."""
+
+    container_engine: Literal["auto", "podman", "docker"] = "auto"
+    """What the container backend uses; `auto` is podman, else docker."""
+
+    container_runtime: str = ""
+    """What the engine starts containers with, such as `runc` or `crun`; empty for its own choice."""
 
     level: Literal["auto", "sealed", "restricted", "open"] = "auto"
     """Isolation wanted: `auto` is the best this host gives, a name is exactly that level."""
@@ -39,6 +60,13 @@ class SandboxConfig(Config):
 
     open_files_limit: Positive = 64
     """Most open file descriptors of a process."""
+
+    @field_validator("backend")
+    @classmethod
+    def _backend_is_known(cls, name: str) -> str:
+        if name not in OWN_BACKENDS and name not in backend_names():
+            raise ValueError(f'"{name}" is no backend here; must be one of {", ".join(backend_names())}')
+        return name
 
     @model_validator(mode="after")
     def _level_reaches_minimum(self) -> Self:
@@ -67,6 +95,19 @@ class JudgeConfig(Config):
 
     pending_limit: Positive = 64
     """Most programs that wait or run in the judge while a file is judged; bounds memory."""
+
+    profiles: dict[str, ProfileConfig] = {}
+    """Profiles of your own, by the name that problems give."""
+
+    cpp: CppConfig = CppConfig()
+    """Compiling C++."""
+
+    @model_validator(mode="after")
+    def _profiles_have_names_of_their_own(self) -> Self:
+        for name in self.profiles:
+            if name in BUILT_IN_PROFILES:
+                raise ValueError(f'profiles: "{name}" is the name of a built-in profile; choose another')
+        return self
 
     @model_validator(mode="after")
     def _range_is_ordered(self) -> Self:

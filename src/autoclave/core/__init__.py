@@ -5,6 +5,7 @@ from autoclave.core.errors import (
     CheckpointError,
     ConfigError,
     DataError,
+    ExhaustedFault,
     FaultError,
     HostError,
     IncompleteError,
@@ -19,6 +20,8 @@ from autoclave.core.problem import (
     CallCase,
     CallTests,
     CheckTests,
+    CustomChecker,
+    FloatChecker,
     Problem,
     StdinCase,
     StdinTests,
@@ -28,9 +31,11 @@ from autoclave.core.problem import (
 )
 from autoclave.core.program import Program, Submission, read_submissions
 from autoclave.core.rollout import Completion, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
+from autoclave.core.trace import MAIN_PROGRAM, Primitive, Trace, TraceStatus
 from autoclave.core.verdict import Fault, Status, TestResult, Verdict
 
 __all__ = [
+    "MAIN_PROGRAM",
     "AnswerTests",
     "AutoclaveError",
     "CallCase",
@@ -39,11 +44,14 @@ __all__ = [
     "CheckpointError",
     "Completion",
     "ConfigError",
+    "CustomChecker",
     "DataError",
     "Ended",
+    "ExhaustedFault",
     "Fault",
     "FaultError",
     "FinishReason",
+    "FloatChecker",
     "Group",
     "HostError",
     "IncompleteError",
@@ -52,6 +60,7 @@ __all__ = [
     "JudgeFault",
     "MaskReason",
     "Outcome",
+    "Primitive",
     "Problem",
     "Program",
     "Reward",
@@ -65,6 +74,8 @@ __all__ = [
     "TaskItem",
     "TestResult",
     "Tests",
+    "Trace",
+    "TraceStatus",
     "Verdict",
     "read_problems",
     "read_submissions",

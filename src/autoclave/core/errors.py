@@ -9,6 +9,7 @@
     │   └── IsolationError             the level of isolation asked for cannot be had here
     ├── FaultError (RuntimeError)      the infrastructure failed; never evidence about a program
     │   ├── SandboxFault               a cell died or misbehaved for reasons that are not the program's
+    │   │   └── ExhaustedFault         the host had no process, descriptor or memory left for it
     │   └── JudgeFault                 no verdict after retries
     └── IncompleteError (RuntimeError) the work was done but not all of it: exit code 1
 
@@ -50,6 +51,10 @@ class FaultError(AutoclaveError, RuntimeError):
 
 class SandboxFault(FaultError):
     """A cell could not be made, or died for reasons that are not the program's."""
+
+
+class ExhaustedFault(SandboxFault):
+    """The host lacks processes, descriptors or memory for a cell. No program can bring that about by itself."""
 
 
 class JudgeFault(FaultError):

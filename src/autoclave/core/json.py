@@ -147,27 +147,29 @@ def _complaint(noun: type[Any], value: Any, error: ValidationError) -> str:
     """The first complaint of pydantic in one line: `path = value: rule`, with the nearest name if one is unknown."""
     first = first_error(error)
     kind, location = first["type"], first["loc"]
-    path = ".".join(_as_written(value, location)) or "value"
+    is_missing = kind in ("missing", "missing_argument")
+    path = ".".join(_as_written(value, location, ends_in_file=not is_missing)) or "value"
     if kind in _UNKNOWN:
         return f"{path}: no such field; {nearest(str(location[-1]), _fields_at(noun, location[:-1]))}"
-    if kind in ("missing", "missing_argument"):
+    if is_missing:
         return f"{path}: required field is missing"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        known = list(_tags(noun, location))
-        given = first.get("ctx", {}).get("tag")
+        context = first.get("ctx", {})
+        key = str(context.get("discriminator", "kind")).strip("'")
+        known, given = list(_tags(noun, location, key)), context.get("tag")
         if given is None:
-            return f"{path}.kind: required field is missing; known are {', '.join(known)}"
-        return f"{path}.kind = {shown(given)}: no such kind; {nearest(given, known)}"
+            return f"{path}.{key}: required field is missing; known are {', '.join(known)}"
+        return f"{path}.{key} = {shown(given)}: no such {key}; {nearest(given, known)}"
     return f"{path} = {shown(first.get('input'))}: {rule_of(first['msg'])}"
 
 
-def _as_written(value: Any, location: Sequence[str | int]) -> Iterator[str]:
+def _as_written(value: Any, location: Sequence[str | int], *, ends_in_file: bool) -> Iterator[str]:
     """The location without the tags of union members, which pydantic puts in and the file does not have."""
     for position, part in enumerate(location):
         is_there = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
         if is_there:
             value = cast("Any", value)[part]
-        elif position < len(location) - 1:
+        elif ends_in_file or position < len(location) - 1:
             continue
         yield str(part) if str(part).isprintable() else shown(part)
 
@@ -176,9 +178,9 @@ def _fields_at(noun: Any, location: Sequence[str | int]) -> list[str]:
     return [field.name for found in _classes_at(noun, location) for field in dataclasses.fields(found)]
 
 
-def _tags(noun: Any, location: Sequence[str | int]) -> Iterator[str]:
+def _tags(noun: Any, location: Sequence[str | int], key: str) -> Iterator[str]:
     for found in _classes_at(noun, location):
-        yield from get_args(get_type_hints(found)["kind"])
+        yield from get_args(get_type_hints(found)[key])
 
 
 def _classes_at(noun: Any, location: Sequence[str | int]) -> list[type[Any]]:
@@ -189,8 +191,13 @@ def _classes_at(noun: Any, location: Sequence[str | int]) -> list[type[Any]]:
         if any(part in hint for hint in hints):
             classes = [inner for hint in hints if part in hint for inner in _dataclasses_in(hint[part])]
         elif isinstance(part, str):  # the tag of a member of a union
-            classes = [found for found, hint in zip(classes, hints, strict=True) if part in get_args(hint.get("kind"))]
+            tagged = [found for found, hint in zip(classes, hints, strict=True) if part in _tags_of(hint)]
+            classes = tagged or classes
     return classes
+
+
+def _tags_of(hint: dict[str, Any]) -> tuple[Any, ...]:
+    return (*get_args(hint.get("kind")), *get_args(hint.get("name")))
 
 
 def _dataclasses_in(annotation: Any) -> list[type[Any]]:

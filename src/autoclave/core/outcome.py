@@ -32,7 +32,8 @@ class Outcome:
     """How one run ended. `stdout` and `stderr` are capped; the bytes cut off are counted as far as they were read.
 
     `exit_code` is None unless the program exited, `signal` is None unless a signal ended it. `cpu_s` counts all
-    processes of the run that were reaped.
+    processes of the run, as far as they were reaped or a control group counts them. `wait_s` is how long its threads
+    were ready but had no core, and how long we were late to serve them; None where that was not seen.
     """
 
     ended: Ended
@@ -46,3 +47,4 @@ class Outcome:
     wall_s: float
     memory_mb: float
     detail: str = ""
+    wait_s: float | None = None

@@ -14,7 +14,7 @@ from dataclasses import Field as DataclassField
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag
 
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
@@ -85,7 +85,10 @@ class CallTests:
 
 @dataclass(frozen=True, slots=True)
 class CheckTests:
-    """Test code that is handed the candidate: `source` defines it, `invocation` runs it."""
+    """Test code that is handed the candidate: `source` defines it, `invocation` runs it.
+
+    With `mutates_arguments` the check sees what the candidate did to the arguments of a call.
+    """
 
     __pydantic_config__ = _STRICT
     kind: Literal["check"]
@@ -93,6 +96,7 @@ class CheckTests:
     source: Text
     invocation: Text
     preamble: Text = ""
+    mutates_arguments: Annotated[bool, Strict()] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,37 @@ class StoredTests:
     digest: Text
 
 
-Tests = Annotated[StdinTests | CallTests | CheckTests | AnswerTests | StoredTests, Field(discriminator="kind")]
+@dataclass(frozen=True, slots=True)
+class FloatChecker:
+    """Words that are numbers may differ: by `atol`, or by `rtol` times the expected number, whichever is more."""
+
+    __pydantic_config__ = _STRICT
+    name: Literal["float"]
+    rtol: Number
+    atol: Number
 
 
 @dataclass(frozen=True, slots=True)
+class CustomChecker:
+    """Code that defines `check`; it decides, in a cell of its own."""
+
+    __pydantic_config__ = _STRICT
+    name: Literal["custom"]
+    source: Text
+
+
+def _form_of_checker(value: Any) -> str:
+    return "text" if isinstance(value, str) or not isinstance(value, (dict, FloatChecker, CustomChecker)) else "object"
+
+
+CheckerObject = Annotated[FloatChecker | CustomChecker, Field(discriminator="name")]
+Checker = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[CheckerObject, Tag("object")], Discriminator(_form_of_checker)
+]
+Tests = Annotated[StdinTests | CallTests | CheckTests | AnswerTests | StoredTests, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Problem:
     """One task with its tests, limits and rules of comparison.
 
@@ -133,7 +164,7 @@ class Problem:
     solutions: list[Text] = field(default_factory=list[str])
     time_limit_s: Number | None = None
     memory_limit_mb: Annotated[int, Strict()] | None = None
-    checker: Text = "lcb"
+    checker: Checker = "lcb"
     profile: Text = "lcb"
     language: Text = "python"
     source: Text = ""
@@ -147,7 +178,7 @@ class Problem:
         if isinstance(self.tests, StoredTests):
             return self.tests.digest
         judged = {
-            "tests": self.tests,
+            "tests": _plain_check(self.tests) if isinstance(self.tests, CheckTests) else self.tests,
             "time_limit_s": self.time_limit_s,
             "memory_limit_mb": self.memory_limit_mb,
             "checker": self.checker,
@@ -158,6 +189,8 @@ class Problem:
     def to_json(self) -> dict[str, Any]:
         """The object of one line of a problem file, without fields that hold their default."""
         plain = to_plain(self)
+        if isinstance(self.tests, CheckTests):
+            plain["tests"] = _plain_check(self.tests)
         changed = {f.name: plain[f.name] for f in fields(self) if getattr(self, f.name) != _default_of(f)}
         return {"format": FORMAT, "id": self.id} | changed
 
@@ -173,6 +206,12 @@ class Problem:
         problem = from_plain(Problem, value, where)
         _check(problem, where)
         return problem if problem.id else replace(problem, id=problem.digest[:16])
+
+
+def _plain_check(tests: CheckTests) -> dict[str, Any]:
+    """As in a line: without `mutates_arguments` where it is false, so that digests are those of before it existed."""
+    plain = to_plain(tests)
+    return plain if tests.mutates_arguments else {name: value for name, value in plain.items() if value is not False}
 
 
 def _default_of(known: DataclassField[Any]) -> Any:

@@ -1,18 +1,22 @@
 """A program and the tests of a problem in, a verdict out. Imports `core`, `config` and `sandbox`; free of torch."""
 
+from autoclave.judge.environments import examine_languages
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.files import judge_file
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.local import LocalJudge
 from autoclave.judge.plain_run import run_program
 from autoclave.judge.stream import stream
+from autoclave.judge.trace_files import trace_file
 
 __all__ = [
     "EXTRACTION_RULES",
     "Judge",
     "JudgeJob",
     "LocalJudge",
+    "examine_languages",
     "judge_file",
     "run_program",
     "stream",
+    "trace_file",
 ]

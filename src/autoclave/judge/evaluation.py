@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import InputError, Problem, Status, TestResult, Verdict
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
-from autoclave.judge.kinds import Judgement, TestKind, kind_of
+from autoclave.judge.kinds import Judgement, TestKind, Trial
 from autoclave.judge.limits import ProblemLimits, limits_of
-from autoclave.judge.profiles import PROFILES
-from autoclave.sandbox import Cell, Limits, Sandbox
+from autoclave.sandbox import Limits, Sandbox
 
 _CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 
@@ -27,18 +27,17 @@ class PreparedJob:
     limits: ProblemLimits
 
 
-def prepare(job: JudgeJob, sandbox: SandboxConfig, judge: JudgeConfig) -> PreparedJob:
-    """Check that this judge can run the job.
+def prepare(job: JudgeJob, kind: TestKind, sandbox: SandboxConfig, judge: JudgeConfig) -> PreparedJob:
+    """A job on the tests in `kind`, those of its problem, with all that is needed to run it.
 
     Raises:
-        InputError: it cannot; the message names the problem and the field.
+        InputError: it cannot be run; the message names the problem and the field.
     """
     if job.program.language != job.problem.language:
         raise InputError(
             f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
             f"must be {job.problem.language!r}, as the problem says"
         )
-    kind = kind_of(job.problem)
     return PreparedJob(job, kind, _chosen(job, kind), limits_of(job.problem, sandbox, judge))
 
 
@@ -55,6 +54,14 @@ def _chosen(job: JudgeJob, kind: TestKind) -> tuple[int, ...]:
     return tuple(sorted(longest))
 
 
+class _Failure(NamedTuple):
+    """The first test that failed; without an index, all of them did."""
+
+    failing_test: int | None
+    status: Status
+    message: str
+
+
 class Evaluation:
     """One attempt at one job."""
 
@@ -62,45 +69,60 @@ class Evaluation:
         self._prepared = prepared
         self._sandbox = sandbox
         self._gate = gate
-        self._num_lines = prepared.job.program.source.count("\n") + 1
+        self._results: list[TestResult] = []
+        self._first_failure: _Failure | None = None
 
     def run(self) -> Verdict:
         """The verdict.
 
         Raises:
+            HostError: the host lacks what the problem's profile or language needs.
             SandboxFault: a cell died for reasons that are not the program's.
         """
-        with self._open(self._prepared.limits.first) as cell:
-            if cell.compile_error is not None:
-                return self._verdict(Status.COMPILE_ERROR, message=cell.compile_error)
-            return self._run_tests(cell)
+        with self._gate.shared():  # compiling takes a core, too
+            started = self._start(self._prepared.limits.first)
+        with started as trial:
+            if trial.compile_error is not None:
+                return self._verdict(Status.COMPILE_ERROR, message=trial.compile_error)
+            return self._run_tests(trial)
 
-    def _run_tests(self, cell: Cell) -> Verdict:
-        results: list[TestResult] = []
-        first_failure: tuple[int, Judgement] | None = None
+    def blame(self, message: str) -> Verdict:
+        """The verdict after a fault that is the program's doing: what is known stays, what is not known has failed."""
+        for index in self._prepared.indices[len(self._results) :]:
+            self._note(TestResult(index, Status.RUNTIME_ERROR, 0.0, 0.0, 0.0), message)
+            if self._prepared.job.stop_at_failure:
+                break
+        failure = self._first_failure or _Failure(None, Status.RUNTIME_ERROR, message)
+        return self._verdict(
+            failure.status, failing_test=failure.failing_test, tests=self._results, message=failure.message
+        )
+
+    def _run_tests(self, trial: Trial) -> Verdict:
         for index in self._prepared.indices:
-            judged = self._judge(cell, index)
-            results.append(_result(index, judged))
-            if judged.status is not Status.ACCEPTED:
-                first_failure = first_failure or (index, judged)
-                if self._prepared.job.stop_at_failure:
-                    break
-        if first_failure is None:
-            return self._verdict(Status.ACCEPTED, tests=results)
-        index, judged = first_failure
-        return self._verdict(judged.status, failing_test=index, tests=results, message=judged.message)
+            judged = self._judge(trial, index)
+            self._note(_result(index, judged), judged.message)
+            if self._first_failure and self._prepared.job.stop_at_failure:
+                break
+        if self._first_failure is None:
+            return self._verdict(Status.ACCEPTED, tests=self._results)
+        index, status, message = self._first_failure
+        return self._verdict(status, failing_test=index, tests=self._results, message=message)
 
-    def _judge(self, cell: Cell, index: int) -> Judgement:
+    def _note(self, result: TestResult, message: str) -> None:
+        self._results.append(result)
+        if result.status is not Status.ACCEPTED and self._first_failure is None:
+            self._first_failure = _Failure(result.index, result.status, message)
+
+    def _judge(self, trial: Trial, index: int) -> Judgement:
         with self._gate.shared():
-            judged = self._prepared.kind.judge(cell, index, self._num_lines)
+            judged = trial.judge(index)
         if not self._prepared.limits.is_borderline(judged.outcome):
             return judged
-        with self._gate.alone(), self._open(self._prepared.limits.exact) as fresh:
-            return self._prepared.kind.judge(fresh, index, self._num_lines)
+        with self._gate.alone(), self._start(self._prepared.limits.exact) as fresh:
+            return fresh.judge(index)
 
-    def _open(self, limits: Limits) -> Cell:
-        job = self._prepared.job
-        return self._sandbox.open(job.program, PROFILES[job.problem.profile], limits, self._prepared.kind.runner)
+    def _start(self, limits: Limits) -> Trial:
+        return self._prepared.kind.start(self._sandbox, self._prepared.job.program, limits)
 
     def _verdict(
         self,

@@ -23,11 +23,11 @@ from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.interface import Judge, JudgeJob
-from autoclave.judge.kinds import kind_of
 from autoclave.judge.stream import in_order
 
 _KEPT_PROBLEMS = 32
-
+_KEPT_BYTES = 16 << 20
+"""Of lines; the problem that was used last is kept whatever its size."""
 
 NO_VERDICT = "no_verdict"
 """The count of programs that a fault left without a verdict."""
@@ -60,6 +60,7 @@ def judge_file(
 
     Raises:
         InputError: a file is missing, the rule is unknown, or a problem cannot be judged.
+        HostError: the judge's host lacks what a problem needs. Nothing ran.
         DataError: a line of either file cannot be used; the message begins with `file:line`. Nothing ran.
     """
     for given, what in ((problems_path, "problem file"), (programs_path, "programs file")):
@@ -68,7 +69,7 @@ def judge_file(
     if extraction not in EXTRACTION_RULES:
         raise InputError(f"extraction = {extraction!r}: must be one of {', '.join(EXTRACTION_RULES)}")
     with ProblemIndex(problems_path) as problems:
-        _check_programs(programs_path, problems)
+        _check_programs(judge, programs_path, problems)
         submitted = (
             (submission, _submit(judge, problems, submission, extraction, tests, stop_at_failure))
             for submission in read_submissions(programs_path)
@@ -81,7 +82,7 @@ def judge_file(
     return dict(counts)
 
 
-def _check_programs(path: Path, problems: ProblemIndex) -> None:
+def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
     seen: dict[str, str] = {}
     judgeable: set[str] = set()
     for submission in read_submissions(path):
@@ -93,7 +94,7 @@ def _check_programs(path: Path, problems: ProblemIndex) -> None:
             raise DataError(f"{submission.where}: id = {submission.id!r}: already used at {seen[submission.id]}")
         seen[submission.id] = submission.where
         if submission.problem_id not in judgeable:
-            kind_of(problems[submission.problem_id])
+            judge.check(problems[submission.problem_id])
             judgeable.add(submission.problem_id)
 
 
@@ -133,7 +134,8 @@ class ProblemIndex:
         """
         self.path = path
         self._places: dict[str, tuple[int, int]] = {}
-        self._kept: OrderedDict[str, Problem] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Problem, int]] = OrderedDict()
+        self._num_kept_bytes = 0
         self._file = _seekable(existing_file(path, "problem file"))
         try:
             self._read_places()
@@ -145,16 +147,20 @@ class ProblemIndex:
         return problem_id in self._places
 
     def __getitem__(self, problem_id: str) -> Problem:
-        problem = self._kept.get(problem_id)
-        if problem is None:
+        if problem_id not in self._kept:
             offset, number = self._places[problem_id]
             self._file.seek(offset)
-            problem = self._parse(self._file.readline(), number)
-            self._kept[problem_id] = problem
-            if len(self._kept) > _KEPT_PROBLEMS:
-                self._kept.popitem(last=False)
+            line = self._file.readline()
+            self._keep(self._parse(line, number), len(line))
         self._kept.move_to_end(problem_id)
-        return problem
+        return self._kept[problem_id][0]
+
+    def _keep(self, problem: Problem, num_bytes: int) -> None:
+        self._kept[problem.id] = (problem, num_bytes)
+        self._num_kept_bytes += num_bytes
+        while len(self._kept) > _KEPT_PROBLEMS or (self._num_kept_bytes > _KEPT_BYTES and len(self._kept) > 1):
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._num_kept_bytes -= freed
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.sandbox import Level
-from autoclave.core import Problem, Program, Verdict
+from autoclave.core import Problem, Program, Trace, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,32 @@ class Judge(Protocol):
         """Isolation that every program runs under."""
         ...
 
+    def check(self, problem: Problem) -> None:
+        """Make sure that programs for `problem` can be judged here. Runs nothing.
+
+        Raises:
+            InputError: they cannot: its tests, checker, profile or language are malformed or unknown here.
+            HostError: the judge's host lacks what its profile or language needs.
+        """
+        ...
+
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         """Queue a job. The future holds a verdict; after repeated faults, a verdict with `fault` set.
 
         Raises:
-            InputError: at once, when the problem cannot be judged (its tests are malformed or unknown here).
+            InputError: at once, when the problem cannot be judged, as `check` says.
+            HostError: likewise.
+        """
+        ...
+
+    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
+        """Queue one more run of the job's program, on test `index`, for the final values of its variables.
+
+        The future holds a trace, or raises `JudgeFault` after repeated faults. Verdicts do not depend on traces.
+
+        Raises:
+            InputError: at once, when the problem cannot be judged, there is no such test, or its tests run no program
+                whose variables could be seen.
         """
         ...
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Ended, Outcome, Problem
+from autoclave.core import CallTests, CustomChecker, Ended, InputError, Outcome, Problem, StdinTests
+from autoclave.judge.plain_data import encode
 from autoclave.sandbox import Limits
 
 _GRACE = 1.25
@@ -24,10 +26,17 @@ class ProblemLimits:
     exact: Limits
 
     def is_borderline(self, outcome: Outcome) -> bool:
-        """Whether a run must be repeated alone, because neighbours may have changed how it ended."""
+        """Whether a run must be repeated alone, because neighbours may have changed how it ended.
+
+        The wall clock is no reason by itself: what a test waited for a core was given back to it (`wait_s`), so one
+        that sleeps or stopped would have met the wall alone too. It is one when the wait is not known, or was so long
+        that not all of it was given back.
+        """
         share = outcome.cpu_s / self.time_limit_s
         is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
-        return _NEAR <= share <= _GRACE or (outcome.ended is Ended.WALL_TIME and share < 1) or is_killed
+        is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.wall_s
+        is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
+        return _NEAR <= share <= _GRACE or is_starved or is_killed
 
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:
@@ -51,3 +60,27 @@ def sandbox_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb:
         disk_mb=sandbox.disk_limit_mb,
         open_files=sandbox.open_files_limit,
     )
+
+
+def require_room_for_output(problem: Problem, sandbox: SandboxConfig) -> None:
+    """Look whether what is expected may be printed or returned at all. A custom checker may expect anything.
+
+    Raises:
+        InputError: an expected output is larger than the sandbox lets through; the message names problem and field.
+    """
+    if isinstance(problem.checker, CustomChecker):
+        return
+    for index, size in enumerate(_output_sizes(problem)):
+        if size > sandbox.output_limit_mb * 2**20:
+            raise InputError(
+                f"problem {problem.id!r}: tests.cases[{index}].output: has {size / 2**20:.1f} MiB, but "
+                f"sandbox.output_limit_mb = {sandbox.output_limit_mb}, so no program can solve it; raise that setting"
+            )
+
+
+def _output_sizes(problem: Problem) -> Iterator[int]:
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        yield from (len(case.output.strip().encode("utf-8", "surrogatepass")) for case in tests.cases)
+    elif isinstance(tests, CallTests):
+        yield from (len(encode(case.output)) for case in tests.cases)

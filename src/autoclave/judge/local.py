@@ -7,33 +7,63 @@ be good is judged: when that works the fault is the program's doing, else there 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import queue
 import threading
+import weakref
 from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
-from autoclave.core import Fault, Problem, Program, SandboxFault, Status, StdinCase, StdinTests, Verdict
+from autoclave.core import (
+    ExhaustedFault,
+    Fault,
+    InputError,
+    JudgeFault,
+    Problem,
+    Program,
+    SandboxFault,
+    StdinCase,
+    StdinTests,
+    Trace,
+    Verdict,
+)
+from autoclave.judge.environments import Environments
 from autoclave.judge.evaluation import Evaluation, PreparedJob, prepare
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
+from autoclave.judge.kinds import TestKind, kind_of
+from autoclave.judge.limits import require_room_for_output
+from autoclave.judge.traces import PreparedTrace, prepare_trace
 from autoclave.sandbox import Sandbox, open_sandbox
 
 _ATTEMPTS = 3
-_REMEMBERED_VERDICTS = 1024
-_REMEMBERED_DIGESTS = 64
+_BLAMED = "the program made its cell fail"
+_REMEMBERED_RESULTS = 30_000
+"""Results of single tests in all verdicts that are kept: about 10 MB. A verdict itself counts as one more."""
 _CANARY = JudgeJob(
     Problem(statement="canary", tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]), id="canary", profile="plain"),
     Program("print(sum(map(int, input().split())))"),
 )
 _log = logging.getLogger(__name__)
 
-_Key = tuple[str, Program, str, bool]
+_Key = tuple[str, str, bytes, str, bool]
+"""Digests of problem, language and source (the source itself may be large), choice of tests, whether to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownProblem:
+    """What is worked out once per problem, over all of its tests, and holds while somebody holds the problem."""
+
+    problem: weakref.ref[Problem]
+    kind: TestKind
+    digest: str
 
 
 @dataclass(slots=True)
@@ -43,6 +73,14 @@ class _Pending:
     key: _Key
     prepared: PreparedJob
     waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingTrace:
+    """One trace to make. Traces are never remembered and share nothing with verdicts."""
+
+    prepared: PreparedTrace
+    future: Future[Trace]
 
 
 class LocalJudge:
@@ -56,14 +94,16 @@ class LocalJudge:
         """
         self._sandbox_config = sandbox_config or SandboxConfig()
         self._judge_config = judge_config or JudgeConfig()
+        self._environments = Environments(self._judge_config)
         cores = sorted(os.sched_getaffinity(0))
         num_workers = self._judge_config.workers or len(cores)
         self._gate = Gate()
         self._lock = threading.Lock()
         self._pending: dict[_Key, _Pending] = {}
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
-        self._digests: OrderedDict[int, tuple[Problem, str]] = OrderedDict()
-        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._num_remembered = 0
+        self._known: dict[int, _KnownProblem] = {}
+        self._queue: queue.SimpleQueue[_Pending | _PendingTrace | None] = queue.SimpleQueue()
         self._is_closed = False
         self._sandboxes = [open_sandbox(self._sandbox_config) for _ in range(num_workers)]
         self._threads = [
@@ -82,10 +122,15 @@ class LocalJudge:
     def level(self) -> Level:
         return self._sandboxes[0].level
 
+    def check(self, problem: Problem) -> None:
+        self._examined(problem)
+
     def submit(self, job: JudgeJob) -> Future[Verdict]:
-        prepared = prepare(job, self._sandbox_config, self._judge_config)
+        problem = self._examined(job.problem)
+        prepared = self._prepared(job)
         future: Future[Verdict] = Future()
-        key = (self._digest(job.problem), job.program, job.tests, job.stop_at_failure)
+        source = hashlib.sha256(job.program.source.encode("utf-8", "surrogatepass")).digest()
+        key = (problem.digest, job.program.language, source, job.tests, job.stop_at_failure)
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -96,6 +141,14 @@ class LocalJudge:
             self._verdicts.move_to_end(key)
         future.set_result(_addressed(known, job))
         return future
+
+    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
+        item = _PendingTrace(prepare_trace(self._prepared(job), index), Future())
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the judge is closed")
+            self._queue.put(item)
+        return item.future
 
     def close(self) -> None:
         with self._lock:
@@ -121,6 +174,9 @@ class LocalJudge:
     ) -> None:
         self.close()
 
+    def _prepared(self, job: JudgeJob) -> PreparedJob:
+        return prepare(job, self._examined(job.problem).kind, self._sandbox_config, self._judge_config)
+
     def _enqueue(self, key: _Key, prepared: PreparedJob, future: Future[Verdict]) -> None:
         item = self._pending.get(key)
         if item is None:
@@ -128,50 +184,106 @@ class LocalJudge:
             self._queue.put(item)
         item.waiting.append((prepared.job, future))
 
-    def _digest(self, problem: Problem) -> str:
-        """The problem's digest, remembered: it is computed over all tests, and many programs share a problem."""
-        with self._lock:
-            remembered = self._digests.get(id(problem))
-        if remembered is None:
-            remembered = (problem, problem.digest)  # holding the problem keeps its id from being used again
-            with self._lock:
-                self._digests[id(problem)] = remembered
-                if len(self._digests) > _REMEMBERED_DIGESTS:
-                    self._digests.popitem(last=False)
-        return remembered[1]
+    def _examined(self, problem: Problem) -> _KnownProblem:
+        """The problem's digest and tests, found fit to be judged here. Many programs share a problem.
+
+        Raises:
+            InputError: they are not fit.
+        """
+        number = id(problem)
+        known = self._known.get(number)
+        if known is None or known.problem() is not problem:
+            kind = kind_of(problem, self._environments)
+            require_room_for_output(problem, self._sandbox_config)
+            forget = partial(_forget, weakref.ref(self), number)
+            known = _KnownProblem(weakref.ref(problem, forget), kind, problem.digest)
+            self._known[number] = known
+        return known
 
     def _work(self, sandbox: Sandbox, core: int | None) -> None:
         if core is not None:
             os.sched_setaffinity(0, {core})  # this thread and the zygotes it starts: wake-ups stay on one core
         while (item := self._queue.get()) is not None:
+            if isinstance(item, _PendingTrace):
+                self._trace(item, sandbox)
+                continue
             try:
                 self._finish(item, self._judge(item.prepared, sandbox))
             except Exception as error:  # noqa: BLE001  a bug here must fail its job, not silence the worker
                 self._fail(item, error)
 
     def _judge(self, prepared: PreparedJob, sandbox: Sandbox) -> Verdict:
+        job = prepared.job
         fault: SandboxFault | None = None
+        evaluation = Evaluation(prepared, sandbox, self._gate)
         for _ in range(_ATTEMPTS):
             if self._is_closed:
                 break
+            evaluation = Evaluation(prepared, sandbox, self._gate)
             try:
-                return Evaluation(prepared, sandbox, self._gate).run()
+                return evaluation.run()
+            except InputError as error:
+                return Verdict.none(
+                    Fault("problem", str(error)), problem_id=job.problem.id, id=job.id, level=self.level
+                )
             except SandboxFault as error:
                 fault = error
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
-        job = prepared.job
-        if not self._is_closed and self._is_canary_accepted(sandbox):
-            _log.error("alarm: a program for problem %r made its cells fail %d times", job.problem.id, _ATTEMPTS)
-            message = "the program made its cell fail"
-            return Verdict.of(
-                Status.RUNTIME_ERROR, problem_id=job.problem.id, id=job.id, level=sandbox.level, message=message
-            )
+        if self._is_provoked(fault, sandbox):
+            return self._last_attempt(prepared, sandbox, evaluation)
         return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
 
+    def _last_attempt(self, prepared: PreparedJob, sandbox: Sandbox, failed: Evaluation) -> Verdict:
+        """Once more without neighbours, before a program is blamed for what may have come from outside."""
+        with self._gate.alone():
+            try:
+                return Evaluation(prepared, sandbox, Gate()).run()
+            except SandboxFault as fault:
+                if not self._is_closed and not isinstance(fault, ExhaustedFault):
+                    problem_id = prepared.job.problem.id
+                    _log.error(
+                        "alarm: a program for problem %r made its cells fail %d times", problem_id, _ATTEMPTS + 1
+                    )
+                    return failed.blame(_BLAMED)
+                job = prepared.job
+                return Verdict.none(
+                    Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level
+                )
+
+    def _trace(self, item: _PendingTrace, sandbox: Sandbox) -> None:
+        if self._is_closed:
+            item.future.cancel()
+        if not item.future.set_running_or_notify_cancel():
+            return
+        try:
+            item.future.set_result(self._traced(item.prepared, sandbox))
+        except Exception as error:  # noqa: BLE001  as in `_work`
+            item.future.set_exception(error)
+
+    def _traced(self, prepared: PreparedTrace, sandbox: Sandbox) -> Trace:
+        fault: SandboxFault | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                return prepared.run(sandbox, self._gate)
+            except SandboxFault as error:
+                fault = error
+                if self._is_closed:
+                    break
+                _log.warning("sandbox fault while tracing problem %r: %s", prepared.job.problem.id, error)
+        if self._is_provoked(fault, sandbox):
+            return prepared.no_values("the program made its cell fail")
+        raise JudgeFault(f"no trace: {fault}")
+
+    def _is_provoked(self, fault: SandboxFault | None, sandbox: Sandbox) -> bool:
+        """Whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
+        is_of_host = isinstance(fault, ExhaustedFault)
+        return not is_of_host and not self._is_closed and self._is_canary_accepted(sandbox)
+
     def _is_canary_accepted(self, sandbox: Sandbox) -> bool:
-        prepared = prepare(_CANARY, self._sandbox_config, self._judge_config)
+        kind = kind_of(_CANARY.problem, self._environments)
+        prepared = prepare(_CANARY, kind, self._sandbox_config, self._judge_config)
         try:
             return Evaluation(prepared, sandbox, self._gate).run().is_accepted
         except SandboxFault:
@@ -180,14 +292,22 @@ class LocalJudge:
     def _finish(self, item: _Pending, verdict: Verdict) -> None:
         with self._lock:
             self._pending.pop(item.key, None)
-            if verdict.fault is None:
-                self._verdicts[item.key] = verdict
-                if len(self._verdicts) > _REMEMBERED_VERDICTS:
-                    self._verdicts.popitem(last=False)
+            if verdict.fault is None and verdict.message != _BLAMED:
+                self._remember(item.key, verdict)
             waiting = item.waiting
         for job, future in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_result(_addressed(verdict, job))
+
+    def _remember(self, key: _Key, verdict: Verdict) -> None:
+        """Keep the verdict, and the ones used last, up to so many results. The lock is held."""
+        if key in self._verdicts:
+            self._num_remembered -= 1 + len(self._verdicts.pop(key).tests)
+        self._verdicts[key] = verdict
+        self._num_remembered += 1 + len(verdict.tests)
+        while self._num_remembered > _REMEMBERED_RESULTS:
+            _, oldest = self._verdicts.popitem(last=False)
+            self._num_remembered -= 1 + len(oldest.tests)
 
     def _fail(self, item: _Pending, error: Exception) -> None:
         with self._lock:
@@ -200,3 +320,9 @@ class LocalJudge:
 def _addressed(verdict: Verdict, job: JudgeJob) -> Verdict:
     """The same verdict under the ids of `job`."""
     return replace(verdict, problem_id=job.problem.id, id=job.id)
+
+
+def _forget(judge: weakref.ref[LocalJudge], number: int, _: weakref.ref[Problem]) -> None:
+    """What is known of a problem that is gone. Without the lock: this runs wherever the last holder lets go."""
+    if opened := judge():
+        opened._known.pop(number, None)  # pyright: ignore[reportPrivateUsage]

@@ -16,6 +16,18 @@ _EXCEPTIONS = frozenset(
 )
 _ACCOUNT = re.compile(r"\S+ (?P<name>[A-Za-z]+) (?P<line>[0-9]{1,7})")
 
+_BROKEN_RUNNER = 70
+"""A cell ends a test so when the code around the program raises. A program can cause that, or exit with 70 itself."""
+_BROKEN_OR_OWN = " (its own, or it broke the code that runs it)"
+_STANDARD_EXCEPTIONS = re.compile(
+    r"std::(exception|bad_(alloc|array_new_length|cast|exception|function_call|optional_access|typeid|variant_access"
+    r"|weak_ptr)|(domain|future|length|logic|overflow|range|regex|runtime|system|underflow)_error|invalid_argument"
+    r"|out_of_range)"
+)
+_TERMINATED = re.compile(rb"^terminate called after throwing an instance of '([^'\n]*)'$", re.MULTILINE)
+_TAIL_BYTES = 1 << 16
+_NO_MEMORY = ("std::bad_alloc", "std::bad_array_new_length")
+
 _LIMIT_STATUS = {
     Ended.CPU_TIME: (Status.TIME_LIMIT, "CPU time limit"),
     Ended.WALL_TIME: (Status.TIME_LIMIT, "wall time limit (it slept or waited)"),
@@ -30,11 +42,25 @@ def failure_of(outcome: Outcome, num_lines: int) -> tuple[Status, str] | None:
     """Why the run failed whatever it printed, or None when it exited with 0. `num_lines` is the program's length."""
     if outcome.ended in _LIMIT_STATUS:
         return _LIMIT_STATUS[outcome.ended]
+    if outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGABRT:
+        return _abortion(outcome.stderr)
     if outcome.ended is Ended.SIGNALLED:
         return Status.RUNTIME_ERROR, f"killed by {_signal_name(outcome.signal)}"
     if outcome.exit_code != 0:
-        return Status.RUNTIME_ERROR, exception_message(outcome.detail, num_lines) or f"exit code {outcome.exit_code}"
+        return Status.RUNTIME_ERROR, exception_message(outcome.detail, num_lines) or _exit_message(outcome.exit_code)
     return None
+
+
+def _exit_message(code: int | None) -> str:
+    return f"exit code {code}{_BROKEN_OR_OWN if code == _BROKEN_RUNNER else ''}"
+
+
+def failure_told(account: str, num_lines: int) -> tuple[Status, str]:
+    """Status and message of an exception that ended a check: the limit that it speaks of, or its name."""
+    limit = account.partition(" ")[0]
+    if limit in (Ended.MEMORY, Ended.PROCESSES, Ended.DISK):
+        return _LIMIT_STATUS[Ended(limit)]
+    return Status.RUNTIME_ERROR, exception_message(account, num_lines) or "an exception"
 
 
 def exception_message(account: str, num_lines: int) -> str:
@@ -45,6 +71,17 @@ def exception_message(account: str, num_lines: int) -> str:
     name = told["name"] if told["name"] in _EXCEPTIONS else "an exception"
     line = int(told["line"])
     return f"{name} (line {line})" if 0 < line <= num_lines else name
+
+
+def _abortion(stderr: bytes) -> tuple[Status, str]:
+    """Status and message of a C++ program that nothing caught the exception of, or of any other that aborts."""
+    told = _TERMINATED.findall(stderr[-_TAIL_BYTES:])
+    if not told:
+        return Status.RUNTIME_ERROR, "killed by SIGABRT"
+    name = told[-1].decode("ascii", "replace")
+    if name in _NO_MEMORY:
+        return Status.MEMORY_LIMIT, f"memory limit ({name})"
+    return Status.RUNTIME_ERROR, f"uncaught {name if _STANDARD_EXCEPTIONS.fullmatch(name) else 'exception'}"
 
 
 def _signal_name(number: int | None) -> str:

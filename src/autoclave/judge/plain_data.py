@@ -12,6 +12,7 @@ import base64
 import binascii
 import json
 import math
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -95,7 +96,14 @@ def _tagged_rarity(value: Any) -> Any:
         return {_TAG: "complex", "v": [_tagged(value.real, 0), _tagged(value.imag, 0)]}
     if type(value) in (Fraction, Decimal):
         return _tagged(_as_number(value), 0)
+    if _is_numpy_scalar(value) and type(plain := value.item()) in (bool, int, float, complex):
+        return _tagged(plain, 0)
     raise NotPlainError(type(value).__name__)
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # only where a profile has it
+    return numpy is not None and isinstance(value, numpy.generic)
 
 
 def _as_number(value: Any) -> "int | float":

@@ -1,10 +1,17 @@
-"""The interpreters that problems ask for by name, and the runners that drive a program in its cell."""
+"""The interpreters that problems ask for by name, and the runners that drive a program in its cell.
+
+`lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` is `lcb`
+with numpy to import. More come from the settings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from autoclave.config.languages import ProfileConfig
+from autoclave.judge.values import ValueRule
 from autoclave.sandbox import Profile, Runner
 
 _LCB_MODULES = (
@@ -14,22 +21,52 @@ _LCB_MODULES = (
 _STARRED = (*_LCB_MODULES, "builtins", "typing")
 _DEEP = 50_000
 
-PROFILES: Mapping[str, Profile] = {
-    "lcb": Profile(
-        name="lcb",
-        # The order matters: `open` and `pow` end up as builtins, `copy`, `datetime` and `random` as modules.
-        preamble="\n".join(
-            [f"from {name} import *" for name in _STARRED]
-            + [f"import {name}" for name in _LCB_MODULES]
-            + [f"sys.setrecursionlimit({_DEEP})"]
-        ),
-        modules=_STARRED,
-        recursion_limit=_DEEP,
-        int_max_str_digits=_DEEP,
+_LCB = Profile(
+    name="lcb",
+    # The order matters: `open` and `pow` end up as builtins, `copy`, `datetime` and `random` as modules.
+    preamble="\n".join(
+        [f"from {name} import *" for name in _STARRED]
+        + [f"import {name}" for name in _LCB_MODULES]
+        + [f"sys.setrecursionlimit({_DEEP})"]
     ),
+    modules=_STARRED,
+    recursion_limit=_DEEP,
+    int_max_str_digits=_DEEP,
+)
+_NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the last two are else loaded at first use
+
+PROFILES: Mapping[str, Profile] = {
+    "lcb": _LCB,
     "plain": Profile(name="plain", modules=("sys",)),
+    "lcb_numpy": replace(_LCB, name="lcb_numpy", modules=_STARRED + _NUMPY_MODULES, packages=("numpy",)),
 }
-"""`lcb`: names and limits that LiveCodeBench gives a program; `plain`: Python as it comes."""
+"""Those that every judge has."""
+
+
+def profiles_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, Profile]:
+    """The built-in profiles and the configured ones, by name."""
+    return {**PROFILES, **{name: _extended(name, config) for name, config in configured.items()}}
+
+
+def _extended(name: str, config: ProfileConfig) -> Profile:
+    base = PROFILES[config.base]
+    return replace(
+        base,
+        name=name,
+        preamble=f"{base.preamble}\n{config.preamble}",
+        modules=base.modules + config.packages,
+        packages=config.packages,
+    )
+
+
+VALUE_RULES: Mapping[str, ValueRule] = {"lcb": "lenient", "plain": "strict", "lcb_numpy": "lenient"}
+"""How values that calls return are compared under each profile that every judge has."""
+
+
+def value_rules_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, ValueRule]:
+    """The same with the configured profiles, which compare as their base does."""
+    return {**VALUE_RULES, **{name: VALUE_RULES[config.base] for name, config in configured.items()}}
+
 
 _HERE = Path(__file__).parent
 
@@ -39,8 +76,45 @@ def _runner(name: str, *modules: str) -> Runner:
     return Runner(name, "\n".join((_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules))
 
 
-SCRIPT = _runner("script", "runners/failure", "runners/script")
+SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script")
 """Runs a program as a script, with real standard streams."""
 
-CALL_SERVER = _runner("call_server", "plain_data", "runners/failure", "runners/call_server")
+CALL_SERVER = _runner(
+    "call_server",
+    "plain_data",
+    "runners/python_program",
+    "runners/failure",
+    "runners/entry_point",
+    "runners/call_server",
+)
 """Calls one function of the program; arguments and result travel as plain data."""
+
+_OBSERVATION = ("plain_data", "traced_values", "runners/python_program", "runners/failure")
+
+SCRIPT_TRACE = _runner("script_trace", *_OBSERVATION, "runners/script", "runners/observation", "runners/trace_script")
+"""Runs a program as `SCRIPT` does and tells its final variables."""
+
+CALL_TRACE = _runner(
+    *("call_trace", *_OBSERVATION, "runners/entry_point", "runners/call_server"),
+    *("runners/observation", "runners/trace_call"),
+)
+"""Calls one function as `CALL_SERVER` does and tells its final variables."""
+
+CUSTOM_CHECKER = _runner(
+    *("custom_checker", "plain_data", "runners/python_program", "runners/failure", "runners/entry_point"),
+    "runners/call_server",
+    "runners/custom_checker",
+)
+"""Runs the checker of a problem on a result of another cell."""
+COMPILE_NATIVE = _runner("compile_native", "runners/compile_native")
+"""Runs a compiler on the program and gives back the executable file."""
+
+NATIVE = _runner("native", "runners/native")
+"""Runs a compiled program, with real standard streams."""
+_PEER = ("runners/crossing", "runners/python_program", "runners/failure", "runners/peer")
+
+CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate")
+"""Does what a check asks of the program."""
+
+CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host")
+"""Runs a check, in a cell of its own."""

@@ -11,6 +11,7 @@ from autoclave.core import Verdict
 from autoclave.judge.interface import Judge, JudgeJob
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _SIGNAL_PATIENCE_S = 0.5
 
@@ -24,9 +25,15 @@ def stream(judge: Judge, jobs: Iterable[JudgeJob], pending_limit: int = 64) -> I
     return in_order(((job, judge.submit(job)) for job in jobs), pending_limit)
 
 
-def in_order(submitted: Iterable[tuple[T, Future[Verdict]]], pending_limit: int) -> Iterator[tuple[T, Verdict]]:
+def in_order(submitted: Iterable[tuple[T, Future[R]]], pending_limit: int) -> Iterator[tuple[T, R]]:
     """The results of futures in their order, at most `pending_limit` drawn ahead. The rest is cancelled on an error."""
-    pending: deque[tuple[T, Future[Verdict]]] = deque()
+    for item, future in done_in_order(submitted, pending_limit):
+        yield item, future.result()
+
+
+def done_in_order(submitted: Iterable[tuple[T, Future[R]]], pending_limit: int) -> Iterator[tuple[T, Future[R]]]:
+    """Each future when it and all before it are done, for callers who expect some of them to fail."""
+    pending: deque[tuple[T, Future[R]]] = deque()
     try:
         for item, future in submitted:
             pending.append((item, future))
@@ -39,8 +46,8 @@ def in_order(submitted: Iterable[tuple[T, Future[Verdict]]], pending_limit: int)
             future.cancel()
 
 
-def _first_of(pending: deque[tuple[T, Future[Verdict]]]) -> tuple[T, Verdict]:
+def _first_of(pending: deque[tuple[T, Future[R]]]) -> tuple[T, Future[R]]:
     item, future = pending.popleft()
     while not wait([future], timeout=_SIGNAL_PATIENCE_S).done:
         pass  # a signal that comes just before a wait without an end would be noticed only after it
-    return item, future.result()
+    return item, future

@@ -2,7 +2,9 @@
 
 from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
+from autoclave.sandbox.packages import require_package
 from autoclave.sandbox.start import open_sandbox
+from autoclave.sandbox.survey import examine_backends
 
 __all__ = [
     "Cell",
@@ -12,6 +14,8 @@ __all__ = [
     "Runner",
     "Sandbox",
     "Session",
+    "examine_backends",
     "examine_host",
     "open_sandbox",
+    "require_package",
 ]

@@ -1,22 +1,36 @@
 """What this host offers for isolation, item by item, each with the reason why it matters and the command that mends it.
 
-Looks and tries, changes nothing. `autoclave doctor` prints it; `open_sandbox` quotes it when a sandbox cannot start.
+Looks and tries, and leaves nothing behind. `autoclave doctor` prints it, and `open_sandbox` quotes it when no cell can
+start. Which backends work is for `survey.py` to try.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import resource
+import stat
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from autoclave.core import AutoclaveError
-from autoclave.sandbox.namespace.bootstrap import FOLDER, guest_command
+from autoclave.core import SandboxFault
+from autoclave.sandbox.bootstrap import FOLDER, guest_command, is_compiled
+from autoclave.sandbox.cgroups import MEND, Group, Place, find_place
+from autoclave.sandbox.namespace.identity import new_identity
 from autoclave.sandbox.namespace.root import base_interpreter
-from autoclave.sandbox.namespace.sandbox import try_sealed_cell
+from autoclave.sandbox.watch import HAS_DELAYS
 
 _PROBE_TIMEOUT_S = 60.0
+_LANDLOCK_CREATE_RULESET = 444  # on every processor
+_LANDLOCK_FOR_FILES = (3, "6.2")
+"""The first version that rules truncating, and its kernel."""
+_LANDLOCK_FOR_SIGNALS = (6, "6.12")
+_CHANGE_GROUP_AND_USER = 0b11 << 6
+_DESCRIPTORS_PER_WORKER = 32
+"""Two or three zygotes of nine or ten descriptors, and the streams of a test."""
 _CONTAINER_MEND = (
     "in a container: allow namespaces (docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 )
@@ -46,9 +60,15 @@ _USER_SETTINGS = {
 }
 
 
+Section = Literal["isolation", "limits", "backends", "languages"]
+
+
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One item. Without a required one no sealed cell starts; the others make it stronger or explain a failure."""
+    """One item. Without a required one no sealed cell starts; the others make it stronger or explain a failure.
+
+    `detail` is what was found, or why it is missing.
+    """
 
     name: str
     is_present: bool
@@ -56,22 +76,21 @@ class HostCheck:
     why: str
     mend: str
     detail: str = ""
+    section: Section = "isolation"
 
 
 def examine_host() -> list[HostCheck]:
-    """All checks, required ones first; the last of these starts a real cell."""
+    """What the kernel and the settings of this host offer: the sections on isolation and on limits."""
     probed = _probe()
     checks = [
         HostCheck(name, probed.get(name, "not tried") is None, True, why, mend, probed.get(name) or "")
         for name, (why, mend) in _PROBED.items()
     ]
-    return [*checks, _user_namespace_setting(), _child_lists(), _control_groups(), _sealed_cell()]
-
-
-def missing_for_sealed() -> str:
-    """Why no sealed cell starts, in one text with the mends."""
-    lacking = [check for check in examine_host() if check.is_required and not check.is_present]
-    return "\n".join(f"  {check.name}: {check.detail}\n    Mend: {check.mend}" for check in lacking)
+    isolation = [
+        *checks, _own_ids(), check_landlock(), _user_namespace_setting(), _readable_interpreter(), _compiled_part()
+    ]  # fmt: skip
+    limits = [_child_lists(), *_control_groups(), _run_delays(), _descriptors()]
+    return [*isolation, *(replace(check, section="limits") for check in limits)]
 
 
 def _probe() -> dict[str, str | None]:
@@ -111,34 +130,127 @@ def _child_lists() -> HostCheck:
     )
 
 
-def _control_groups() -> HostCheck:
-    controllers = (_content("/sys/fs/cgroup/cgroup.controllers") or "").split()
-    first = [name for name in ("memory", "pids") if Path(f"/sys/fs/cgroup/{name}/cgroup.procs").exists()]
-    seen = (
-        f"version 2 with {' '.join(controllers)}"
-        if controllers
-        else f"version 1 with {' '.join(first)}"
-        if first
-        else ""
-    )
+def _own_ids() -> HostCheck:
+    """As root a zygote gets ids of its own; see `namespace/identity.py`."""
+    identity = new_identity()
+    is_present = identity.kind == "range"
+    found = f"from {identity.base} on" if is_present else "one user id for all: that of this process"
     return HostCheck(
-        "control groups",
-        bool(seen),
+        "user ids of its own for each cell",
+        is_present,
         False,
-        "can bound memory and processes of a whole cell in the kernel; cells do not use them yet",
-        "nothing to do",
-        seen,
+        "puts the kernel's check of users between programs, besides the namespaces",
+        "run as root, in a container with at least 65536 ids",
+        found,
     )
 
 
-def _sealed_cell() -> HostCheck:
-    detail = ""
-    try:
-        try_sealed_cell()
-    except AutoclaveError as error:
-        detail = str(error)
+def check_landlock() -> HostCheck:
+    """Whether Landlock can do what the level `restricted` needs of it. Asks for the version; nothing is confined."""
+    needed, kernel = _LANDLOCK_FOR_FILES if may_change_user() else _LANDLOCK_FOR_SIGNALS
+    found = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     return HostCheck(
-        "sealed cell", not detail, True, "a program really runs sealed", "mend what is missing above", detail
+        "landlock",
+        found >= needed,
+        False,
+        "keeps a program from the host's files where namespaces are refused: the level `restricted`",
+        f"a kernel of {kernel} or later that names landlock in /sys/kernel/security/lsm, "
+        "and in a container a seccomp profile that lets its three system calls pass",
+        f"version {max(found, 0) or 'none'}, needed is {needed}",
+    )
+
+
+def may_change_user() -> bool:
+    """Whether this process can give tests a user of their own."""
+    status = Path("/proc/self/status").read_text()
+    held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    return os.geteuid() == 0 and held & _CHANGE_GROUP_AND_USER == _CHANGE_GROUP_AND_USER
+
+
+def _compiled_part() -> HostCheck:
+    is_present = is_compiled()
+    return HostCheck(
+        "compiled part of the guest",
+        is_present,
+        False,
+        "makes cells faster; without it the same is done in Python",
+        "install gcc, then install autoclave again",
+        "in use by the backend namespace" if is_present else "it was not built when autoclave was installed",
+    )
+
+
+def _readable_interpreter() -> HostCheck:
+    """A folder that only root may enter keeps ordinary users from making cells with this interpreter."""
+    path = Path(base_interpreter()).resolve()
+    private = [str(folder) for folder in path.parents if not folder.stat().st_mode & stat.S_IXOTH]
+    return HostCheck(
+        "interpreter for ordinary users",
+        not private,
+        False,
+        "lets an ordinary user, not only root, make cells",
+        "install Python outside of private folders, for instance with the system's package manager",
+        f"{private[-1]} is private" if private else str(path),
+    )
+
+
+def _control_groups() -> list[HostCheck]:
+    place = find_place()
+    problem = _group_problem(place)
+    reasons = {
+        "memory": "bounds the memory of a whole cell in the kernel; without it a burst between two looks is not seen",
+        "cpu": "counts CPU time of children that nobody waits for; without it only the wall clock bounds it",
+        "pids": "bounds processes also where the kernel does not count them by user",
+    }
+    return [
+        HostCheck(
+            f"control group: {name}",
+            name in place.seats and not problem,
+            False,
+            why,
+            MEND,
+            place.lacking.get(name) or problem or _seat_text(place, name),
+        )
+        for name, why in reasons.items()
+    ]
+
+
+def _group_problem(place: Place) -> str:
+    """Why no group is made there; empty when it works."""
+    if not place.is_usable:
+        return "not used alone: groups need the controllers for memory and CPU time"
+    try:
+        Group(place).remove()
+    except SandboxFault as fault:
+        return str(fault)
+    return ""
+
+
+def _seat_text(place: Place, name: str) -> str:
+    seat = place.seats[name]
+    return f"version {seat.version}, below {seat.folder}"
+
+
+def _run_delays() -> HostCheck:
+    return HostCheck(
+        "waiting time of threads",
+        HAS_DELAYS,
+        False,
+        "tells a program that sleeps from one that a busy machine kept waiting; without it both are run twice",
+        "use a kernel with CONFIG_SCHED_INFO",
+        "/proc/self/schedstat" if HAS_DELAYS else "/proc/self/schedstat is missing",
+    )
+
+
+def _descriptors() -> HostCheck:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 32 + _DESCRIPTORS_PER_WORKER * len(os.sched_getaffinity(0))
+    return HostCheck(
+        "file descriptors",
+        limit >= needed,
+        False,
+        "a judge with one worker per core needs so many; where they run out, programs get no verdict",
+        f"ulimit -n {needed}, or fewer judge.workers",
+        f"{limit} allowed, {needed} needed",
     )
 
 

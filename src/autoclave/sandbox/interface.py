@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.sandbox import Level
-from autoclave.core import Outcome, Program
+from autoclave.core import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,15 @@ class Profile:
     """The interpreter that a program finds: modules imported beforehand, and text that runs before its source.
 
     The preamble runs once, before any program is there, in the module that the program will run in; every test starts
-    from a copy of that state.
+    from a copy of that state. `packages` are top-level modules outside of the standard library that a cell shows, and
+    `paths` other files and folders of the host that it shows read-only at the same place.
     """
 
     name: str
     preamble: str = ""
     modules: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     recursion_limit: int = 1000
     int_max_str_digits: int = 4300
 
@@ -46,11 +49,17 @@ class Profile:
 class Runner:
     """Source of the code that runs in the cell around the program. It holds no answers and is not trusted either.
 
-    It uses the standard library only and defines `run(test)`, which is called in the process of each test and does not
-    return. `test` has `main` (the module where the preamble has run), `program` (compiled), `source`,
-    `forget_program()` (drop what the program defined) and `tell(account)` (see `Outcome.detail`; an account that begins
-    with `memory`, `processes` or `disk` names the limit that explains an exit code other than 0). Descriptors 0, 1 and
-    2 are the test's streams; in a session 3 is the channel: four bytes of length, big-endian, then the frame.
+    It uses the standard library only and defines two functions.
+
+    `prepare(content, place)` is called once per cell, in its first process, with the bytes given to `Sandbox.open`.
+    What it returns is the `program` of every test; an exception is a compile error (`SyntaxError` with its line).
+    `place(name, content)` puts an executable file into the cell, read-only, and returns its path.
+
+    `run(test)` is called in the process of each test and does not return. `test` has `main` (the module where the
+    preamble has run), `program`, `forget_program()` (drop what the program defined) and `tell(account)` (see
+    `Outcome.detail`; an account that begins with `memory`, `processes` or `disk` names the limit that explains an exit
+    code other than 0). Descriptors 0, 1 and 2 are the test's streams; in a session 3 is the channel: four bytes of
+    length, big-endian, then the frame.
     """
 
     name: str
@@ -69,15 +78,19 @@ class Session(Protocol):
         ...
 
     def close(self) -> Outcome:
-        """End the test and say how it went."""
+        """Wait for the end of the test, by itself or by a limit, and say how it went."""
+        ...
+
+    def end(self) -> Outcome:
+        """Have the test killed now and say how it went until then. A kill that came in time shows as SIGKILL."""
         ...
 
 
 class Cell(Protocol):
-    """One sealed program. Each `run` or `session` is a process of its own on a fresh file system."""
+    """One confined program. Each `run` or `session` is a process of its own on a fresh file system."""
 
     compile_error: str | None
-    """What the interpreter says of a source that does not compile; then nothing can be run."""
+    """What the runner's `prepare` raised; then nothing can be run."""
 
     def run(self, stdin: bytes) -> Outcome:
         """Run the program with `stdin`.
@@ -87,8 +100,8 @@ class Cell(Protocol):
         """
         ...
 
-    def session(self) -> Session:
-        """Start the program and exchange frames with it.
+    def session(self, stdin: bytes = b"") -> Session:
+        """Start the program with `stdin` and exchange frames with it.
 
         Raises:
             SandboxFault: the cell died for reasons that are not the program's.
@@ -112,10 +125,11 @@ class Sandbox(Protocol):
     level: Level
     """Isolation of every cell of this sandbox."""
 
-    def open(self, program: Program, profile: Profile, limits: Limits, runner: Runner) -> Cell:
-        """A new cell that holds `program`.
+    def open(self, content: bytes, profile: Profile, limits: Limits, runner: Runner) -> Cell:
+        """A new cell that holds the program in `content`, as `runner` understands it.
 
         Raises:
+            HostError: the host lacks what the profile names.
             SandboxFault: no cell could be made.
         """
         ...

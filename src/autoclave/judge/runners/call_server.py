@@ -2,8 +2,8 @@
 
 A frame is four bytes of length, big-endian, and plain data. The request is `{"entry_point", "preamble", "arguments"}`,
 the answer `["value", result]`, `["not plain", type]` or `["error", account]`. The program runs first, as a module that
-is not `__main__`; what it prints goes to its own streams. The texts of `plain_data` and `failure` stand
-before this text.
+is not `__main__`; what it prints goes to its own streams. The texts of `plain_data`,
+`python_program`, `failure` and `entry_point` stand before this text.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import NotPlainError, decode, encode
+    from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
 
 _CHANNEL = 3
@@ -40,28 +41,17 @@ def run(test: Any) -> None:
 
 
 def _call(test: Any, request: Any) -> Any:
+    return _load(test, request)(*request["arguments"])
+
+
+def _load(test: Any, request: Any) -> Any:
+    """Run preamble and program; the function to call."""
     namespace = test.main.__dict__
     namespace["__name__"] = _MODULE
     sys.modules[_MODULE] = test.main
     exec(compile(request["preamble"], "preamble.py", "exec", dont_inherit=True), namespace)
-    exec(test.program, namespace)
-    return _entry_point(namespace, request["entry_point"])(*request["arguments"])
-
-
-def _entry_point(namespace: "dict[str, Any]", path: str) -> Any:
-    """`f`: the function, or else the method of a fresh Solution; `Solution.f`: that method; `A.B.f` likewise."""
-    owner, _, name = path.rpartition(".")
-    if not owner:
-        if name not in namespace and "Solution" in namespace:
-            return getattr(namespace["Solution"](), name)
-        if name not in namespace:
-            raise NameError(f"no function {name}")
-        return namespace[name]
-    first, *rest = owner.split(".")
-    scope = namespace[first]
-    for part in rest:
-        scope = getattr(scope, part)
-    return getattr(scope(), name)
+    exec(test.program.code, namespace)
+    return entry_point(namespace, request["entry_point"])
 
 
 def _receive() -> bytes:

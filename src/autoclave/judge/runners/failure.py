@@ -1,12 +1,15 @@
 """The account of an exception, for messages: which limit it speaks of, its type, and the line of the program.
 
-The text of this module stands before the text of the runners that use it.
+The text of `python_program` stands before this text, and this text before the text of the runners that use it.
 """
 
 import errno
 import traceback
+from typing import TYPE_CHECKING
 
-PROGRAM_FILE = "program.py"
+if TYPE_CHECKING:
+    from autoclave.judge.runners.python_program import PROGRAM_FILE
+
 _LIMITS = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
 
 

@@ -1,7 +1,7 @@
 """Run the program as a script: `__main__`, real standard streams, exit code as Python gives it.
 
-`test` is what the cell hands over: `main` (the module, where the profile's preamble has run), `program` (compiled),
-`source`, and `tell` (leave an account for messages). The text of `failure` stands before this text.
+`test` is what the cell hands over: `main` (the module, where the profile's preamble has run), `program`, and `tell`
+(leave an account for messages). The texts of `python_program` and `failure` stand before this text.
 """
 
 import atexit
@@ -15,23 +15,41 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.failure import PROGRAM_FILE, account_of
+    from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.python_program import PROGRAM_FILE
+
+
+_STDOUT, _STDERR = sys.stdout, sys.stderr
+_num_exit_handlers: Any = getattr(atexit, "_ncallbacks")  # noqa: B009  it is not in the stubs
 
 
 def run(test: Any) -> None:
     """Run the program to its end and leave the process. Does not return."""
+    code = _execute(test)
+    if code == 0 and not test.program.has_finalizers and _has_nothing_to_do() and _flush(_STDOUT, _STDERR):
+        os._exit(0)
+    os._exit(_wind_down(test, code))
+
+
+def _has_nothing_to_do() -> bool:
+    """Whether the streams are as they were and no exit handler waits: then there is nothing to wind down but them."""
+    return sys.stdout is _STDOUT and sys.stderr is _STDERR and _num_exit_handlers() == 0
+
+
+def _execute(test: Any) -> int:
+    """Run the program; its exit code so far."""
     namespace = test.main.__dict__
     namespace["__name__"] = "__main__"
     namespace["__file__"] = PROGRAM_FILE
     code = 1
     try:
-        exec(test.program, namespace)
+        exec(test.program.code, namespace)
         code = 0
     except SystemExit as stop:
         code = _exit_code(stop)
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the program ended
         _report(test, error)
-    os._exit(_wind_down(test, code))
+    return code
 
 
 def _exit_code(stop: SystemExit) -> int:
@@ -46,7 +64,8 @@ def _exit_code(stop: SystemExit) -> int:
 def _report(test: Any, error: BaseException) -> None:
     """Say on standard error what Python would, and in the account what kind of failure it was."""
     test.tell(account_of(error))
-    linecache.cache[PROGRAM_FILE] = (len(test.source), None, test.source.splitlines(keepends=True), PROGRAM_FILE)
+    source = test.program.source
+    linecache.cache[PROGRAM_FILE] = (len(source), None, source.splitlines(keepends=True), PROGRAM_FILE)
     trace = error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename != PROGRAM_FILE:
         trace = trace.tb_next
@@ -54,21 +73,30 @@ def _report(test: Any, error: BaseException) -> None:
 
 
 def _wind_down(test: Any, code: int) -> int:
-    """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing."""
+    """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing.
+
+    Waiting and collecting touch a hundred pages of memory; a program that names nothing of the kind is spared that.
+    """
     end_threads: Any = getattr(threading, "_shutdown", None)
     run_exit_handlers: Any = getattr(atexit, "_run_exitfuncs", None)
+    is_thorough = test.program.has_finalizers
     is_flushed = True
     try:
-        end_threads()
+        if is_thorough:
+            end_threads()
         run_exit_handlers()
         is_flushed = _flush(sys.stdout, sys.stderr)  # a stream of the program's own may need the program's names
-        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-        test.forget_program()
-        gc.collect()
+        if is_thorough:
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+            test.forget_program()
+            gc.collect()
     except BaseException:  # noqa: BLE001  as the interpreter does: said on standard error, the exit code stays
         traceback.print_exc()
-    writers = [o for o in gc.get_objects() if issubclass(type(o), io.TextIOWrapper | io.BufferedWriter)]
-    is_flushed = _flush(*writers, sys.__stdout__, sys.__stderr__) and is_flushed
+    if is_thorough:
+        writers = [o for o in gc.get_objects() if issubclass(type(o), io.TextIOWrapper | io.BufferedWriter)]
+        is_flushed = _flush(*writers) and is_flushed
+    if is_thorough or sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
+        is_flushed = _flush(sys.__stdout__, sys.__stderr__) and is_flushed
     return code if is_flushed else code or 120
 
 

@@ -1,4 +1,4 @@
-"""Sealed cells from Linux namespaces: no daemon, no privileges needed, about two milliseconds of CPU per test.
+"""Sealed cells from Linux namespaces: no daemon, no privileges needed, about the CPU of a plain fork per test.
 
 Theory of operation. There are four kinds of processes:
 
@@ -7,7 +7,7 @@ Theory of operation. There are four kinds of processes:
         |                user, mount, pid (for its children), net, ipc, uts and cgroup namespaces, a read-only root with
         |                the interpreter only, no capability that outlives it, no_new_privs, seccomp; then imports what
         |                programs use and waits
-        +- process 1     one per cell, that is per program; cloned into new pid, mount and ipc namespaces; compiles
+        +- process 1     one per cell, that is per program; cloned into new pid and mount namespaces; compiles
              |           the program, mounts a fresh tmpfs on /tmp for each test, measures, kills and reaps
              +- test     one per test; forked; own session, limits, no capability, as root another user than process 1
 
@@ -21,12 +21,11 @@ that does not obey, or a cell that is closed: the zygote kills process 1, and th
 that does not obey: the judging process kills it, and its death kills process 1. A judging process that is gone: the
 zygote sees that on a process descriptor and ends, process 1 sees its socket close. Nothing depends on clean-up code.
 
-Who measures. CPU time and memory of a running test are read from the host's /proc by the judging process; at the end
-process 1 adds what the kernel says of the reaped (`wait4`). The clock is the judging process's. What a test says of
-itself (its account, kept in a page it shares with process 1) can only explain a failure.
+Who measures. Each zygote is put into a control group of its own when it starts, where the host permits it; its cells
+are born there. The judging process reads CPU time and memory of a running test from the group, and the kernel refuses
+what exceeds the memory limit. Elsewhere it adds up the processes in the host's /proc every few hundredths of a second.
+At the end process 1 adds what the kernel says of the reaped (`wait4`). The clock is the judging process's. What a test
+says of itself (its account, kept in a page it shares with process 1) can only explain a failure.
 
 Two kinds of failure are never mixed: what the program did is an `Outcome`; what we failed to do is a `SandboxFault`.
-
-Not here: limits by control groups. A bound on the memory of a cell is kept by sampling, so a burst may exceed it for
-some ten milliseconds; one process alone is bounded by its address space.
 """

@@ -1,7 +1,8 @@
 """What a cell sees of the host: the interpreter, its standard library and the shared libraries these load.
 
-The loader itself is asked: a bare interpreter opens its extension modules and lists what got mapped. Nothing else is
-shown, in particular no site-packages, no home folder, nothing of ours.
+The loader itself is asked: a bare interpreter opens its extension modules and lists what got mapped. Beyond that a
+profile may name packages, which appear in a folder of their own, and paths. Nothing else is shown, in particular no
+site-packages, no home folder, nothing of ours.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ from functools import cache
 from pathlib import Path
 
 from autoclave.core import HostError
+from autoclave.sandbox.packages import find_packages
+
+PACKAGES_FOLDER = "/packages"
+"""Where a cell has the packages of its profile."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_LOCALE = "/usr/lib/locale/C.utf8"
+"""Of the environment of tests, for programs that call `locale.setlocale(locale.LC_ALL, "")`."""
 _SCRATCH_CANDIDATES = ("/tmp", "/mnt", "/run", "/media", "/sys", "/proc")
 
 # tkinter would drag in a window system, and no cell has one.
@@ -38,10 +45,11 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True)
 class RootPlan:
-    """Paths bound read-only at the same place, folders in them to hide, symbolic links, and where to assemble it."""
+    """Paths bound read-only at the same place, or elsewhere; folders to hide, symbolic links, where to assemble it."""
 
     executable: str
     binds: tuple[str, ...]
+    placed: tuple[tuple[str, str], ...]
     masks: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     scratch: str
@@ -53,28 +61,52 @@ def base_interpreter() -> str:
 
 
 @cache
-def root_plan(executable: str) -> RootPlan:
-    """The plan for `executable`.
+def root_plan(executable: str, packages: tuple[str, ...] = (), paths: tuple[str, ...] = ()) -> RootPlan:
+    """The plan for `executable`, with `packages` of this process's environment and `paths` of the host.
 
     Raises:
-        HostError: the interpreter does not start.
+        HostError: the interpreter does not start, or the host lacks a package or path.
     """
     found = _probe(executable)
-    folders = [path for path in found["library"] if Path(path).is_dir()]
-    libraries = [path for path in found["mapped"] if not any(path.startswith(f"{folder}/") for folder in folders)]
+    extra = find_packages(packages, executable)
+    shown = [_shown(path) for path in paths]
     real = found["executable"][0]
-    binds = (*folders, *libraries, real, *_DEVICES)
-    masks = {f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")}
-    masks |= {path for path in found["packages"] if any(path.startswith(f"{folder}/") for folder in folders)}
-    links = {link: target for library in libraries for link, target in _names_of(Path(library))}
+    tops = {path for path in found["library"] if Path(path).is_dir()} | {
+        path for path, _ in shown if Path(path).is_dir()
+    }
+    folders = tuple(sorted(top for top in tops if not _is_inside(top, tops)))
+    libraries = [path for path in dict.fromkeys([*found["mapped"], *extra.libraries]) if not _is_inside(path, tops)]
+    files = [path for path, _ in shown if path not in tops and not _is_inside(path, tops)]
+    locale = [_LOCALE] if Path(_LOCALE).is_dir() else []
+    binds = tuple(dict.fromkeys((*folders, *locale, *libraries, *files, real, *_DEVICES)))
+    placed = tuple((source, f"{PACKAGES_FOLDER}/{name}") for source, name in extra.places)
+    masks = {f"{folder}/{name}" for folder in found["library"] for name in ("site-packages", "dist-packages")}
+    masks |= {path for path in found["packages"] if _is_inside(path, tops)}
+    links = {link: target for library in [*libraries, *files] for link, target in _names_of(Path(library))}
+    links |= {link: target for target, link in shown if link and not _is_inside(link, tops)}
     links |= _folder_links(binds) | ({executable: real} if executable != real else {})
+    sources = (*binds, *(source for source, _ in placed))
     return RootPlan(
         executable=executable,
         binds=binds,
+        placed=placed,
         masks=tuple(sorted(path for path in masks if Path(path).is_dir())),
         links=(*sorted(links.items()), ("/dev/shm", "/tmp")),
-        scratch=next(p for p in _SCRATCH_CANDIDATES if Path(p).is_dir() and not any(b.startswith(p) for b in binds)),
+        scratch=next(p for p in _SCRATCH_CANDIDATES if Path(p).is_dir() and not any(s.startswith(p) for s in sources)),
     )
+
+
+def _shown(path: str) -> tuple[str, str]:
+    """What to bind for `path`, and the name to link to it when `path` is a symbolic link itself."""
+    name = Path(path).parent.resolve() / Path(path).name
+    if not name.exists():
+        raise HostError(f"{path}: a profile shows it to programs, but this host has no such file")
+    real = name.resolve()
+    return str(real), str(name) if name != real else ""
+
+
+def _is_inside(path: str, folders: set[str]) -> bool:
+    return any(str(parent) in folders for parent in Path(path).parents)
 
 
 def _probe(executable: str) -> dict[str, list[str]]:

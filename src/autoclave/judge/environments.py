@@ -1,0 +1,80 @@
+"""`Environments`: the languages and profiles that a judge offers, by the names that problems use."""
+
+from __future__ import annotations
+
+from autoclave.config.sandbox import JudgeConfig
+from autoclave.core import HostError, InputError, Problem
+from autoclave.judge.compilation import Cpp
+from autoclave.judge.languages import Environment, Language, Python
+from autoclave.judge.profiles import profiles_of, value_rules_of
+from autoclave.judge.toolchain import compiler_check
+from autoclave.sandbox import HostCheck, Profile, require_package
+
+
+class Environments:
+    """One per judge: compiled programs are kept here. Safe to use from several threads."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self.profiles = profiles_of(config.profiles)
+        self._value_rules = value_rules_of(config.profiles)
+        self.languages: dict[str, Language] = {"python": Python(), "cpp": Cpp(config.cpp)}
+
+    def of_problem(self, problem: Problem) -> Environment:
+        """Where programs for `problem` run.
+
+        Raises:
+            InputError: its language or profile is unknown, or the language cannot be judged on its tests.
+            HostError: this host lacks what they need.
+        """
+        try:
+            return self.named(problem.language, problem.profile, problem.tests.kind)
+        except InputError as error:
+            raise InputError(f"problem {problem.id!r}: {error}") from None
+        except HostError as error:
+            raise HostError(f"problem {problem.id!r}: {error}") from None
+
+    def named(self, language: str, profile: str, kind: str) -> Environment:
+        """The environment for tests of `kind`.
+
+        Raises:
+            InputError: the language or profile is unknown, or the language cannot be judged on such tests.
+            HostError: this host lacks what they need.
+        """
+        for field, given, known in (("language", language, self.languages), ("profile", profile, self.profiles)):
+            if given not in known:
+                raise InputError(f"{field} = {given!r}: must be one of {', '.join(known)}")
+        found = Environment(self.languages[language], self.profiles[profile], self._value_rules[profile], kind)
+        if kind not in found.language.kinds:
+            able = " or ".join(repr(name) for name, other in self.languages.items() if kind in other.kinds)
+            raise InputError(f"language = {language!r}: tests of kind {kind!r} need {able or 'another judge'}")
+        try:
+            found.language.check(found.profile)
+        except HostError as error:
+            raise HostError(f"language = {language!r}, profile = {profile!r}: {error}") from None
+        return found
+
+
+def examine_languages(config: JudgeConfig) -> list[HostCheck]:
+    """What the host offers for programs beyond the standard library: packages of profiles, and the compiler."""
+    profiles = profiles_of(config.profiles).values()
+    packages = [_check_packages(profile) for profile in profiles if profile.packages]
+    return [*packages, compiler_check(config.cpp.compiler)]
+
+
+def _check_packages(profile: Profile) -> HostCheck:
+    problem = ""
+    try:
+        for package in profile.packages:
+            require_package(package)
+    except HostError as error:
+        problem = str(error).partition(" Mend:")[0]
+    names = ", ".join(profile.packages)
+    return HostCheck(
+        f"packages of profile {profile.name}",
+        not problem,
+        False,
+        "lets problems be judged that name this profile",
+        f"install {names} into the environment of autoclave",
+        problem or names,
+        "languages",
+    )

@@ -1,0 +1,135 @@
+"""A function called with plain data; what it returns is compared here."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from autoclave.core import CallTests, CustomChecker, InputError, Problem, Program, Status
+from autoclave.judge.checkers import Rule
+from autoclave.judge.kinds.interface import Judgement, Trial
+from autoclave.judge.kinds.one_cell import start_in_one_cell
+from autoclave.judge.languages import Environment
+from autoclave.judge.messages import exception_message, failure_of
+from autoclave.judge.plain_data import MAX_DEPTH, NotPlainError, decode, encode
+from autoclave.judge.special import SpecialJudge
+from autoclave.judge.values import is_json
+from autoclave.sandbox import Cell, Limits, Sandbox
+
+_SMALL_BYTES = 1 << 16
+_SPELLING_FACTOR = 16
+"""An answer above the small size and so many times longer than what is expected is no other spelling of it."""
+
+_RESULT = b'["value",'
+"""How an honest answer begins. What follows is only read in the cell of the problem's checker."""
+_NO_MATCH = (Status.WRONG_ANSWER, "the result does not match")
+_FOR_CALLS = "lcb, unordered, float and custom"
+
+
+class CallKind:
+    """One function called in a process of its own per test; its result is compared here."""
+
+    def __init__(
+        self, problem: Problem, tests: CallTests, checker: Rule | CustomChecker, environment: Environment
+    ) -> None:
+        """Nothing is run, but everything is looked at that could only fail later.
+
+        Raises:
+            InputError: the entry point is no name, arguments cannot be sent, an expected value is no JSON data, or the
+                checker knows only text.
+        """
+        self._problem_id = problem.id
+        self._environment = environment
+        self._tests = tests
+        self._checker = checker
+        if isinstance(checker, Rule) and checker.matches_value is None:
+            raise self._refusal(f"checker = {problem.checker!r}: compares text; for calls there are {_FOR_CALLS}")
+        if not all(part.isidentifier() for part in tests.entry_point.split(".")):
+            raise self._refusal(
+                f"tests.entry_point = {tests.entry_point!r}: must be a name such as 'f' or 'Solution.f'"
+            )
+        for index, case in enumerate(tests.cases):
+            if not _is_encodable(case.output) or not is_json(case.output):
+                raise self._refusal(f"tests.cases[{index}].output: must be JSON data, nested at most {MAX_DEPTH} deep")
+        self._lengths = [len(self.request(index)) for index in range(len(tests.cases))]
+
+    def num_tests(self) -> int:
+        return len(self._tests.cases)
+
+    def input_lengths(self) -> list[int]:
+        return self._lengths
+
+    def request(self, index: int) -> bytes:
+        """The frame that asks a program for call `index`.
+
+        Raises:
+            InputError: an argument cannot be sent.
+        """
+        tests = self._tests
+        try:
+            arguments = tests.cases[index].arguments
+            return encode({"entry_point": tests.entry_point, "preamble": tests.preamble, "arguments": arguments})
+        except NotPlainError as error:
+            raise self._refusal(f"tests.cases[{index}].arguments cannot be sent to a program: {error}") from None
+
+    def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
+        special = None
+        if isinstance(self._checker, CustomChecker):
+            special = SpecialJudge(sandbox, self._checker, self._problem_id, limits)
+        return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
+
+    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, num_lines: int) -> Judgement:
+        session = cell.session()
+        try:
+            session.send(self.request(index))
+            answer = session.receive()
+        finally:
+            outcome = session.close()
+        failure = failure_of(outcome, num_lines)
+        if failure:
+            return Judgement(outcome, *failure)
+        if answer is None:
+            return Judgement(outcome, Status.RUNTIME_ERROR, "it ended before the call returned")
+        if special and answer.startswith(_RESULT):
+            case = self._tests.cases[index]
+            return Judgement(outcome, *special.judge("call", case.arguments, case.output, answer))
+        return Judgement(outcome, *self._compare(answer, index, num_lines))
+
+    def _compare(self, answer: bytes, index: int, num_lines: int) -> tuple[Status, str]:
+        expected = self._tests.cases[index].output
+        if len(answer) > _SMALL_BYTES and len(answer) > _SPELLING_FACTOR * len(json.dumps(expected)):
+            return _NO_MATCH  # parsing it would cost the judge time and memory
+        match _decoded(answer):
+            case ["value", result]:
+                return (Status.ACCEPTED, "") if self._matches(result, expected) else _NO_MATCH
+            case ["not plain", _]:
+                return Status.WRONG_ANSWER, "the result is not plain data (numbers, text, bytes, containers)"
+            case ["error", str(account)]:
+                return Status.RUNTIME_ERROR, exception_message(account, num_lines)
+            case _:
+                return Status.RUNTIME_ERROR, "it answered the call with malformed data"
+
+    def _matches(self, result: Any, expected: Any) -> bool:
+        checker = self._checker
+        return isinstance(checker, Rule) and bool(
+            checker.matches_value and checker.matches_value(result, expected, self._environment.value_rule)
+        )
+
+    def _refusal(self, what: str) -> InputError:
+        return InputError(f"problem {self._problem_id!r}: {what}")
+
+
+def _decoded(answer: bytes) -> Any:
+    try:
+        return decode(answer)
+    except NotPlainError:
+        return None
+
+
+def _is_encodable(value: Any) -> bool:
+    try:
+        encode(value)
+    except NotPlainError:
+        return False
+    return True

@@ -1,0 +1,267 @@
+"""Test code that is handed the program: check and program run in two cells, and the judge carries frames between them.
+
+The two share nothing. They take strict turns: after a frame of one side, the next must come from the other, and an
+answer must be to a request of the other side. The judge reads no more than the first byte of a frame, counts calls
+and nesting, and minds the limits of the side it waits for. A program that dies, meets a limit or breaks these rules
+ends the check there and then, whatever the check would have made of it. What the cell of the check says is believed:
+no code of the program runs in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import warnings
+from dataclasses import replace
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
+from autoclave.judge.kinds.interface import Judgement
+from autoclave.judge.languages import Environment
+from autoclave.judge.messages import exception_message, failure_of, failure_told
+from autoclave.judge.profiles import CANDIDATE, CHECK_HOST
+from autoclave.sandbox import Cell, Limits, Sandbox, Session
+
+_CALL, _ASK, _ANSWER, _END = b"C", b"Q", b"A", b"E"
+_NO_CHECKER = "lcb"
+"""The default of problems: it is never asked here."""
+_MAX_NESTING = 64
+_MAX_REQUESTS = 2_000_000
+
+
+class CheckKind:
+    """One test: the check, in a cell of its own."""
+
+    def __init__(self, problem: Problem, tests: CheckTests, environment: Environment) -> None:
+        """Nothing runs.
+
+        Raises:
+            InputError: a part of the check does not compile, or a checker is given as well.
+        """
+        if problem.checker != _NO_CHECKER:
+            given = problem.checker if isinstance(problem.checker, str) else problem.checker.name
+            raise InputError(
+                f"problem {problem.id!r}: checker = {given!r}: a check decides by itself; leave the checker out"
+            )
+        for field in ("preamble", "source", "invocation"):
+            _require_source(problem.id, field, getattr(tests, field))
+        if not _runs_anything(f"{tests.source}\n{tests.invocation}"):
+            raise InputError(
+                f"problem {problem.id!r}: tests.invocation = {tests.invocation!r}: tests.source only defines, so "
+                f"nothing would be tested; call them here, as in 'check({tests.entry_point})'"
+            )
+        self._problem_id = problem.id
+        self._profile = environment.profile
+        self._tests = tests
+
+    def num_tests(self) -> int:
+        return 1
+
+    def input_lengths(self) -> list[int]:
+        return [len(self._tests.source)]
+
+    def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> CheckTrial:
+        tests = self._tests
+        content = json.dumps({"preamble": tests.preamble, "program": program.source}).encode("ascii")
+        check = {
+            "preamble": tests.preamble,
+            "source": tests.source,
+            "invocation": tests.invocation,
+            "entry_point": tests.entry_point,
+            "mutates_arguments": tests.mutates_arguments,
+        }
+        with contextlib.ExitStack() as cells:
+            host = cells.enter_context(
+                sandbox.open(json.dumps(check).encode("ascii"), self._profile, limits, CHECK_HOST)
+            )
+            if host.compile_error is not None:
+                raise InputError(
+                    f"problem {self._problem_id!r}: tests: the check does not compile: {host.compile_error}"
+                )
+            candidate = cells.enter_context(sandbox.open(content, self._profile, limits, CANDIDATE))
+            return CheckTrial(self._problem_id, host, candidate, program, cells.pop_all())
+
+
+def _require_source(problem_id: str, field: str, source: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, field, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise InputError(f"problem {problem_id!r}: tests.{field}{line}: does not compile ({error})") from None
+
+
+def _runs_anything(source: str) -> bool:
+    """Whether there is a statement besides definitions, imports and texts."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return any(
+        not isinstance(statement, definitions)
+        and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for statement in ast.parse(source).body
+    )
+
+
+class CheckTrial:
+    """A program and the check of its problem, each in its cell."""
+
+    def __init__(
+        self, problem_id: str, host: Cell, candidate: Cell, program: Program, cells: contextlib.ExitStack
+    ) -> None:
+        """`cells` closes both."""
+        self.compile_error = candidate.compile_error
+        self._problem_id = problem_id
+        self._host = host
+        self._candidate = candidate
+        self._cells = cells
+        self._num_lines = program.source.count("\n") + 1
+
+    def judge(self, index: int) -> Judgement:
+        """Run the check.
+
+        Raises:
+            InputError: the check fails before it uses the program.
+            SandboxFault: a cell died for reasons that are not the program's.
+        """
+        with contextlib.ExitStack() as sessions:
+            host = self._host.session()
+            sessions.callback(host.end)
+            candidate = self._candidate.session()
+            sessions.callback(candidate.end)
+            relay = _Relay(host, candidate)
+            stop = relay.run()
+            return self._judged(relay, stop, _ended(candidate, stop), host)
+
+    def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
+        """How the program ended comes first, whatever the check says."""
+        failure = failure_of(outcome, self._num_lines)
+        if failure:
+            return Judgement(outcome, *failure)
+        if stop is _Stop.PROGRAM_ENDED:
+            return Judgement(outcome, Status.RUNTIME_ERROR, "it ended before the check did")
+        if stop is _Stop.RULES_BROKEN:
+            return Judgement(outcome, Status.RUNTIME_ERROR, "it broke the rules of the conversation with the check")
+        of_check = host.close()
+        failure = failure_of(of_check, 0)
+        if failure or stop is _Stop.CHECK_DIED:
+            return self._judged_dead_check(relay, of_check, failure)
+        how, account = relay.end
+        if not relay.has_heard_program:
+            what = exception_message(account, 0) or "no exception"
+            raise InputError(f"problem {self._problem_id!r}: tests: the check ends before it uses the program ({what})")
+        return Judgement(outcome, *self._verdict(how, account, relay))
+
+    def _judged_dead_check(self, relay: _Relay, outcome: Outcome, failure: tuple[Status, str] | None) -> Judgement:
+        """Once the program has said something, what becomes of the check is its doing."""
+        status, what = failure or (Status.RUNTIME_ERROR, "no exit code")
+        if relay.has_heard_program:
+            return Judgement(outcome, status, f"{what}, in the check of what it returned")
+        if outcome.ended in (Ended.EXITED, Ended.SIGNALLED):
+            raise SandboxFault(f"the cell of the check died ({what})")
+        raise InputError(f"problem {self._problem_id!r}: tests: the check meets the {what} before it uses the program")
+
+    def _verdict(self, how: str, account: str, relay: _Relay) -> tuple[Status, str]:
+        match how:
+            case "passed" if relay.num_calls and not relay.num_open:
+                return Status.ACCEPTED, ""
+            case "passed":
+                return Status.WRONG_ANSWER, "the check ended without a call of the program"
+            case "program":
+                return failure_told(account, self._num_lines)
+            case "violation":
+                return Status.RUNTIME_ERROR, "it answered the check with malformed data"
+            case _:
+                return _failure_of_check(account)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cells.__exit__(kind, error, trace)
+
+
+def _ended(candidate: Session, stop: _Stop) -> Outcome:
+    """How the program ended. One that was still there has done its part: what it would do next does not matter."""
+    outcome = candidate.end()
+    if stop is not _Stop.PROGRAM_ENDED and outcome.ended in (Ended.EXITED, Ended.SIGNALLED):
+        return replace(outcome, ended=Ended.EXITED, exit_code=0, signal=None)
+    return outcome
+
+
+def _failure_of_check(account: str) -> tuple[Status, str]:
+    status, what = failure_told(account, 0)
+    if status is not Status.RUNTIME_ERROR:
+        return status, f"{what}, in the check of what it returned"
+    return Status.WRONG_ANSWER, "the check failed" if what == "AssertionError" else f"the check failed with {what}"
+
+
+class _Stop(StrEnum):
+    """Why the relay stopped."""
+
+    CHECK_ENDED = "check ended"
+    """Its last frame has come."""
+    CHECK_DIED = "check died"
+    """Its cell sends nothing more, and there was no last frame."""
+    PROGRAM_ENDED = "program ended"
+    """Its cell sends nothing more."""
+    RULES_BROKEN = "rules broken"
+    """By the program; the check is ours."""
+
+
+class _Relay:
+    """Carries frames between a check and a program, in strict turns."""
+
+    def __init__(self, host: Session, candidate: Session) -> None:
+        self._host = host
+        self._candidate = candidate
+        self._open: list[bool] = []
+        self._num_requests = 0
+        self.num_calls = 0
+        self.has_heard_program = False
+        self.end: tuple[str, str] = ("", "")
+
+    @property
+    def num_open(self) -> int:
+        """Requests that have no answer yet."""
+        return len(self._open)
+
+    def run(self) -> _Stop:
+        """Carry frames until one side has no more to say or the program breaks the rules."""
+        while True:
+            frame = self._host.receive()
+            if frame is None:
+                return _Stop.CHECK_DIED
+            if frame[:1] == _END:
+                self.end = _end_in(frame)
+                return _Stop.CHECK_ENDED
+            if not self._is_in_order(frame, from_host=True):
+                return _Stop.RULES_BROKEN  # too many requests, which only the program can drive the check to
+            self._candidate.send(frame)
+            frame = self._candidate.receive()
+            if frame is None:
+                return _Stop.PROGRAM_ENDED
+            self.has_heard_program = True
+            if not self._is_in_order(frame, from_host=False):
+                return _Stop.RULES_BROKEN
+            self._host.send(frame)
+
+    def _is_in_order(self, frame: bytes, *, from_host: bool) -> bool:
+        """Whether the frame is a request, and not one too many, or the answer to the last request of the other side."""
+        kind = frame[:1]
+        if kind == _ANSWER:
+            return bool(self._open) and self._open.pop() is not from_host
+        self._open.append(from_host)
+        self._num_requests += 1
+        self.num_calls += from_host and kind == _CALL
+        return kind in (_CALL, _ASK) and len(self._open) <= _MAX_NESTING and self._num_requests <= _MAX_REQUESTS
+
+
+def _end_in(frame: bytes) -> tuple[str, str]:
+    """How the check ended, and the account of the exception that ended it."""
+    how, account = json.loads(frame[1:])
+    return str(how), str(account)

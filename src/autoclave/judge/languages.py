@@ -1,0 +1,91 @@
+"""What a program needs to run: its language, and the interpreter that its problem asks for.
+
+A language turns a program into what a cell takes: content, profile and runner. `Languages` holds those that a judge
+knows; `kinds/` asks it and does not know how programs are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from autoclave.core import Program
+from autoclave.judge.profiles import CALL_SERVER, SCRIPT
+from autoclave.judge.values import ValueRule
+from autoclave.sandbox import Profile, Runner, Sandbox, require_package
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program ready for cells."""
+
+    content: bytes
+    profile: Profile
+    runner: Runner
+
+
+@dataclass(frozen=True, slots=True)
+class CompileError:
+    """Why a program cannot be run at all; the message is fit for a verdict."""
+
+    message: str
+
+
+class Language(Protocol):
+    """How programs of one language are run."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of tests that its programs can be judged on."""
+        ...
+
+    def check(self, profile: Profile) -> None:
+        """Make sure that programs can run here with `profile`.
+
+        Raises:
+            HostError: this host lacks something; the message says the mend.
+        """
+        ...
+
+    def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
+        """Ready `program` for tests of `kind`, compiling it in `sandbox` if need be.
+
+        Raises:
+            HostError: the host lacks what is needed.
+            SandboxFault: no cell could be made, or it died for reasons that are not the program's.
+        """
+        ...
+
+
+class Python:
+    """Python source. The interpreter in the cell compiles it, so syntax errors show when the cell is opened."""
+
+    kinds = ("stdin", "call", "check")
+    _RUNNERS: Mapping[str, Runner] = {"stdin": SCRIPT, "call": CALL_SERVER}
+
+    def check(self, profile: Profile) -> None:
+        for package in profile.packages:
+            require_package(package)
+
+    def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
+        return Built(program.source.encode("utf-8", "surrogatepass"), profile, self._RUNNERS[kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A language with one of its profiles: where the programs of a problem run, for tests of one kind."""
+
+    language: Language
+    profile: Profile
+    value_rule: ValueRule
+    kind: str
+
+    def build(self, sandbox: Sandbox, program: Program) -> Built | CompileError:
+        """Ready `program` for cells of `sandbox`.
+
+        Raises:
+            HostError: the host lacks what is needed.
+            SandboxFault: no cell could be made, or it died for reasons that are not the program's.
+        """
+        return self.language.build(sandbox, program, self.profile, self.kind)

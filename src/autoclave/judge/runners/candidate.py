@@ -1,0 +1,133 @@
+"""The cell of a program that a check examines: run the program, then do what the check asks of it, until it is ended.
+
+The content is the JSON object `{"preamble", "program"}`. Nothing of the check is ever here but the arguments that it
+hands over and the names that it uses. The texts of `crossing`, `python_program`, `failure`, `entry_point` and `peer`
+stand before this text.
+"""
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoclave.judge.runners.crossing import Reader, Writer
+    from autoclave.judge.runners.entry_point import entry_point
+    from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.peer import CALL, Peer
+    from autoclave.judge.runners.python_program import PythonProgram
+
+_MODULE = "solution"
+
+
+class CandidateProgram:
+    """The program and the preamble of its problem, compiled."""
+
+    def __init__(self, preamble: str, program: str) -> None:
+        self.program = PythonProgram(program.removeprefix("\ufeff"))
+        self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
+
+
+def prepare(content: bytes, _place: Any) -> CandidateProgram:
+    """The program; raises what `compile` raises."""
+    return CandidateProgram(**json.loads(content))
+
+
+def run(test: Any) -> None:
+    """Serve the check until the judge has heard enough. Does not return."""
+    Candidate(test).converse()
+
+
+class _Lent:
+    """An object that is lent to the check whatever it is: using a builtin type, too, must be a call of the program."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Candidate(Peer):
+    """The program's side."""
+
+    def __init__(self, test: Any) -> None:
+        super().__init__()
+        self._test = test
+        self._late_errors: dict[int, Exception] = {}
+
+    def converse(self) -> None:
+        with self._turn:
+            while True:
+                self.answer(*self.channel.receive())
+
+    def serve(self, kind: bytes, request: "Reader") -> "tuple[list[Any], Reader | None]":
+        what, *head = request.head
+        if kind == CALL:
+            number, names = head
+            num_args = len(request.values) - len(names)
+            kwargs = dict(zip(names, request.values[num_args:], strict=True))
+            result = self.borrowed(number)(*request.values[:num_args], **kwargs)
+            return [result], request if self.copies_back else None
+        return [getattr(self, f"_{what}")(*head, *request.values)], None
+
+    def _begin(self, path: str, names: "list[str]", copies_back: bool) -> "list[Any]":
+        """Run the program; the entry point, and what it defined of the names that the check uses."""
+        namespace = self._test.main.__dict__
+        namespace["__name__"] = _MODULE
+        sys.modules[_MODULE] = self._test.main
+        exec(self._test.program.preamble, namespace)
+        self.learn_classes(namespace, self._test.program.preamble)
+        exec(self._test.program.program.code, namespace)
+        self._learn_new_versions(namespace)
+        self.copies_back = copies_back
+        found = {name: namespace[name] for name in names if name in namespace}
+        lent = {name: _Lent(value) if callable(value) else value for name, value in found.items()}
+        return [_Lent(entry_point(namespace, path)), lent]
+
+    def _learn_new_versions(self, namespace: "dict[str, Any]") -> None:
+        """A program may define a class of the preamble again."""
+        for name in self.classes:
+            kind = namespace.get(name)
+            if isinstance(kind, type):
+                self.classes[name] = kind
+                self.names_of_classes[kind] = name
+
+    def _get(self, number: int, name: str) -> Any:
+        return getattr(self.borrowed(number), name)
+
+    def _set(self, number: int, name: str, value: Any) -> None:
+        setattr(self.borrowed(number), name, value)
+
+    def _next(self, number: int, count: int) -> "tuple[Any, ...]":
+        """Whether the iterator is at its end, and the next items."""
+        if number in self._late_errors:
+            raise self._late_errors.pop(number)
+        items: list[Any] = []
+        iterator = self.borrowed(number)
+        try:
+            while len(items) < count:
+                items.append(next(iterator))
+        except StopIteration:
+            return (True, *items)
+        except Exception as error:
+            if not items:
+                raise
+            self._late_errors[number] = error
+        return (False, *items)
+
+    def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
+        return super().exported(value.value if type(value) is _Lent else value, writer, depth)
+
+    def kind_of_export(self, value: Any) -> str:
+        if hasattr(type(value), "__next__"):
+            return "iterator"
+        return "function" if callable(value) else "object"
+
+    def rebuilt(self, error: "Reader") -> BaseException:
+        return self.exceptions[error.head[1]](*error.values)
+
+    def abort(self, reason: str) -> Any:
+        os._exit(1)
+
+    def fail(self, error: BaseException) -> Any:
+        self._test.tell(account_of(error))
+        os._exit(1)

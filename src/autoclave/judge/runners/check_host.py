@@ -1,0 +1,163 @@
+"""The cell of a check: the test code of a problem runs here, and the program is reached over the channel only.
+
+The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "mutates_arguments"}`. The names
+that the check uses and that nobody here defines are asked of the program. The last frame, `END`, says how the check
+ended: `["passed" | "failed" | "program" | "violation", account]`. The texts of `crossing`,
+`python_program`, `failure` and `peer` stand before this text.
+"""
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+import builtins
+import dis
+import itertools
+import json
+import os
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
+    from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.peer import CALL, END, Handle, Peer
+
+_MAX_ITEMS = 100_000
+_NO_STOP = {"StopIteration": RuntimeError, "StopAsyncIteration": RuntimeError}
+"""As they leave a generator: raised through `map` in a check they would end a loop over cases, not fail it."""
+
+
+class Check:
+    """The test code, compiled, and the names that it uses without defining them."""
+
+    def __init__(
+        self, preamble: str, source: str, invocation: str, entry_point: str, *, mutates_arguments: bool
+    ) -> None:
+        self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
+        self.codes = [
+            compile(source, "check.py", "exec", dont_inherit=True),
+            compile(invocation, "invocation.py", "exec", dont_inherit=True),
+        ]
+        self.entry_point = entry_point
+        self.mutates_arguments = mutates_arguments
+        used: set[str] = set()
+        defined: set[str] = set()
+        for code in self.codes:
+            _collect_names(code, used, defined)
+        found_here = {"candidate", *self.own_names, "__annotations__"}  # the last is used by `x: int = 1`
+        self.unknown_names = used - defined - vars(builtins).keys() - found_here
+
+    @property
+    def own_names(self) -> "tuple[str, ...]":
+        """The names that mean the entry point itself."""
+        return ("candidate", self.entry_point.rpartition(".")[2])
+
+
+def _collect_names(code: types.CodeType, used: "set[str]", defined: "set[str]", *, is_module: bool = True) -> None:
+    """Global names that `code`, with the functions and classes in it, loads, and those that it binds."""
+    for instruction in dis.get_instructions(code):
+        operation = instruction.opname
+        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            used.add(instruction.argval)
+        elif operation == "STORE_GLOBAL" or (is_module and operation == "STORE_NAME"):
+            defined.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _collect_names(constant, used, defined, is_module=False)
+
+
+def prepare(content: bytes, _place: Any) -> Check:
+    """The check; raises what `compile` raises."""
+    return Check(**json.loads(content))
+
+
+def run(test: Any) -> None:
+    """Run the check to its end, tell how it ended and leave the process. Does not return."""
+    host = CheckHost()
+    try:
+        host.check(test.program, test.main.__dict__)
+    except SystemExit as stop:
+        host.end("failed" if stop.code else "passed", "- SystemExit 0")
+    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the check ended
+        host.end_with(error)
+    host.end("passed", "")
+
+
+class CheckHost(Peer):
+    """The check's side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+        self._last_error: tuple[BaseException | None, str] = (None, "")
+
+    def check(self, check: Check, namespace: "dict[str, Any]") -> None:
+        """Run preamble, source and invocation; raises what they raise."""
+        namespace["__name__"] = "__main__"
+        exec(check.preamble, namespace)
+        self.learn_classes(namespace, check.preamble)
+        unknown = sorted(check.unknown_names - namespace.keys())
+        answer = self.ask(["begin", check.entry_point, unknown, check.mutates_arguments])
+        if type(answer) is not list or len(answer) != 2 or type(answer[1]) is not dict:
+            self.abort("no entry point")
+        candidate, found = answer
+        self.copies_back = check.mutates_arguments
+        namespace |= {name: found[name] for name in unknown if name in found}  # and none that was not asked for
+        namespace |= dict.fromkeys(check.own_names, candidate)
+        for code in check.codes:
+            exec(code, namespace)
+
+    def end_with(self, error: BaseException) -> None:
+        """Tell of the exception that ended the check."""
+        raised, account = self._last_error
+        if error is raised:
+            self.end("program", account)
+        self.end("failed", account_of(error))
+
+    def end(self, how: str, account: str) -> None:
+        """Tell the judge, and nobody else, how the check ended, and leave the process."""
+        if how == "passed" and self._has_failed:
+            how = "failed"
+        self.channel.send(END, json.dumps([how, account]).encode("ascii"))
+        os._exit(0)
+
+    def serve(self, kind: bytes, request: "Reader") -> "tuple[list[Any], Reader | None]":
+        if kind != CALL or request.head[0] != "call":
+            self.abort("only functions can be used")
+        _, number, names = request.head
+        num_args = len(request.values) - len(names)
+        kwargs = dict(zip(names, request.values[num_args:], strict=True))
+        try:
+            return [self.borrowed(number)(*request.values[:num_args], **kwargs)], None
+        except AssertionError:
+            self._has_failed = True  # the program may catch it, and it counts all the same
+            raise
+
+    def kind_of_export(self, value: Any) -> str:
+        if not callable(value):
+            raise NotPlainError(type(value).__name__)
+        return "function"
+
+    def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
+        if hasattr(type(value), "__next__") and not isinstance(value, Handle):
+            items = list(itertools.islice(value, _MAX_ITEMS + 1))
+            if len(items) > _MAX_ITEMS:
+                raise NotPlainError("an iterator without end")
+            return {"iterator": writer.parts(items, depth)}
+        return super().exported(value, writer, depth)
+
+    def rebuilt(self, error: "Reader") -> BaseException:
+        """By name from the list of those known here; `_last_error` tells later that it was the program's."""
+        try:
+            _, name, account = error.head
+            kind = _NO_STOP.get(name) or self.exceptions.get(name, Exception)
+            made = kind(*error.values) if kind.__module__ == "builtins" else kind.__new__(kind, *error.values)
+        except Exception:  # noqa: BLE001  arguments that its class does not take
+            kind, account = Exception, "-"
+            made = kind()
+        self._last_error = (made, str(account))
+        return made
+
+    def abort(self, reason: str) -> Any:
+        self.end("violation", reason)
+
+    def fail(self, error: BaseException) -> Any:
+        self.end_with(error)

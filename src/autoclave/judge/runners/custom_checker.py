@@ -1,0 +1,43 @@
+"""Run the checker of a problem on one result. It sees what the program must not: this cell is not the program's.
+
+The checker's source runs first and defines `check`; then this side says `ready`, and only then what the program
+printed or returned arrives, so whatever fails afterwards failed on that. Two frames come: the question, plain data
+`{"kind", "input", "expected"}`, and the answer as it left the program's cell. One goes back: `true`, `false` or
+`neither`; none when the checker raises. The texts of `plain_data`, `python_program`, `failure` and `call_server` stand
+before this text; this `run` takes the place of theirs.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoclave.judge.plain_data import decode
+    from autoclave.judge.runners.call_server import (
+        _receive,  # pyright: ignore[reportPrivateUsage]
+        _send_bytes,  # pyright: ignore[reportPrivateUsage]
+    )
+    from autoclave.judge.runners.failure import account_of
+
+
+def run(test: Any) -> None:
+    """Check the one result and leave the process. Does not return."""
+    try:
+        namespace = test.main.__dict__
+        namespace["__name__"] = "checker"
+        exec(test.program.code, namespace)
+        check = namespace["check"]
+        _send_bytes(b"ready")
+        question = decode(_receive())
+        passed = check(question["input"], _result_in(_receive(), question["kind"]), question["expected"])
+    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the check ended
+        test.tell(account_of(error))
+        os._exit(1)
+    _send_bytes({True: b"true", False: b"false"}[passed] if type(passed) is bool else b"neither")
+    os._exit(0)
+
+
+def _result_in(answer: bytes, kind: str) -> Any:
+    if kind == "stdin":
+        return answer.decode("utf-8", "replace")
+    _, result = decode(answer)
+    return result

@@ -1,0 +1,102 @@
+"""The final variables of a function and of the main program, seen without slowing the program down.
+
+A profile function is set only from the moment a function is called until its frame is there, which is its first
+event. From then on nothing watches: the frame object is held, and a frame that is held keeps its variables when the
+function returns or raises. No line and no inner call is ever traced, and the program's functions stay as they are.
+
+A trace is the cell's own account, so nothing here resists a program that wants it wrong.
+The texts of `plain_data` and `traced_values` stand before this text.
+"""
+
+import os
+import types
+from sys import setprofile
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoclave.judge.plain_data import encode
+    from autoclave.judge.traced_values import MAX_RESULT_BYTES, MAX_VARIABLES, is_small, primitives
+
+_TRACE_CHANNEL = 3
+_MAX_WRAPPERS = 100
+
+
+class Observation:
+    """Calls functions and knows the variables of the last call as they were at its end."""
+
+    def __init__(self) -> None:
+        self._function: Any = None
+        self._code: types.CodeType | None = None
+        self._frame: Any = None
+        self._values: dict[str, Any] = {}
+
+    def call(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
+        """What `function` returns or raises. Calls that it makes, also of itself, are not looked at."""
+        if function is not self._function:
+            self._function, self._code = function, _code_of(function)
+        self._values, self._frame = {}, None
+        if self._code is None:
+            return function(*arguments, **options)
+        setprofile(self._await_frame)
+        try:
+            result: Any = function(*arguments, **options)
+        finally:
+            if self._frame is None:
+                setprofile(None)
+            else:
+                self._values = primitives(self._frame.f_locals)
+                self._frame = None  # objects of the function must not live longer than they would
+        if type(result) is types.GeneratorType and result.gi_code is self._code:
+            self._frame = result.gi_frame  # its body runs later; see `variables`
+        return result  # pyright: ignore[reportUnknownVariableType]
+
+    def variables(self) -> "dict[str, Any]":
+        """The parameters and locals of primitive type, with those that inner functions use; of a generator as of now.
+
+        Not the names of enclosing functions, and not what was put into `locals()`.
+        """
+        if self._code is None:
+            return {}
+        values = self._values if self._frame is None else primitives(self._frame.f_locals)
+        names = dict.fromkeys(self._code.co_varnames + self._code.co_cellvars)
+        return {name: values[name] for name in names if name in values and not is_dunder(name)}
+
+    def _await_frame(self, frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is self._code:
+            setprofile(None)
+            self._frame = frame
+
+
+def is_dunder(name: str) -> bool:
+    """Whether `name` is one that Python reserves."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def _code_of(function: Any) -> "types.CodeType | None":
+    """The code of a function or method, below the decorators that say what they wrap."""
+    for _ in range(_MAX_WRAPPERS):
+        function = getattr(function, "__func__", function)
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    return function.__code__ if isinstance(function, types.FunctionType) else None
+
+
+def tell_trace(variables: "dict[str, Any]", *result: Any) -> None:
+    """Send the account on the channel: variables, and the result if there is one and it is plain data of some size."""
+    small = [[name, value] for name, value in variables.items() if is_small(value)][:MAX_VARIABLES]
+    account = {"variables": small, "left_out": len(variables) - len(small)}
+    if result and _is_short_plain_data(result[0]):
+        account["result"] = [result[0]]
+    content = encode(account)
+    left = memoryview(len(content).to_bytes(4, "big") + content)
+    while left:
+        left = left[os.write(_TRACE_CHANNEL, left) :]
+
+
+def _is_short_plain_data(value: Any) -> bool:
+    try:
+        return len(encode(value)) <= MAX_RESULT_BYTES
+    except Exception:  # noqa: BLE001  not plain data, or a class of the program's own that objects
+        return False

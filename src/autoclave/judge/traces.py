@@ -1,0 +1,244 @@
+"""Trace one program on one test: a run of its own, in a cell of its own, that decides nothing.
+
+The account that comes back is hostile data: bounded, of known shape, with names from the program's text and values of
+primitive type, or there are no values. Verdicts are made elsewhere and neither read nor changed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+from autoclave.core import (
+    MAIN_PROGRAM,
+    CallTests,
+    Ended,
+    InputError,
+    Outcome,
+    Problem,
+    StdinTests,
+    Trace,
+    TraceStatus,
+)
+from autoclave.core.trace import literal
+from autoclave.judge.evaluation import PreparedJob
+from autoclave.judge.gate import Gate
+from autoclave.judge.interface import JudgeJob
+from autoclave.judge.kinds import TestKind
+from autoclave.judge.kinds.call import CallKind
+from autoclave.judge.limits import ProblemLimits
+from autoclave.judge.messages import failure_of
+from autoclave.judge.plain_data import NotPlainError, decode
+from autoclave.judge.profiles import CALL_TRACE, PROFILES, SCRIPT_TRACE
+from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives
+from autoclave.sandbox import Cell, Profile, Runner, Sandbox
+
+MAX_RESULT_LENGTH = 10_000
+"""Characters of a result; an output is cut there, a returned value left out."""
+_MAX_ACCOUNT_BYTES = 1 << 21
+_MAX_LEFT_OUT = 1 << 32
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTrace:
+    """A trace that was found possible."""
+
+    job: JudgeJob
+    index: int
+    style: _Style
+    profile: Profile
+    limits: ProblemLimits
+
+    def run(self, sandbox: Sandbox, gate: Gate) -> Trace:
+        """The trace. A run too close to the time limit is repeated with no neighbours, as for a verdict.
+
+        Raises:
+            SandboxFault: a cell died for reasons that are not the program's.
+        """
+        with gate.shared():
+            ran = self._observe(sandbox)
+        if not isinstance(ran, str) and self.limits.is_borderline(ran[1]):
+            with gate.alone():
+                ran = self._observe(sandbox)
+        return self.no_values(ran) if isinstance(ran, str) else self._trace(*ran)
+
+    def _observe(self, sandbox: Sandbox) -> str | tuple[bytes | None, Outcome]:
+        """Account and outcome of one run, or why the program does not compile."""
+        content = self.job.program.source.encode("utf-8", "surrogatepass")
+        with sandbox.open(content, self.profile, self.limits.exact, self.style.runner) as cell:
+            return self.style.observe(cell, self.index) if cell.compile_error is None else cell.compile_error
+
+    def _trace(self, account: bytes | None, outcome: Outcome) -> Trace:
+        source = self.job.program.source
+        failure = failure_of(outcome, source.count("\n") + 1)
+        message = failure[1] if failure else ""
+        if failure and outcome.ended is not Ended.EXITED:
+            return self.no_values(message)
+        if account is None:
+            return self.no_values(message or "it ended before its variables could be told")
+        told = _read(account, source)
+        if told is None:
+            return self.no_values("its account is malformed")
+        result, is_whole = self.style.result(told, outcome)
+        return replace(
+            self.no_values(message),
+            status=TraceStatus.RAISED if failure else TraceStatus.FINISHED,
+            variables=told.variables,
+            left_out=told.left_out,
+            result=result,
+            is_result_whole=is_whole,
+        )
+
+    def no_values(self, message: str) -> Trace:
+        """The trace of a run that told nothing, with the reason."""
+        job, status = self.job, TraceStatus.NO_VALUES
+        return Trace(
+            problem_id=job.problem.id,
+            id=job.id,
+            test=self.index,
+            status=status,
+            entry=self.style.entry,
+            message=message,
+        )
+
+
+def prepare_trace(prepared: PreparedJob, index: int) -> PreparedTrace:
+    """The trace of a prepared job's program on test `index`.
+
+    Raises:
+        InputError: there is none; the message names the problem and the field.
+    """
+    problem, num_tests = prepared.job.problem, prepared.kind.num_tests()
+    if not 0 <= index < num_tests:
+        raise InputError(f"problem {problem.id!r}: test {index}: no such test; there are {num_tests}, from 0")
+    if problem.language != "python":
+        raise InputError(f"problem {problem.id!r}: language = {problem.language!r}: only Python programs are traced")
+    style = _style_of(problem, prepared.kind)
+    return PreparedTrace(prepared.job, index, style, PROFILES[problem.profile], prepared.limits)
+
+
+# --- Styles --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """What a cell tells, read and found sound."""
+
+    variables: dict[str, str]
+    left_out: int
+    result: tuple[Any, ...]
+
+
+class _Style(Protocol):
+    """One way to run a program: what is observed, and what counts as its result."""
+
+    runner: Runner
+    entry: str
+
+    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]: ...
+
+    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]: ...
+
+
+class _MainProgram:
+    """Run as a script on the test's standard input."""
+
+    runner = SCRIPT_TRACE
+    entry = MAIN_PROGRAM
+
+    def __init__(self, tests: StdinTests) -> None:
+        self._cases = tests.cases
+
+    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]:
+        session = cell.session(self._cases[index].input.encode("utf-8", "surrogatepass"))
+        try:
+            account = session.receive()
+        finally:
+            outcome = session.close()
+        return account, outcome
+
+    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]:
+        text = outcome.stdout.decode("utf-8", "replace")
+        return text[:MAX_RESULT_LENGTH], len(text) <= MAX_RESULT_LENGTH
+
+
+class _Call:
+    """The entry point called once with the test's arguments."""
+
+    runner = CALL_TRACE
+
+    def __init__(self, tests: CallTests, kind: CallKind) -> None:
+        self.entry = tests.entry_point
+        self._kind = kind
+
+    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]:
+        session = cell.session()
+        try:
+            session.send(self._kind.request(index))
+            account = session.receive()
+        finally:
+            outcome = session.close()
+        return account, outcome
+
+    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]:
+        if len(told.result) != 1:
+            return None, False
+        try:
+            text = literal(told.result[0])
+        except (ValueError, RecursionError):  # an integer of very many digits, or nested too deep
+            return None, False
+        return (text, True) if len(text) <= MAX_RESULT_LENGTH else (None, False)
+
+
+def is_traceable(problem: Problem) -> bool:
+    """Whether the tests of `problem` run programs whose variables can be seen."""
+    return isinstance(problem.tests, StdinTests | CallTests) and problem.language == "python"
+
+
+def _style_of(problem: Problem, kind: TestKind) -> _Style:
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        return _MainProgram(tests)
+    if isinstance(tests, CallTests) and isinstance(kind, CallKind):
+        return _Call(tests, kind)
+    raise InputError(
+        f"problem {problem.id!r}: tests.kind = {tests.kind!r}: only programs of stdin and call tests are traced"
+    )
+
+
+# --- The account of a cell -----------------------------------------------------------------------------------------
+
+
+def _read(account: bytes, source: str) -> _Account | None:
+    """The account, or None if it is not what a runner writes. Names that the program's text lacks are dropped."""
+    if len(account) > _MAX_ACCOUNT_BYTES:
+        return None
+    try:
+        told: Any = decode(account)
+    except NotPlainError:
+        return None
+    match told:
+        case {"variables": list(), "left_out": int()}:
+            given = cast("dict[str, Any]", told)
+        case _:
+            return None
+    pairs: list[Any] = given["variables"]
+    if len(pairs) > MAX_VARIABLES or not all(map(_is_variable, pairs)):
+        return None
+    left_out, result = given["left_out"], given.get("result", [])
+    if type(left_out) is not int or not 0 <= left_out <= _MAX_LEFT_OUT or type(result) is not list:
+        return None
+    words = {unicodedata.normalize("NFKC", word) for word in _WORD.findall(source)}
+    variables = {name: literal(value) for name, value in pairs if words.issuperset(name.split(".", 1))}
+    return _Account(variables, left_out, tuple(cast("list[Any]", result)))
+
+
+def _is_variable(pair: Any) -> bool:
+    match pair:
+        case [str(name), value]:
+            return bool(primitives({name: value})) and is_small(value)
+        case _:
+            return False

@@ -1,0 +1,70 @@
+"""Start the code of `guest/` in a bare interpreter.
+
+Its modules are executed from their text under neutral names, so that a program does not learn from its call stack
+where on the host we are installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "guest"
+"""The working directory that the command needs."""
+
+_MODULES = (
+    "linux",
+    "filter",
+    "landlock",
+    "leftovers",
+    "contained",
+    "unsealed",
+    "enter",
+    "confinement",
+    "loops",
+    "process",
+    "init",
+    "zygote",
+    "joining",
+    "probe",
+)  # in order of import
+_START = f"""
+import sys, types
+package = sys.modules["guest"] = types.ModuleType("guest")
+package.__path__ = []
+for name in {_MODULES}:
+    module = sys.modules["guest." + name] = types.ModuleType("guest." + name)
+    module.__package__ = "guest"
+    with open(name + ".py", encoding="utf-8") as file:
+        exec(compile(file.read(), "<guest " + name + ">", "exec", dont_inherit=True), module.__dict__)
+    setattr(package, name, module)
+getattr(package, sys.argv[2]).main(*sys.argv[3:])
+"""
+_COMPILED = FOLDER / "_cell.abi3.so"
+
+
+def is_compiled() -> bool:
+    """Whether the compiled part of the guest was built when this package was installed."""
+    return _COMPILED.exists()
+
+
+def guest_command(executable: str, module: str, *arguments: str, use_compiled: bool = True) -> list[str]:
+    """The command line that runs `main(*arguments)` of a guest module, without site-packages or user settings."""
+    compiled = str(_COMPILED) if use_compiled and is_compiled() else ""
+    return [executable, "-S", "-s", "-P", "-c", _START, compiled, module, *arguments]
+
+
+def guest_environment() -> dict[str, str]:
+    """The environment of a zygote; what only its loader needs is gone before a program runs."""
+    return {
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        # One arena, or every thread of a program would reserve 64 MiB of its address space.
+        "MALLOC_ARENA_MAX": "1",
+        "LD_BIND_NOW": "1",  # no work left for first calls
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # No threads: forks of the zygote would miss them.
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }

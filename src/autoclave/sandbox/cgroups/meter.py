@@ -1,0 +1,97 @@
+"""Measures and bounds the tests of one cell by the control group that its zygote is in.
+
+What the group held when the cell was made does not count: the zygote, and the first process as it was born. The limit
+is on what comes on top, so the kernel refuses a burst that no sample would see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from autoclave.core import ExhaustedFault
+from autoclave.sandbox.cgroups.group import Group
+from autoclave.sandbox.interface import Limits
+from autoclave.sandbox.launch import TestUsage, Usage
+from autoclave.sandbox.watch import RunDelays, cpu_seconds, descendants
+
+_OWN_PROCESSES = 2
+"""The zygote and the first process; they count against the limit of the group."""
+_LIMIT_STEP = 1 << 20
+"""Limits are rounded up to this, or a few pages would have it written anew for each cell."""
+_OWN_CPU_S = 0.01
+"""What the first process itself needs for a test, at most: one fork, then killing, reaping and cleaning."""
+
+
+class GroupMeter:
+    """Counts from `begin_test` on; what the host refused, from the start of the cell on."""
+
+    def __init__(self, group: Group, first_process: Callable[[], int]) -> None:
+        self._group = group
+        self._first_process = first_process
+        self._delays = RunDelays()
+        self._start_cpu_s = 0.0
+        self._start_bytes = 0
+        self._limit_mb = 0
+        self._start_kills = group.memory.num_kills()
+        self._start_hits = group.memory.num_hits()
+        self._start_refusals = group.processes.num_refusals() if group.processes else 0
+
+    def begin_cell(self, limits: Limits) -> None:
+        memory = self._group.memory
+        self._limit_mb = limits.memory_mb
+        memory.limit(_rounded_up(memory.now() + (limits.memory_mb << 20)))
+        if self._group.processes:
+            self._group.processes.limit(limits.processes + _OWN_PROCESSES)
+
+    def begin_test(self) -> None:
+        group = self._group
+        self._delays = RunDelays()
+        group.memory.restart_peak()
+        self._start_bytes = group.memory.now()
+        self._start_cpu_s = group.cpu.seconds()
+        self._start_kills = group.memory.num_kills()
+
+    def usage(self) -> Usage:
+        num_processes = self._look_at_processes()
+        return Usage(self._cpu_s(), self._own_mb(self._group.memory.now()), num_processes, self._delays.seconds)
+
+    def end_test(self, reaped_cpu_s: float) -> TestUsage:
+        cpu_s = self._cpu_s()
+        is_more = cpu_s > reaped_cpu_s + _OWN_CPU_S
+        return TestUsage(cpu_s if is_more else reaped_cpu_s, self._own_mb(self._group.memory.peak()))
+
+    def is_memory_exceeded(self) -> bool:
+        memory = self._group.memory
+        if memory.num_kills() == self._start_kills:
+            return False
+        if memory.num_hits() == self._start_hits:
+            raise ExhaustedFault("the host ran out of memory, not the cell: the kernel killed a process of a test")
+        return True
+
+    def refusal_of_host(self) -> str:
+        processes = self._group.processes
+        return processes.refusal_of_host(self._start_refusals) if processes else ""
+
+    def preparing_cpu_s(self) -> float:
+        return cpu_seconds(self._first_process())
+
+    def _look_at_processes(self) -> int:
+        num_processes = 0
+        for pid in descendants(self._first_process()):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                self._delays.look_at(pid)
+                num_processes += 1
+        return num_processes
+
+    def _own_mb(self, group_bytes: int | None) -> float:
+        """What of this is the test's. Page cache can bring it a little above the limit; the kernel would take it."""
+        own_bytes = 0 if group_bytes is None else max(0, group_bytes - self._start_bytes)
+        return min(own_bytes / 2**20, self._limit_mb)
+
+    def _cpu_s(self) -> float:
+        return self._group.cpu.seconds() - self._start_cpu_s
+
+
+def _rounded_up(num_bytes: int) -> int:
+    return -(-num_bytes // _LIMIT_STEP) * _LIMIT_STEP

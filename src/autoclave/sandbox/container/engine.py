@@ -1,0 +1,114 @@
+"""Talk to podman or docker by their command lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autoclave.core import HostError, SandboxFault
+
+EngineName = Literal["podman", "docker"]
+_TIMEOUT_S = 120.0
+MENDS: dict[EngineName, str] = {
+    "podman": "as root: apt-get install podman runc",
+    "docker": "as root: apt-get install docker.io, and start its daemon: systemctl start docker",
+}
+_MEND = "as root: apt-get install podman runc (or docker.io), or another sandbox.backend"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A container engine of this host."""
+
+    name: EngineName
+    command: tuple[str, ...]
+    runtime: str
+    """What the engine starts containers with; empty for its default."""
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> str:
+        """What the command prints.
+
+        Raises:
+            SandboxFault: it fails; the message is its own.
+        """
+        done = self.attempt(*arguments, stdin=stdin)
+        if done.returncode != 0:
+            lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
+            raise SandboxFault(f"{self.name} {arguments[0]}: {lines[-1]}")
+        return done.stdout.decode(errors="replace")
+
+    def attempt(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run the command, which may fail.
+
+        Raises:
+            SandboxFault: it cannot be started, or does not end.
+        """
+        try:
+            return subprocess.run([*self.command, *arguments], input=stdin, capture_output=True, timeout=_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxFault(f"{self.name} {arguments[0]}: {error}") from None
+
+    def remove(self, name: str) -> None:
+        """Kill and remove a container, if it is there."""
+        patience = ("--time", "0") if self.name == "podman" else ()
+        self.attempt("rm", "--force", *patience, name)
+
+    def remove_strays(self) -> None:
+        """Remove containers and folders of judging processes that are gone."""
+        listed = self.run("ps", "--all", "--filter", "name=autoclave-", "--format", "{{.Names}}")
+        for name in listed.split():
+            if _is_stray(name):
+                self.remove(name)
+        for folder in Path(tempfile.gettempdir()).glob("autoclave-*-*-*-*"):
+            if _is_stray(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> Engine:
+    """The engine to use: podman before docker where both are there and answer.
+
+    Raises:
+        HostError: none answers.
+    """
+    names: tuple[EngineName, ...] = ("podman", "docker") if wanted == "auto" else (wanted,)
+    reasons: list[str] = []
+    for name in names:
+        if shutil.which(name) is None:
+            reasons.append(f"{name} is not installed")
+            continue
+        engine = Engine(name, (name, *(("--runtime", runtime) if runtime and name == "podman" else ())), runtime)
+        try:
+            engine.run("ps", "--quiet")
+        except SandboxFault as fault:
+            reasons.append(str(fault))
+        else:
+            return engine
+    raise HostError(f"no container engine: {'; '.join(reasons)}. Mend: {_MEND}")
+
+
+def new_name(number: int) -> str:
+    """A name for a container of this process, from which others see whether the process still lives."""
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    return f"autoclave-{namespace}-{os.getpid()}-{_start_time(os.getpid())}-{number}"
+
+
+def _is_stray(name: str) -> bool:
+    """Whether its judging process was one of those visible here, and is gone."""
+    with contextlib.suppress(ValueError):
+        _, namespace, pid, start, _ = name.split("-")
+        return int(namespace) == Path("/proc/self/ns/pid").stat().st_ino and _start_time(int(pid)) != int(start)
+    return False
+
+
+def _start_time(pid: int) -> int:
+    """When the process started, in ticks since the host did; 0 when there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    except OSError:
+        return 0

@@ -1,0 +1,150 @@
+"""How the processes of a cell are kept apart from everything else: one class per way, chosen by the judge's plan.
+
+zygote          enter()                 once, before any program
+zygote          start_cell()            a fork that becomes the first process of a cell
+zygote          end_cell(pid)           kills it and all it started, and restores what they changed
+zygote          leave()                 when the judge is gone
+first process   begin_cell(limits)      before the program is prepared
+first process   kill_all()              after each test, until nothing is left to reap
+first process   renew_scratch()         after each test
+test            enter_test()            before the runner
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import linux
+from .contained import Contained
+from .enter import enter
+from .unsealed import Open, Restricted
+
+PROGRAM_FOLDER = "/program"
+
+
+class Confinement(Protocol):
+    """One way. See above for when each is called, and by which process."""
+
+    test_id: "int | None"
+    """User and group of tests inside of the cell; None when all processes have the same."""
+
+    @property
+    def own_descriptor(self) -> int:
+        """What a test still needs when it closes all it was not given; -1 for none."""
+        ...
+
+    @property
+    def num_own_processes(self) -> int:
+        """Processes of ours that the kernel counts against the limit of tests."""
+        ...
+
+    def enter(self, ask_for_ids: Callable[[], None]) -> None:
+        """Confine the zygote for good. `ask_for_ids` has the judge write the id maps."""
+
+    def start_cell(self) -> int:
+        """Fork the first process of a cell; 0 in it."""
+        ...
+
+    def end_cell(self, pid: int) -> int:
+        """Kill all processes of a cell, and restore what they changed. The wait status of the first, `pid`."""
+        ...
+
+    def leave(self) -> None:
+        """Remove what the end of the zygote alone does not."""
+
+    def begin_cell(self, disk_bytes: int, num_files: int) -> None:
+        """Ready the first process and the file system of the cell."""
+
+    def place(self, name: str, content: bytes) -> str:
+        """Put an executable file into the cell, out of reach of tests for anything but reading and running."""
+        ...
+
+    def kill_all(self) -> None:
+        """Kill every process of the cell but the first, which is the caller."""
+
+    def renew_scratch(self) -> None:
+        """A new scratch file system for the next test."""
+
+    def enter_test(self) -> None:
+        """Give up what only the first process needs, and go to the scratch folder."""
+
+
+class Sealed:
+    """Namespaces, a read-only root, a tmpfs for each test, seccomp; as root a user of its own for tests."""
+
+    own_descriptor = -1
+
+    def __init__(self, plan: "dict[str, Any]") -> None:
+        self._plan = plan
+        self.test_id: int | None = plan["test_id"] if plan["ids"] == "range" else None
+        self.num_own_processes = 2 if self.test_id is None else 0
+        self._scratch = ""
+
+    def enter(self, ask_for_ids: Callable[[], None]) -> None:
+        enter(self._plan, ask_for_ids)
+
+    clone_flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS  # of an ipc namespace nothing could be used: see filter.py
+
+    def start_cell(self) -> int:
+        return linux.clone(self.clone_flags)
+
+    def end_cell(self, pid: int) -> int:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # the kernel ends a process namespace with its first process
+        return os.waitpid(pid, 0)[1]
+
+    def leave(self) -> None:
+        pass  # namespaces and mounts end with their last process
+
+    def begin_cell(self, disk_bytes: int, num_files: int) -> None:
+        owner = os.getuid() if self.test_id is None else self.test_id
+        self._scratch = f"mode=0700,uid={owner},gid={owner},size={disk_bytes},nr_inodes={num_files}"
+        linux.die_with_parent()
+        linux.set_dumpable(False)
+        self._mount_scratch()
+
+    def place(self, name: str, content: bytes) -> str:
+        size = len(content) + (1 << 20)
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount("program", PROGRAM_FOLDER, "tmpfs", flags, f"mode=0755,size={size}")
+        path = f"{PROGRAM_FOLDER}/{name}"
+        with open(path, "xb") as file:
+            file.write(content)
+        os.chmod(path, 0o555)
+        linux.mount(None, PROGRAM_FOLDER, None, linux.MS_REMOUNT | linux.MS_RDONLY | flags)
+        return path
+
+    def kill_all(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+
+    def renew_scratch(self) -> None:
+        linux.unmount("/tmp")
+        self._mount_scratch()
+
+    def enter_test(self) -> None:
+        if self.test_id is None:
+            linux.set_dumpable(True)  # or the judge, an ordinary user, could not read its memory use
+        else:
+            os.setresgid(self.test_id, self.test_id, self.test_id)
+            os.setresuid(self.test_id, self.test_id, self.test_id)
+        linux.drop_capabilities()
+        os.chdir("/tmp")
+
+    def _mount_scratch(self) -> None:
+        linux.mount("scratch", "/tmp", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, self._scratch)
+
+
+_WAYS: "dict[str, Callable[[dict[str, Any]], Confinement]]" = {
+    "sealed": Sealed,
+    "contained": Contained,
+    "restricted": Restricted,
+    "open": Open,
+}
+
+
+def confinement_of(plan: "dict[str, Any]") -> Confinement:
+    """The way that the plan names."""
+    return _WAYS[plan["confinement"]](plan)

@@ -1,0 +1,209 @@
+"""Which backend and level is started, what is refused, and what a backend does that no other does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.config.sandbox import SandboxConfig, backend_names
+from autoclave.core import HostError, IsolationError, SandboxFault
+from autoclave.sandbox import open_sandbox
+from autoclave.sandbox.backend import find_backend
+from autoclave.sandbox.container.engine import find_engine
+from autoclave.sandbox.container.image import image_content
+from autoclave.sandbox.container.launch import ContainerLauncher
+from autoclave.sandbox.guest.leftovers import empty_folder
+from autoclave.sandbox.interface import Profile
+from autoclave.sandbox.namespace.root import base_interpreter, root_plan
+from autoclave.sandbox.unsealed import folder_use
+from tests.sandbox.test_traces import descendants, is_alive, wait_until
+
+CONTAINER = SandboxConfig(backend="container", container_engine="podman")
+
+
+def needs_podman() -> None:
+    try:
+        find_engine("podman", "")
+    except HostError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    ("settings", "mend"),
+    [
+        ({"backend": "subprocess"}, "sandbox.minimum_level=open"),
+        ({"backend": "subprocess", "level": "sealed"}, "sandbox.level=open and sandbox.minimum_level=open"),
+        ({"level": "open", "minimum_level": "open"}, "sandbox.level=sealed"),
+        ({"backend": "container", "level": "restricted", "minimum_level": "restricted"}, "sandbox.level=sealed"),
+    ],
+)
+def test_a_level_that_the_backend_lacks_is_refused_with_the_mend(settings: dict[str, Any], mend: str):
+    with pytest.raises(IsolationError, match=mend):
+        open_sandbox(SandboxConfig(**settings))
+
+
+def test_auto_is_the_best_that_the_backend_offers_however_little_is_accepted():
+    with contextlib.closing(open_sandbox(SandboxConfig(minimum_level="open"))) as sandbox:
+        assert sandbox.level == "sealed"
+
+
+def test_an_engine_that_is_not_there_is_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(IsolationError, match=r"(?s)podman is not installed.*Mend:"):
+        open_sandbox(SandboxConfig(backend="container", memory_limit_mb=77))
+
+
+def test_every_backend_examines_the_host_with_reasons_and_mends():
+    for name in ("namespace", "container"):  # `subprocess` needs nothing
+        checks = find_backend(name).examine(SandboxConfig())
+        assert checks
+        assert all(check.why and check.mend for check in checks)
+
+
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package with a backend `mine`, which is that of `subprocess`."""
+    (tmp_path / "mine-1.dist-info").mkdir()
+    (tmp_path / "mine-1.dist-info/METADATA").write_text("Name: mine\nVersion: 1\n")
+    points = "[autoclave.sandbox_backends]\nmine = autoclave.sandbox.subprocess_backend:BACKEND\n"
+    (tmp_path / "mine-1.dist-info/entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    backend_names.cache_clear()
+    yield
+    backend_names.cache_clear()
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_package_can_add_a_backend():
+    with contextlib.closing(open_sandbox(SandboxConfig(backend="mine", minimum_level="open"))) as sandbox:
+        assert sandbox.level == "open"
+
+
+def test_a_backend_that_nobody_has_is_refused():
+    with pytest.raises(ValueError, match="must be one of namespace, container, subprocess"):
+        SandboxConfig(backend="mine")
+
+
+# --- Containers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--network=host", "net namespace"),
+        ("--pid=host", "pid namespace"),
+        ("--cap-add=SYS_ADMIN", "capabilities"),
+        ("--security-opt=seccomp=unconfined", "seccomp"),
+    ],
+)
+def test_a_container_that_is_less_than_sealed_is_refused(flag: str, reason: str):
+    needs_podman()
+
+    class Careless(ContainerLauncher):
+        @property
+        def _flags(self) -> list[str]:
+            kept = [
+                kept for kept in super()._flags if kept.partition("=")[0] != flag.partition("=")[0] or "cap" in flag
+            ]
+            return [*kept, flag]
+
+    with pytest.raises(SandboxFault, match=reason):
+        Careless(CONTAINER).launch(Profile("plain"))
+
+
+def test_the_image_is_the_same_for_the_same_host_and_has_no_content():
+    content = image_content(root_plan(base_interpreter()))
+    assert content == image_content(root_plan(base_interpreter()))
+    assert len(content) < 1_000_000
+
+
+JUDGING = """
+import sys
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.sandbox import Limits, Profile, Runner, open_sandbox
+config = SandboxConfig.model_validate_json(sys.argv[1])
+limits = Limits(cpu_s=60, wall_s=60, memory_mb=256, output_bytes=1000, processes=16, disk_mb=8, open_files=64)
+runner = Runner("minimal", "def prepare(content, place): return content\\ndef run(test): exec(test.program)\\n")
+sandbox = open_sandbox(config)
+source = b"import os, time\\nfor _ in range(3):\\n    if os.fork() == 0: os.setsid()\\ntime.sleep(50)"
+with sandbox.open(source, Profile("plain"), limits, runner) as cell:
+    print("started", flush=True)
+    cell.run(b"")
+"""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SandboxConfig(level="restricted", minimum_level="restricted"),
+        SandboxConfig(backend="subprocess", minimum_level="open"),
+    ],
+    ids=["restricted", "open"],
+)
+def test_without_namespaces_too_all_ends_with_a_judging_process_that_is_killed(config: SandboxConfig, tmp_path: Path):
+    environment = dict(os.environ, TMPDIR=str(tmp_path))
+    os.chmod(tmp_path, 0o711)
+    with subprocess.Popen(
+        [sys.executable, "-c", JUDGING, config.model_dump_json()], stdout=subprocess.PIPE, env=environment
+    ) as judging:
+        assert judging.stdout
+        assert judging.stdout.readline() == b"started\n"
+        assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)  # zygote, first process, eight of the program
+        processes = descendants(judging.pid)
+        judging.send_signal(signal.SIGKILL)
+        judging.wait()
+    assert wait_until(lambda: not any(map(is_alive, processes)))
+    assert wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_container_ends_with_a_judging_process_that_is_killed_and_its_traces_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    needs_podman()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", JUDGING, CONTAINER.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ, TMPDIR=str(tmp_path))) as judging:
+        assert judging.stdout
+        assert judging.stdout.readline() == b"started\n"
+        mine = f"-{judging.pid}-"
+        assert mine in containers()
+        judging.send_signal(signal.SIGKILL)
+        judging.wait()
+    assert wait_until(lambda: mine not in containers("--filter=status=running"), 60)
+    ContainerLauncher(CONTAINER)
+    assert mine not in containers("--all")
+    assert not list(tmp_path.glob("autoclave-*"))
+
+
+def containers(*options: str) -> str:
+    command = ["podman", "ps", "--format={{.Names}}", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# --- What is left behind -------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_emptied_however_deep_it_is(tmp_path: Path):
+    here = os.getcwd()
+    try:
+        os.chdir(tmp_path)
+        for _ in range(300):
+            os.mkdir("d" * 99)
+            Path("0").touch()
+            os.chdir("d" * 99)
+    finally:
+        os.chdir(here)
+    (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "shut").mkdir(0)
+    assert folder_use(str(tmp_path))[1] >= 4096  # too deep to be followed: more than any limit
+    empty_folder(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

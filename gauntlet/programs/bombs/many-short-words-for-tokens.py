@@ -1,0 +1,9 @@
+#: tries: the same where words are compared
+#: task: sum-tokens
+#: verdict: wrong_answer output_limit time_limit
+
+import os
+
+block = b"12 " * 20_000
+for _ in range(250):
+    os.write(1, block)

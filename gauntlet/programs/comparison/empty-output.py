@@ -1,0 +1,3 @@
+#: tries: prints nothing, which matches every prefix
+#: task: lines
+#: verdict: wrong_answer

@@ -1,0 +1,7 @@
+#: tries: the usual function
+#: task: add
+#: verdict: accepted
+
+
+def add(a, b):
+    return a + b

@@ -1,0 +1,7 @@
+#: tries: returns a long list
+#: task: zeros
+#: verdict: accepted
+
+
+def zeros(count):
+    return [0] * count

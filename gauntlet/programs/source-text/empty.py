@@ -1,0 +1,3 @@
+#: tries: is empty
+#: task: sum
+#: verdict: wrong_answer

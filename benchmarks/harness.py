@@ -41,13 +41,13 @@ def print_environment() -> None:
     print("  ".join(f"{name} {value}" for name, value in environment().items()))
 
 
-def finish(name: str, figures: Mapping[str, Any], path: Path | None) -> None:
-    """Print the figures, and write them if asked."""
+def finish(name: str, figures: Mapping[str, Any], path: Path | None, **details: Any) -> None:
+    """Print the figures, and write them if asked; `details` are written beside them and not printed."""
     print()
     for key, value in figures.items():
-        print(f"{key:<32}{value:>12.4g}" if isinstance(value, float) else f"{key:<32}{value!s:>12}")
+        print(f"{key:<40}{value:>12.4g}" if isinstance(value, float) else f"{key:<40}{value!s:>12}")
     if path:
-        content = {"benchmark": name, "figures": dict(figures), "environment": environment()}
+        content = {"benchmark": name, "figures": dict(figures), **details, "environment": environment()}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,302 @@
+"""What a verdict costs: CPU per test against a naive fork and against starting an interpreter, and verdicts per second.
+
+    python benchmarks/judge.py [--quick] [--json FILE]
+
+All alternatives run the same two-line program on the same 15 tests, in turn, in one run of this file. The fork floor is
+what a loop without any isolation pays: the base interpreter with the same modules imported forks, executes the compiled
+program between two pipes, and exits. The interpreter is started anew for each test, isolated from its user's settings,
+and imports what LiveCodeBench's preamble imports. CPU counts everything: judge, zygote, cells, tests.
+
+With AUTOCLAVE_DATA set, real programs of public benchmarks are judged as well.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness import arguments, compare, finish, print_environment
+
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import CheckTests, HostError, Problem, Program, StdinCase, StdinTests, Verdict
+from autoclave.judge import JudgeJob, LocalJudge
+from autoclave.judge.profiles import PROFILES
+
+NUM_TESTS = 15
+SOURCE = "numbers = list(map(int, input().split()))\nprint(sum(numbers))\n"
+STDIN = Problem(
+    statement="Sum.",
+    tests=StdinTests("stdin", [StdinCase(f"{n} 2 3\n", f"{n + 5}\n") for n in range(NUM_TESTS)]),
+    id="sum",
+)
+ASSERTS = Problem(
+    statement="Scale.",
+    tests=CheckTests(
+        "check",
+        "scale",
+        "def check(candidate):\n"
+        + "".join(f"    assert candidate([1, 2, {n}], 3) == [3, 6, {3 * n}]\n" for n in range(NUM_TESTS)),
+        "check(candidate)",
+    ),
+    id="scale",
+)
+SCALE = "def scale(numbers, factor):\n    return [number * factor for number in numbers]\n"
+CPP = {
+    "accepted": "#include <iostream>\nint main() { long a, b, c; std::cin >> a >> b >> c; std::cout << a + b + c; }\n",
+    "wrong_answer": '#include <cstdio>\nint main() { puts("4"); }\n',
+    "runtime_error": "#include <cstdlib>\nint main() { abort(); }\n",
+    "compile_error": "int main() { return x; }\n",
+    "time_limit": "int main() { for (volatile int i = 0;; i = i + 1) {} }\n",
+    "memory_limit": "#include <cstring>\n#include <cstdlib>\n"
+    "int main() { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }\n",
+    "output_limit": '#include <cstdio>\nint main() { for (;;) puts("flood"); }\n',
+}
+
+# Runs in the base interpreter; prints CPU milliseconds per test.
+FLOOR = """
+import os, resource, sys
+*modules, source, rounds = sys.argv[1:]
+namespace = {"__name__": "__main__"}
+for module in modules:
+    exec(f"from {module} import *", namespace)
+code = compile(source, "program.py", "exec")
+def once():
+    stdin, feed = os.pipe()
+    take, stdout = os.pipe()
+    os.write(feed, b"1 2 3\\n")
+    os.close(feed)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        exec(code, namespace)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(stdin)
+    os.close(stdout)
+    output = b""
+    while part := os.read(take, 65536):
+        output += part
+    os.close(take)
+    assert os.waitpid(pid, 0)[1] == 0 and output == b"6\\n"
+def cpu_s():
+    usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+for _ in range(20):
+    once()
+before = cpu_s()
+for _ in range(int(rounds)):
+    once()
+print((cpu_s() - before) / int(rounds) * 1000)
+"""
+INTERPRETER_START = "\n".join(f"from {name} import *" for name in PROFILES["lcb"].modules) + "\n" + SOURCE
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    print_environment()
+    num_programs, rounds = (20, 3) if options.quick else (60, 9)
+    figures: dict[str, float] = {"first_verdict_ms": first_verdict_ms(), "idle_cell_mb": idle_cell_mb()}
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})  # both sides on one core: what is compared is work, not wake-ups across cores
+    with judging(workers=1) as measure:
+        stdin = measure.repeatedly(STDIN, SOURCE, num_programs)
+        floor = compare(stdin, lambda: floor_ms(num_programs * NUM_TESTS), rounds=rounds)
+        print(f"CPU per stdin test / fork floor         {floor}")
+        interpreter = compare(lambda: interpreter_ms(8), stdin, rounds=3)
+        print(f"CPU of an interpreter / per stdin test  {interpreter}")
+        figures |= {
+            "cpu_ratio_vs_fork_floor": floor.median,
+            "speedup_vs_interpreter_per_test": interpreter.median,
+            "cpu_ms_per_test": stdin(),
+            "cpu_ms_per_assert": measure.repeatedly(ASSERTS, SCALE, num_programs)(),
+            "fork_floor_ms": floor_ms(num_programs * NUM_TESTS),
+            "tests_per_s_one_core": tests_per_s(measure, STDIN, SOURCE, num_programs),
+            "asserts_per_s_one_core": tests_per_s(measure, ASSERTS, SCALE, num_programs),
+        }
+    os.sched_setaffinity(0, cores)
+    with judging(workers=0) as measure:
+        figures["tests_per_s"] = tests_per_s(measure, STDIN, SOURCE, 2 * num_programs)
+        figures["asserts_per_s"] = tests_per_s(measure, ASSERTS, SCALE, 2 * num_programs)
+        show_cpp(measure)
+        figures |= real_programs(measure)
+    finish("judge", figures, options.json)
+
+
+class Measure:
+    """A judge, and what it and all its processes use."""
+
+    def __init__(self, judge: LocalJudge) -> None:
+        self.judge = judge
+        self._count = 0
+
+    def verdicts(self, problem: Problem, sources: Sequence[str]) -> list[Verdict]:
+        """Every program judged anew: a comment keeps verdicts from being remembered."""
+        jobs = []
+        for source in sources:
+            self._count += 1
+            comment = "//" if problem.language == "cpp" else "#"
+            jobs.append(JudgeJob(problem, Program(f"{source}\n{comment} {self._count}\n", problem.language)))
+        return [future.result() for future in [self.judge.submit(job) for job in jobs]]
+
+    def accept(self, problem: Problem, source: str, num_programs: int) -> None:
+        refused = [verdict for verdict in self.verdicts(problem, [source] * num_programs) if not verdict.is_accepted]
+        if refused:
+            raise SystemExit(f"not accepted: {refused[0]}")
+
+    def repeatedly(self, problem: Problem, source: str, num_programs: int) -> Callable[[], float]:
+        """CPU milliseconds per test, or per assert, as a function to be called again and again."""
+
+        def cpu_ms() -> float:
+            before = cpu_s()
+            self.accept(problem, source, num_programs)
+            return (cpu_s() - before) / (num_programs * NUM_TESTS) * 1000
+
+        return cpu_ms
+
+
+@contextmanager
+def judging(workers: int) -> Iterator[Measure]:
+    """A warm judge."""
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=workers)) as judge:
+        measure = Measure(judge)
+        for problem, source in ((STDIN, SOURCE), (ASSERTS, SCALE)):
+            measure.accept(problem, source, 8)
+        yield measure
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process, and of zygotes with all cells that they have closed."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(map(_cpu_s_of, _children()))
+
+
+def _children() -> list[int]:
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def _cpu_s_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def floor_ms(rounds: int) -> float:
+    """CPU milliseconds per test of the naive fork."""
+    command = [base_interpreter(), "-I", "-S", "-c", FLOOR, *PROFILES["lcb"].modules, SOURCE, str(rounds)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def interpreter_ms(rounds: int) -> float:
+    """CPU milliseconds per test of a new interpreter each."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(rounds):
+        command = [base_interpreter(), "-I", "-S", "-c", INTERPRETER_START]
+        done = subprocess.run(command, input=b"1 2 3\n", capture_output=True, check=True)
+        assert done.stdout == b"6\n"
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / rounds * 1000
+
+
+def base_interpreter() -> str:
+    """The interpreter that cells run."""
+    return getattr(sys, "_base_executable", sys.executable)
+
+
+def first_verdict_ms() -> float:
+    """From nothing to the verdict of one program with one test."""
+    problem = Problem(statement="Sum.", tests=StdinTests("stdin", [StdinCase("1 2 3\n", "6\n")]), id="one")
+    started = time.perf_counter()
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=1)) as judge:
+        judge.submit(JudgeJob(problem, Program(SOURCE))).result()
+        return (time.perf_counter() - started) * 1000
+
+
+def idle_cell_mb() -> float:
+    """Memory of a warm zygote that waits for a program, shared pages split, in MiB."""
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=1)) as judge:
+        judge.submit(JudgeJob(STDIN, Program(SOURCE))).result()
+        rollups = [Path(f"/proc/{child}/smaps_rollup").read_text() for child in _children()]
+    return sum(int(line.split()[1]) for text in rollups for line in text.splitlines() if line.startswith("Pss:")) / 1024
+
+
+def tests_per_s(measure: Measure, problem: Problem, source: str, num_programs: int) -> float:
+    """Tests, or asserts, per second of wall-clock time."""
+    started = time.perf_counter()
+    measure.accept(problem, source, num_programs)
+    return num_programs * NUM_TESTS / (time.perf_counter() - started)
+
+
+def show_cpp(measure: Measure) -> None:
+    """The status of one C++ program of each kind."""
+    problem = Problem(statement="Sum.", tests=STDIN.tests, id="sum-cpp", language="cpp")
+    try:
+        measure.judge.check(problem)
+    except HostError as error:
+        print(f"C++ is not measured: {error}")
+        return
+    for expected, source in CPP.items():
+        verdict = measure.verdicts(problem, [source])[0]
+        print(f"C++ {expected:<16}{verdict.status or verdict.fault!s:<16}{verdict.message}")
+
+
+def real_programs(measure: Measure) -> dict[str, float]:
+    """Programs of public benchmarks: CPU per program and test, judge and program together."""
+    folder = os.environ.get("AUTOCLAVE_DATA")
+    if not folder:
+        print("Real programs are not measured: AUTOCLAVE_DATA is not set")
+        return {}
+    figures: dict[str, float] = {}
+    for name, jobs in (("lcb_stdin", lcb_samples(Path(folder))), ("humaneval", human_eval(Path(folder)))):
+        before, started = cpu_s(), time.perf_counter()
+        verdicts = [future.result() for future in [measure.judge.submit(job) for job in jobs]]
+        num_tests = sum(len(verdict.tests) for verdict in verdicts)
+        num_accepted = sum(verdict.is_accepted for verdict in verdicts)
+        print(f"{name}: {num_accepted} of {len(jobs)} programs accepted, {num_tests} tests")
+        figures |= {
+            f"{name}_cpu_ms_per_test": (cpu_s() - before) / num_tests * 1000,
+            f"{name}_programs_per_s": len(jobs) / (time.perf_counter() - started),
+        }
+    return figures
+
+
+def lcb_samples(folder: Path) -> list[JudgeJob]:
+    """Model programs for stdin problems with the samples of their statements; graded right on hidden tests."""
+    jobs: list[JudgeJob] = []
+    for record in records(folder / "lcb_stdin_samples_o1mini.jsonl.gz"):
+        if record["graded"]:
+            cases = [StdinCase(case["input"], case["output"]) for case in record["sample_tests"]]
+            problem = Problem("", StdinTests("stdin", cases), id=record["question_id"])
+            jobs.append(JudgeJob(problem, Program(record["code"])))
+    return jobs
+
+
+def human_eval(folder: Path) -> list[JudgeJob]:
+    """Reference solutions with their checks."""
+    jobs: list[JudgeJob] = []
+    for record in records(folder / "humaneval.jsonl.gz"):
+        name = record["entry_point"]
+        preamble = record["prompt"].partition(f"def {name}(")[0]
+        tests = CheckTests("check", name, record["test"], f"check({name})", preamble)
+        program = Program(record["prompt"] + record["canonical_solution"])
+        jobs.append(JudgeJob(Problem("", tests, id=record["task_id"], profile="plain"), program))
+    return jobs
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """The records of a data file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+if __name__ == "__main__":
+    main()

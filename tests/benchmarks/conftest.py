@@ -1,0 +1,6 @@
+"""Benchmarks are scripts that import their neighbours: their folder is on the path here as it is when they run."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

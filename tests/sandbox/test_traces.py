@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -15,7 +16,10 @@ import pytest
 
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
+from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
 from autoclave.sandbox.namespace.backend import BACKEND
+from autoclave.sandbox.namespace.launch import NamespaceLauncher
+from autoclave.sandbox.pool import ZygotePool
 from autoclave.sandbox.start import try_level
 
 pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
@@ -88,6 +92,18 @@ def test_all_processes_die_with_a_zygote_that_is_killed():
         os.kill(int(zygote), signal.SIGKILL)
         assert wait_until(lambda: not any(map(is_alive, processes)))
         assert judging.wait(20) != 0  # the fault reached the judging side
+
+
+def test_a_zygote_that_dies_after_its_cell_is_closed_is_no_fault_of_the_next_cell():
+    before = descendants(os.getpid())
+    with contextlib.closing(ZygotePool(NamespaceLauncher())) as pool:
+        with pool.open(b"print('fine')", PLAIN, LIMITS, MINIMAL) as cell:
+            assert cell.run(b"").stdout == b"fine\n"
+            zygote = min(descendants(os.getpid()) - before)
+            os.kill(zygote, signal.SIGSTOP)
+        os.kill(zygote, signal.SIGKILL)
+        with pool.open(b"print('fine')", PLAIN, LIMITS, MINIMAL) as cell:
+            assert cell.run(b"").stdout == b"fine\n"
 
 
 def test_a_closed_sandbox_leaves_no_process_mount_or_descriptor():

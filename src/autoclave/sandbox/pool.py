@@ -39,6 +39,22 @@ class ZygotePool:
             zygote.kill()
 
     def _take(self, profile: Profile) -> Zygote:
+        while idle := self._take_idle(profile):
+            try:
+                idle.settle()
+            except SandboxFault:  # e.g. the last cell's memory was its end: another one serves as well
+                self.discard(idle)
+            else:
+                return idle
+        zygote = Zygote(self._launcher.launch(profile), profile)
+        with self._lock:
+            if not self._is_closed:
+                self._busy.add(zygote)
+                return zygote
+        zygote.kill()
+        raise SandboxFault("the sandbox is closed")
+
+    def _take_idle(self, profile: Profile) -> Zygote | None:
         with self._lock:
             if self._is_closed:
                 raise SandboxFault("the sandbox is closed")
@@ -47,13 +63,7 @@ class ZygotePool:
                     self._idle.remove(zygote)
                     self._busy.add(zygote)
                     return zygote
-        zygote = Zygote(self._launcher.launch(profile), profile)
-        with self._lock:
-            if not self._is_closed:
-                self._busy.add(zygote)
-                return zygote
-        zygote.kill()
-        raise SandboxFault("the sandbox is closed")
+        return None
 
     def give_back(self, zygote: Zygote) -> None:
         """Keep a zygote for another cell."""

@@ -84,12 +84,11 @@ class Zygote:
         return ours, num_sent
 
     def meter(self) -> Meter:
-        """Measures the cell that is opened next; the one before it is gone.
+        """Measures the cell that is opened next; zygote and cell are settled.
 
         Raises:
-            SandboxFault: the zygote is gone. Its methods: the zygote could not make the cell.
+            SandboxFault: by its methods, when the zygote could not make the cell.
         """
-        self._collect_status()
         return self._launched.meter(self.first_process)
 
     def close_cell(self) -> None:
@@ -107,7 +106,7 @@ class Zygote:
         Raises:
             SandboxFault: the zygote is gone, and with it the cell.
         """
-        self._collect_status()
+        self.settle()
         return self._status
 
     def first_process(self) -> int:
@@ -123,7 +122,12 @@ class Zygote:
             self._pid = pid
         return self._pid
 
-    def _collect_status(self) -> None:
+    def settle(self) -> None:
+        """Wait until the cell that was closed last is gone.
+
+        Raises:
+            SandboxFault: the zygote is gone.
+        """
         if self._is_closing:
             self._is_closing = False
             self.first_process()

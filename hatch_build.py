@@ -1,7 +1,7 @@
-"""Compile the optional C part of the sandbox when the package is built, if there is a compiler.
+"""Compile the optional C parts of the sandbox when the package is built, if there is a compiler.
 
-Without one the package is complete: `sandbox/guest/loops.py` does the same in Python. `autoclave doctor` says which is
-in use.
+Without one the package is complete: `sandbox/guest/loops.py` and `sandbox/streams.py` do the same in Python.
+`autoclave doctor` says which is in use.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-GUEST = Path("src/autoclave/sandbox/guest")
-MODULE = "_cell.abi3.so"
+SOURCES = (Path("src/autoclave/sandbox/guest/_cell.c"), Path("src/autoclave/sandbox/_streams.c"))
 
 
-class CompileGuest(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]
+class CompileSandbox(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]
     """Hatch runs it before it packs a wheel, and for an editable installation."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        folder = Path(self.root) / GUEST
-        if not self._compile(folder / "_cell.c", folder / MODULE):
-            return
-        build_data["artifacts"].append(f"{GUEST}/{MODULE}")
-        build_data["pure_python"] = False
-        build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        modules = [module for source in SOURCES if (module := self._compile(source))]
+        if modules:
+            build_data["artifacts"] += modules
+            build_data["pure_python"] = False
+            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
-    def _compile(self, source: Path, target: Path) -> bool:
+    def _compile(self, source: Path) -> str | None:
+        """The module made of `source`, as a path in the project; None when that is not possible here."""
+        module = source.with_suffix(".abi3.so")
         compiler = shlex.split(os.environ.get("CC", "cc"))
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if not shutil.which(compiler[0]) or not header.exists():
-            self.app.display_warning(f"{MODULE} is not built: needs {compiler[0]} and {header}; the sandbox is slower")
-            return False
-        command = [*compiler, "-O2", "-shared", "-fPIC", f"-I{header.parent}", "-o", str(target), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.app.display_warning(f"{module.name} is not built: needs {compiler[0]} and {header}; judging is slower")
+            return None
+        command = [*compiler, "-O2", "-shared", "-fPIC", f"-I{header.parent}", "-o", str(module), str(source)]
+        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:
-            self.app.display_warning(f"{MODULE} is not built: {done.stderr.strip()}")
-        return done.returncode == 0
+            self.app.display_warning(f"{module.name} is not built: {done.stderr.strip()}")
+            return None
+        return str(module)

@@ -48,7 +48,7 @@ def test_every_backend_is_listed_once_with_its_levels_and_the_configured_one_is_
     }
     assert {check["name"] for check in checks if check["section"] == "backends"} == backends
     assert len(names) == len(set(names))
-    assert {"landlock", "compiled part of the guest"} <= set(names)
+    assert {"landlock", "compiled parts of the sandbox"} <= set(names)
 
 
 def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Autoclave):

@@ -9,7 +9,7 @@ import pytest
 
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import IsolationError, Outcome
-from autoclave.sandbox import Cell, Profile, Runner, Sandbox, open_sandbox
+from autoclave.sandbox import Cell, Profile, Runner, Sandbox, open_sandbox, streams
 from autoclave.sandbox.bootstrap import is_compiled
 from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
@@ -21,16 +21,19 @@ OpenCell = Callable[..., Cell]
 
 @pytest.fixture(scope="module", params=["compiled", "python"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """With the compiled part of the guest, and with what does the same where it could not be built."""
+    """With the compiled parts of guest and judge, and with what does the same where they could not be built."""
     try:
         open_sandbox(SandboxConfig()).close()
     except IsolationError as error:
         pytest.skip(f"this host cannot make sealed cells: {error}")
-    if request.param == "compiled" and not is_compiled():
-        pytest.skip("the compiled part of the guest was not built")
-    opened = ZygotePool(NamespaceLauncher(use_compiled=request.param == "compiled"))
-    yield opened
-    opened.close()
+    if request.param == "compiled" and not (is_compiled() and streams.is_compiled()):
+        pytest.skip("the compiled parts were not built")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(streams, "_compiled", None)
+        opened = ZygotePool(NamespaceLauncher(use_compiled=request.param == "compiled"))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ _MODULES = (
     "confinement",
     "loops",
     "process",
+    "rehearsal",
     "init",
     "zygote",
     "joining",

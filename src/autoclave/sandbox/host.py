@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from autoclave.core import SandboxFault
+from autoclave.sandbox import streams
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, is_compiled
 from autoclave.sandbox.cgroups import MEND, Group, Place, find_place
 from autoclave.sandbox.namespace.identity import new_identity
@@ -87,7 +88,7 @@ def examine_host() -> list[HostCheck]:
         for name, (why, mend) in _PROBED.items()
     ]
     isolation = [
-        *checks, _own_ids(), check_landlock(), _user_namespace_setting(), _readable_interpreter(), _compiled_part()
+        *checks, _own_ids(), check_landlock(), _user_namespace_setting(), _readable_interpreter(), _compiled_parts()
     ]  # fmt: skip
     limits = [_child_lists(), *_control_groups(), _run_delays(), _descriptors()]
     return [*isolation, *(replace(check, section="limits") for check in limits)]
@@ -167,15 +168,15 @@ def may_change_user() -> bool:
     return os.geteuid() == 0 and held & _CHANGE_GROUP_AND_USER == _CHANGE_GROUP_AND_USER
 
 
-def _compiled_part() -> HostCheck:
-    is_present = is_compiled()
+def _compiled_parts() -> HostCheck:
+    is_present = is_compiled() and streams.is_compiled()
     return HostCheck(
-        "compiled part of the guest",
+        "compiled parts of the sandbox",
         is_present,
         False,
-        "makes cells faster; without it the same is done in Python",
+        "make judging faster; without them the same is done in Python",
         "install gcc, then install autoclave again",
-        "in use by the backend namespace" if is_present else "it was not built when autoclave was installed",
+        "in use" if is_present else "they were not built when autoclave was installed",
     )
 
 

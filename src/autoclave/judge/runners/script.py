@@ -18,9 +18,31 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.failure import account_of
     from autoclave.judge.runners.python_program import PROGRAM_FILE
 
-
+_SAMPLE = """
+import sys
+def scaled(numbers, factor=1):
+    return [number * factor for number in numbers]
+count, factor = map(int, input().split())
+numbers = list(map(int, input().strip().split()))
+numbers.sort()
+numbers.append(sum(numbers))
+found = {}
+for index, number in enumerate(scaled(numbers, factor)):
+    found[number] = found.get(number, 0) + index
+print(*numbers, sep=" ", end="\\n")
+print(" ".join(str(number) for number in sorted(found)), len(found), max(numbers))
+print(f"{count} {factor:.2f}")
+for line in sys.stdin:
+    sys.stdout.write(line.rstrip("\\n").upper() + "\\n")
+"""
+_SAMPLE_INPUT = b"3 2\n3 4 5\nlast\nlines\n"
 _STDOUT, _STDERR = sys.stdout, sys.stderr
 _num_exit_handlers: Any = getattr(atexit, "_ncallbacks")  # noqa: B009  it is not in the stubs
+
+
+def rehearsal() -> tuple[bytes, bytes, bytes]:
+    """What programs commonly do."""
+    return _SAMPLE.encode(), _SAMPLE_INPUT, b""
 
 
 def run(test: Any) -> None:

@@ -31,9 +31,10 @@ class GroupMeter:
         self._first_process = first_process
         self._delays = RunDelays()
         self._start_cpu_s = 0.0
+        self._last_cpu_s: float | None = None
         self._start_bytes = 0
         self._limit_mb = 0
-        self._start_kills = group.memory.num_kills()
+        self._start_kills = self._last_kills = group.memory.num_kills()
         self._start_hits = group.memory.num_hits()
         self._start_refusals = group.processes.num_refusals() if group.processes else 0
 
@@ -49,8 +50,9 @@ class GroupMeter:
         self._delays = RunDelays()
         group.memory.restart_peak()
         self._start_bytes = group.memory.now()
-        self._start_cpu_s = group.cpu.seconds()
-        self._start_kills = group.memory.num_kills()
+        # Between two tests nothing runs: what was read at the end of one holds at the start of the next.
+        self._start_cpu_s = group.cpu.seconds() if self._last_cpu_s is None else self._last_cpu_s
+        self._start_kills = self._last_kills
 
     def usage(self) -> Usage:
         num_processes = self._look_at_processes()
@@ -63,7 +65,8 @@ class GroupMeter:
 
     def is_memory_exceeded(self) -> bool:
         memory = self._group.memory
-        if memory.num_kills() == self._start_kills:
+        self._last_kills = memory.num_kills()
+        if self._last_kills == self._start_kills:
             return False
         if memory.num_hits() == self._start_hits:
             raise ExhaustedFault("the host ran out of memory, not the cell: the kernel killed a process of a test")
@@ -90,7 +93,8 @@ class GroupMeter:
         return min(own_bytes / 2**20, self._limit_mb)
 
     def _cpu_s(self) -> float:
-        return self._group.cpu.seconds() - self._start_cpu_s
+        self._last_cpu_s = self._group.cpu.seconds()
+        return self._last_cpu_s - self._start_cpu_s
 
 
 def _rounded_up(num_bytes: int) -> int:

@@ -5,7 +5,6 @@ kernel kills all others. Nothing in the cell may signal, trace or read it. It ne
 frames go from the judge to the test by descriptor. The loop over tests is in `loops.py`.
 """
 
-import gc
 import json
 import os
 import types
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 
 from .confinement import Confinement
 from .loops import Loops
-from .process import TestProcess
+from .process import be_test
 
 
 def be_first_process(socket: int, runner: Any, main: types.ModuleType, confinement: Confinement, loops: Loops) -> None:
@@ -25,8 +24,7 @@ def be_first_process(socket: int, runner: Any, main: types.ModuleType, confineme
         except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
             _complain(socket, error)
         loops.serve_tests()
-        gc.enable()  # only the process of a test comes here
-        runner.run(TestProcess(main, program, loops.tell))
+        be_test(runner, main, program, loops.tell)  # only the process of a test comes here
     finally:
         os._exit(70)
 

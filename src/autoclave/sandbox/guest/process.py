@@ -1,5 +1,6 @@
-"""What the runner is handed in the process of a test."""
+"""The process of a test from the moment it is confined, and what its runner is handed."""
 
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -38,3 +39,9 @@ class TestProcess:
             own.append(name)
         while own:
             namespace.pop(own.pop(), None)
+
+
+def be_test(runner: Any, main: types.ModuleType, program: Any, tell: Callable[[bytes], None]) -> None:
+    """Hand the process to the runner, which does not come back."""
+    gc.enable()
+    runner.run(TestProcess(main, program, tell))

@@ -21,6 +21,7 @@ from .confinement import confinement_of
 from .init import be_first_process
 from .loops import loops_for
 from .process import LAST_NAME
+from .rehearsal import rehearse
 
 STACK_BYTES = 96 << 20
 """Main stack of a test: 50 000 frames of C and Python together fit."""
@@ -81,7 +82,9 @@ class Zygote:
 
     def _add_runner(self, content: bytes) -> None:
         name, _, source = content.partition(b"\0")
-        self._runners.append(Runner(name.decode(), source.decode()))
+        runner = Runner(name.decode(), source.decode())
+        rehearse(runner, self._main)
+        self._runners.append(runner)
         gc.freeze()
         self._answer({"runners": len(self._runners)})
 

@@ -1,0 +1,108 @@
+"""Run a runner in the zygote a few times, on a sample of its own, before there is any program.
+
+Python remembers what it looked up, and specialises code that has run often. What a test had to write for that, it
+would have to copy first, page by page; after a rehearsal it finds it done. A runner that defines `rehearsal` gives the
+sample: content, standard input, and what comes on the channel. It cannot tell a rehearsal from a test, and nothing of
+one stays but what Python remembers.
+"""
+
+import gc
+import os
+import sys
+import types
+from typing import Any, NoReturn
+
+from .process import be_test
+
+_NUM_RUNS = 12
+"""Python 3.11 specialises a function at its eighth run."""
+_STDIN, _CHANNEL = 0, 3
+
+
+class _LeftError(BaseException):
+    """The runner has left the process, as it thinks."""
+
+
+def rehearse(runner: Any, main: types.ModuleType) -> None:
+    """Have `runner` run its sample, if it has one, each time in a copy of the module `main`.
+
+    Raises:
+        RuntimeError: it ends otherwise than by leaving the process with status 0.
+    """
+    if "rehearsal" not in runner.namespace:
+        return
+    content, stdin, frames = runner.namespace["rehearsal"]()
+    leave, modules, program_input = os._exit, dict(sys.modules), sys.stdin
+    kept = {number: os.dup(number) for number in (_STDIN, _CHANNEL) if _is_open(number)}
+    os._exit = _leave  # type: ignore[assignment]
+    try:
+        for _ in range(_NUM_RUNS):
+            _give(stdin, frames)
+            with open(_STDIN, encoding="utf-8", closefd=False) as sys.stdin:
+                _run(runner, _copy_of(main), runner.prepare(content, _place))
+    finally:
+        os._exit = leave  # type: ignore[assignment]
+        sys.stdin = program_input
+        sys.modules.clear()
+        sys.modules.update(modules)
+        for number in (_STDIN, _CHANNEL):
+            if number in kept:
+                os.dup2(kept[number], number)
+                os.close(kept[number])
+            elif _is_open(number):
+                os.close(number)
+    gc.collect()
+
+
+def _run(runner: Any, main: types.ModuleType, program: Any) -> None:
+    try:
+        be_test(runner, main, program, _tell)
+    except _LeftError as left:
+        if left.args != (0,):
+            raise RuntimeError(f"the rehearsal ended with status {left.args[0]}") from None
+    else:
+        raise RuntimeError("the rehearsal did not end")
+    finally:
+        gc.disable()
+
+
+def _give(stdin: bytes, frames: bytes) -> None:
+    """Have the sample's input wait where a test finds its own."""
+    reader, writer = os.pipe()
+    os.write(writer, stdin)
+    os.close(writer)
+    os.dup2(reader, _STDIN)
+    os.close(reader)
+    if frames:
+        from _socket import SHUT_WR, socketpair
+
+        ours, theirs = socketpair()
+        ours.send(frames)
+        ours.shutdown(SHUT_WR)
+        os.dup2(theirs.fileno(), _CHANNEL)
+
+
+def _copy_of(main: types.ModuleType) -> types.ModuleType:
+    copy = types.ModuleType(main.__name__)
+    copy.__dict__.update(main.__dict__)
+    return copy
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _leave(status: int) -> NoReturn:
+    raise _LeftError(status)
+
+
+def _tell(_account: bytes) -> None:
+    """Nobody asks how a rehearsal ended."""
+
+
+def _place(name: str, _content: bytes) -> str:
+    return name

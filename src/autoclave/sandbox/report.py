@@ -1,0 +1,100 @@
+"""From what a first process reports of a test, and what the judge saw of it meanwhile, to its `Outcome`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from dataclasses import dataclass
+
+from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
+from autoclave.sandbox.interface import Limits
+from autoclave.sandbox.launch import Meter
+from autoclave.sandbox.streams import Printed
+
+_REPORT = struct.Struct("<idddq")
+_ACCOUNT_BYTES = 256
+REPORT_BYTES = _REPORT.size + _ACCOUNT_BYTES
+"""Wait status, user, system and wall seconds, peak memory in KiB, and the account; see `guest/loops.py`."""
+_SETTING_UP = "setting up"
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen of a test while it ran."""
+
+    ended_by: Ended | None = None
+    """The limit for which it was stopped."""
+    is_cut_short: bool = False
+    """It was ended because nothing more is wanted of it."""
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    wait_s: float | None = None
+
+
+def report_of_death(wall_s: float) -> bytes:
+    """The report that a first process would give of a test whose memory was the end of both."""
+    return _REPORT.pack(signal.SIGKILL, 0.0, 0.0, wall_s, 0) + bytes(_ACCOUNT_BYTES)
+
+
+def outcome_of(
+    report: bytes, observed: Observed, limits: Limits, meter: Meter, stdout: Printed, stderr: Printed
+) -> Outcome:
+    """How the test ended that `meter` measures.
+
+    Raises:
+        SandboxFault: its process could not be set up, or the host refused what it asked for within its limits.
+    """
+    status, user_s, system_s, wall_s, peak_kib = _REPORT.unpack_from(report)
+    account = report[_REPORT.size :].rstrip(b"\0").decode("ascii", "replace")
+    if account == _SETTING_UP and not observed.is_cut_short:
+        raise SandboxFault(f"the process of a test could not be set up (wait status {status})")
+    exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    used = meter.end_test(user_s + system_s)
+    cpu_s = max(used.cpu_s, observed.cpu_s)
+    peak_mb = max(peak_kib / 1024, used.peak_mb, observed.peak_mb)
+    ended = observed.ended_by
+    if ended is None and meter.is_memory_exceeded():
+        ended = Ended.MEMORY
+    if ended is None:
+        is_output_full = stdout.num_cut > 0 or stderr.num_cut > 0
+        ended = _reason(limits, exit_code, cpu_s, peak_mb, account, is_output_full=is_output_full)
+    if (ended, exit_code) != (Ended.EXITED, 0) and (refusal := meter.refusal_of_host()):
+        raise ExhaustedFault(refusal)
+    return Outcome(
+        ended=ended,
+        exit_code=exit_code,
+        signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        stdout=stdout.content,
+        stderr=stderr.content,
+        stdout_cut=stdout.num_cut,
+        stderr_cut=stderr.num_cut,
+        cpu_s=cpu_s,
+        wall_s=wall_s,
+        memory_mb=peak_mb,
+        detail=printable(account),
+        wait_s=observed.wait_s,
+    )
+
+
+def _reason(
+    limits: Limits, exit_code: int | None, cpu_s: float, peak_mb: float, account: str, *, is_output_full: bool
+) -> Ended:
+    """Why a test is over that was not stopped. Only for a failure the program's own account is asked."""
+    if cpu_s > limits.cpu_s:
+        return Ended.CPU_TIME
+    if peak_mb > limits.memory_mb:
+        return Ended.MEMORY
+    if is_output_full:
+        return Ended.OUTPUT
+    if exit_code is None:
+        return Ended.SIGNALLED
+    limit = account.partition(" ")[0]
+    if exit_code != 0 and limit in (Ended.MEMORY, Ended.PROCESSES, Ended.DISK):
+        return Ended(limit)
+    return Ended.EXITED
+
+
+def printable(text: str) -> str:
+    """What of a cell's own words may stand in a message."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -7,6 +7,7 @@ beyond that; silence and nonsense are `SandboxFault`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ from autoclave.sandbox.interface import Profile, Runner
 from autoclave.sandbox.launch import Launched, Meter
 
 _ANSWER_TIMEOUT_S = 60.0
+_log = logging.getLogger(__name__)
 
 
 class Zygote:
@@ -141,7 +143,9 @@ class Zygote:
         """Under which number the zygote knows `runner`."""
         if runner.name not in self._runners:
             self._send(b"R" + runner.name.encode() + b"\0" + runner.source.encode())
-            self._answer()
+            answer = self._answer()
+            if "rehearsed" not in answer:
+                _log.warning("runner %r is slower than it need be: its rehearsal failed: %s", runner.name, answer)
             self._runners.append(runner.name)
         return self._runners.index(runner.name)
 

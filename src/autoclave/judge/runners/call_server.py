@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 _CHANNEL = 3
 _MODULE = "solution"
+_SAMPLE = """
+class Solution:
+    def scaled(self, values, factor):
+        return [value * factor for value in values]
+"""
+
+
+def rehearsal() -> "tuple[bytes, bytes, bytes]":
+    """A program and the call of it."""
+    request = encode({"entry_point": "Solution.scaled", "preamble": "", "arguments": [[1, 2.5, "text"], 2]})
+    return _SAMPLE.encode(), b"", len(request).to_bytes(4, "big") + request
 
 
 def run(test: Any) -> None:

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import Reader, Writer
     from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
-    from autoclave.judge.runners.peer import CALL, Peer
+    from autoclave.judge.runners.peer import ASK, CALL, Peer, framed
     from autoclave.judge.runners.python_program import PythonProgram
 
 _MODULE = "solution"
+_SAMPLE = """
+def scaled(values, factor=1):
+    if isinstance(values, list):
+        return [value * factor for value in values]
+    return values
+"""
+_SAMPLE_ARGUMENTS = [[[1, 2], 3], [[0.5, -1.5], 2], ["text"], [{"tuple": [1, "a"]}], [{"dict": ["key", [True, None]]}]]
+_NUM_SAMPLE_ROUNDS = 2
 
 
 class CandidateProgram:
@@ -27,6 +35,14 @@ class CandidateProgram:
     def __init__(self, preamble: str, program: str) -> None:
         self.program = PythonProgram(program.removeprefix("\ufeff"))
         self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
+
+
+def rehearsal() -> "tuple[bytes, bytes, bytes]":
+    """A program and what a check asks of it."""
+    begin = [["begin", "scaled", [], False], [], []]
+    calls = [[["call", 0, []], arguments, []] for arguments in _SAMPLE_ARGUMENTS * _NUM_SAMPLE_ROUNDS]
+    frames = [framed(ASK, json.dumps(begin).encode()), *(framed(CALL, json.dumps(call).encode()) for call in calls)]
+    return json.dumps({"preamble": "", "program": _SAMPLE}).encode(), b"", b"".join(frames)
 
 
 def prepare(content: bytes, _place: Any) -> CandidateProgram:

@@ -18,11 +18,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
     from autoclave.judge.runners.failure import account_of
-    from autoclave.judge.runners.peer import CALL, END, Handle, Peer
+    from autoclave.judge.runners.peer import ANSWER, CALL, END, Handle, Peer, framed
 
 _MAX_ITEMS = 100_000
 _NO_STOP = {"StopIteration": RuntimeError, "StopAsyncIteration": RuntimeError}
 """As they leave a generator: raised through `map` in a check they would end a loop over cases, not fail it."""
+_SAMPLE = """
+def check(candidate):
+    assert candidate([1, 2], 3) == [3, 6]
+    assert candidate([0.5, -1.5], factor=2) == [1.0, -3.0], "scaled"
+    assert abs(candidate(1.5) - 1.5) < 1e-6
+    assert candidate("text") == "text"
+    assert candidate((1, "a")) == (1, "a")
+    assert candidate({"key": [True, None]}) == {"key": [True, None]}
+"""
+_SAMPLE_ANSWERS = [[3, 6], [1.0, -3.0], 1.5, "text", {"tuple": [1, "a"]}, {"dict": ["key", [True, None]]}]
 
 
 class Check:
@@ -62,6 +72,15 @@ def _collect_names(code: types.CodeType, used: "set[str]", defined: "set[str]", 
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             _collect_names(constant, used, defined, is_module=False)
+
+
+def rehearsal() -> "tuple[bytes, bytes, bytes]":
+    """A check and what a program answers."""
+    content = {"preamble": "", "source": _SAMPLE, "invocation": "check(scaled)", "entry_point": "scaled"}
+    answers = [[["value"], [[{"handle": ["mine", 0, "function"]}, {"dict": []}]], []]]
+    answers += [[["value"], [value], []] for value in _SAMPLE_ANSWERS]
+    frames = b"".join(framed(ANSWER, json.dumps(answer).encode()) for answer in answers)
+    return json.dumps(content | {"mutates_arguments": False}).encode(), b"", frames
 
 
 def prepare(content: bytes, _place: Any) -> Check:

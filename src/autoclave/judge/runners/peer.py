@@ -27,6 +27,11 @@ _MAX_EXPORTS = 100_000
 _MAX_PREFETCH = 64
 
 
+def framed(kind: bytes, message: bytes) -> bytes:
+    """A frame as it stands on the channel."""
+    return (len(message) + 1).to_bytes(4, "big") + kind + message
+
+
 class Channel:
     """Frames on the channel of a test."""
 
@@ -34,7 +39,7 @@ class Channel:
         self._received = bytearray()
 
     def send(self, kind: bytes, message: bytes) -> None:
-        left = memoryview((len(message) + 1).to_bytes(4, "big") + kind + message)
+        left = memoryview(framed(kind, message))
         while left:
             left = left[os.write(_CHANNEL, left) :]
 

@@ -37,9 +37,10 @@ def rehearse(runner: Any, main: types.ModuleType) -> None:
     os._exit = _leave  # type: ignore[assignment]
     try:
         for _ in range(_NUM_RUNS):
-            _give(stdin, frames)
+            far_end = _give(stdin, frames)  # held until the end, or the runner could not answer
             with open(_STDIN, encoding="utf-8", closefd=False) as sys.stdin:
                 _run(runner, _copy_of(main), runner.prepare(content, _place))
+            del far_end
     finally:
         os._exit = leave  # type: ignore[assignment]
         sys.stdin = program_input
@@ -66,20 +67,22 @@ def _run(runner: Any, main: types.ModuleType, program: Any) -> None:
         gc.disable()
 
 
-def _give(stdin: bytes, frames: bytes) -> None:
-    """Have the sample's input wait where a test finds its own."""
+def _give(stdin: bytes, frames: bytes) -> Any:
+    """Have the sample's input wait where a test finds its own. The far end of the channel, if there is one."""
     reader, writer = os.pipe()
     os.write(writer, stdin)
     os.close(writer)
     os.dup2(reader, _STDIN)
     os.close(reader)
-    if frames:
-        from _socket import SHUT_WR, socketpair
+    if not frames:
+        return None
+    from _socket import SHUT_WR, socketpair  # not for runners that need no channel: each fork has its maps to copy
 
-        ours, theirs = socketpair()
-        ours.send(frames)
-        ours.shutdown(SHUT_WR)
-        os.dup2(theirs.fileno(), _CHANNEL)
+    ours, theirs = socketpair()
+    ours.send(frames)
+    ours.shutdown(SHUT_WR)
+    os.dup2(theirs.fileno(), _CHANNEL)
+    return ours
 
 
 def _copy_of(main: types.ModuleType) -> types.ModuleType:

@@ -83,10 +83,14 @@ class Zygote:
     def _add_runner(self, content: bytes) -> None:
         name, _, source = content.partition(b"\0")
         runner = Runner(name.decode(), source.decode())
-        rehearse(runner, self._main)
         self._runners.append(runner)
+        try:
+            rehearse(runner, self._main)
+            answer = {"rehearsed": True}
+        except Exception as error:  # noqa: BLE001  whatever its sample meets; tests are slower then, and no different
+            answer = {"unrehearsed": f"{type(error).__name__}: {error}"[:500]}
         gc.freeze()
-        self._answer({"runners": len(self._runners)})
+        self._answer(answer)
 
     def _ask_for_ids(self) -> None:
         self._answer({"ids": True})

@@ -7,17 +7,23 @@ from autoclave.core import HostError, InputError, Problem
 from autoclave.judge.compilation import Cpp
 from autoclave.judge.languages import Environment, Language, Python
 from autoclave.judge.profiles import profiles_of, value_rules_of
+from autoclave.judge.spare_cells import SpareCells
 from autoclave.judge.toolchain import compiler_check
 from autoclave.sandbox import HostCheck, Profile, require_package
 
 
 class Environments:
-    """One per judge: compiled programs are kept here. Safe to use from several threads."""
+    """One per judge: compiled programs and open cells of checks are kept here. Safe to use from several threads."""
 
     def __init__(self, config: JudgeConfig) -> None:
         self.profiles = profiles_of(config.profiles)
         self._value_rules = value_rules_of(config.profiles)
+        self.spare_cells = SpareCells()
         self.languages: dict[str, Language] = {"python": Python(), "cpp": Cpp(config.cpp)}
+
+    def close(self) -> None:
+        """Close the cells that are kept."""
+        self.spare_cells.close()
 
     def of_problem(self, problem: Problem) -> Environment:
         """Where programs for `problem` run.

@@ -165,6 +165,7 @@ class LocalJudge:
             sandbox.close()
         for thread in self._threads:
             thread.join()
+        self._environments.close()
 
     def __enter__(self) -> Self:
         return self

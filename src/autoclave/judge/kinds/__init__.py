@@ -26,7 +26,7 @@ def kind_of(problem: Problem, environments: Environments) -> TestKind:
     if isinstance(tests, CallTests):
         return CallKind(problem, tests, checker, environments.of_problem(problem))
     if isinstance(tests, CheckTests):
-        return CheckKind(problem, tests, environments.of_problem(problem))
+        return CheckKind(problem, tests, environments.of_problem(problem), environments.spare_cells)
     raise InputError(
         f"problem {problem.id!r}: tests.kind = {tests.kind!r}: this judge runs stdin, call and check tests"
     )

@@ -10,19 +10,23 @@ no code of the program runs in it.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import json
+import symtable
 import warnings
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement
 from autoclave.judge.languages import Environment
 from autoclave.judge.messages import exception_message, failure_of, failure_told
 from autoclave.judge.profiles import CANDIDATE, CHECK_HOST
+from autoclave.judge.spare_cells import Held, SpareCells
 from autoclave.sandbox import Cell, Limits, Sandbox, Session
 
 _CALL, _ASK, _ANSWER, _END = b"C", b"Q", b"A", b"E"
@@ -35,7 +39,7 @@ _MAX_REQUESTS = 2_000_000
 class CheckKind:
     """One test: the check, in a cell of its own."""
 
-    def __init__(self, problem: Problem, tests: CheckTests, environment: Environment) -> None:
+    def __init__(self, problem: Problem, tests: CheckTests, environment: Environment, spare_cells: SpareCells) -> None:
         """Nothing runs.
 
         Raises:
@@ -56,6 +60,17 @@ class CheckKind:
         self._problem_id = problem.id
         self._profile = environment.profile
         self._tests = tests
+        self._spare_cells = spare_cells
+        self._check = json.dumps(
+            {
+                "preamble": tests.preamble,
+                "source": tests.source,
+                "invocation": tests.invocation,
+                "entry_point": tests.entry_point,
+                "unknown_names": sorted(_unknown_names(tests)),
+                "mutates_arguments": tests.mutates_arguments,
+            }
+        ).encode("ascii")
 
     def num_tests(self) -> int:
         return 1
@@ -64,25 +79,23 @@ class CheckKind:
         return [len(self._tests.source)]
 
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> CheckTrial:
-        tests = self._tests
-        content = json.dumps({"preamble": tests.preamble, "program": program.source}).encode("ascii")
-        check = {
-            "preamble": tests.preamble,
-            "source": tests.source,
-            "invocation": tests.invocation,
-            "entry_point": tests.entry_point,
-            "mutates_arguments": tests.mutates_arguments,
-        }
+        content = json.dumps({"preamble": self._tests.preamble, "program": program.source}).encode("ascii")
+        held = Held(self._check, self._profile, limits, CHECK_HOST)
         with contextlib.ExitStack() as cells:
-            host = cells.enter_context(
-                sandbox.open(json.dumps(check).encode("ascii"), self._profile, limits, CHECK_HOST)
-            )
+            host = self._spare_cells.take(sandbox, held)
+            cells.push(partial(self._put_away, sandbox, held, host))
             if host.compile_error is not None:
                 raise InputError(
                     f"problem {self._problem_id!r}: tests: the check does not compile: {host.compile_error}"
                 )
             candidate = cells.enter_context(sandbox.open(content, self._profile, limits, CANDIDATE))
             return CheckTrial(self._problem_id, host, candidate, program, cells.pop_all())
+
+    def _put_away(self, sandbox: Sandbox, held: Held, host: Cell, *raised: Any) -> None:
+        if any(raised):
+            host.__exit__(*raised)
+        else:
+            self._spare_cells.keep(sandbox, held, host)
 
 
 def _require_source(problem_id: str, field: str, source: str) -> None:
@@ -103,6 +116,30 @@ def _runs_anything(source: str) -> bool:
         and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
         for statement in ast.parse(source).body
     )
+
+
+def _unknown_names(tests: CheckTests) -> set[str]:
+    """The names that a check uses and that neither it nor Python defines: its preamble, or else the program must."""
+    used: set[str] = set()
+    defined = {"candidate", tests.entry_point.rpartition(".")[2], *vars(builtins)}
+    for text in (tests.source, tests.invocation):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _collect_names(symtable.symtable(text, "check", "exec"), used, defined)
+    return used - defined
+
+
+def _collect_names(scope: symtable.SymbolTable, used: set[str], defined: set[str]) -> None:
+    """Global names that a scope and those within it use, and those that they bind."""
+    is_module = scope.get_type() == "module"
+    for symbol in scope.get_symbols():
+        if is_module or symbol.is_global():
+            if symbol.is_referenced():
+                used.add(symbol.get_name())
+            if symbol.is_assigned() or symbol.is_imported():
+                defined.add(symbol.get_name())
+    for inner in scope.get_children():
+        _collect_names(inner, used, defined)
 
 
 class CheckTrial:

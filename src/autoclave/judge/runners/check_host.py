@@ -1,18 +1,15 @@
 """The cell of a check: the test code of a problem runs here, and the program is reached over the channel only.
 
-The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "mutates_arguments"}`. The names
-that the check uses and that nobody here defines are asked of the program. The last frame, `END`, says how the check
-ended: `["passed" | "failed" | "program" | "violation", account]`. The texts of `crossing`,
-`python_program`, `failure` and `peer` stand before this text.
+The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "unknown_names",
+"mutates_arguments"}`. Those of the unknown names that the preamble does not define are asked of the program. The last
+frame, `END`, says how the check ended: `["passed" | "failed" | "program" | "violation", account]`. The texts of
+`crossing`, `python_program`, `failure` and `peer` stand before this text.
 """
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
-import builtins
-import dis
 import itertools
 import json
 import os
-import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,10 +33,17 @@ _SAMPLE_ANSWERS = [[3, 6], [1.0, -3.0], 1.5, "text", {"tuple": [1, "a"]}, {"dict
 
 
 class Check:
-    """The test code, compiled, and the names that it uses without defining them."""
+    """The test code, compiled, and the names that it uses and does not define."""
 
     def __init__(
-        self, preamble: str, source: str, invocation: str, entry_point: str, *, mutates_arguments: bool
+        self,
+        preamble: str,
+        source: str,
+        invocation: str,
+        entry_point: str,
+        unknown_names: "list[str]",
+        *,
+        mutates_arguments: bool,
     ) -> None:
         self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
         self.codes = [
@@ -47,31 +51,13 @@ class Check:
             compile(invocation, "invocation.py", "exec", dont_inherit=True),
         ]
         self.entry_point = entry_point
+        self.unknown_names = unknown_names
         self.mutates_arguments = mutates_arguments
-        used: set[str] = set()
-        defined: set[str] = set()
-        for code in self.codes:
-            _collect_names(code, used, defined)
-        found_here = {"candidate", *self.own_names, "__annotations__"}  # the last is used by `x: int = 1`
-        self.unknown_names = used - defined - vars(builtins).keys() - found_here
 
     @property
     def own_names(self) -> "tuple[str, ...]":
         """The names that mean the entry point itself."""
         return ("candidate", self.entry_point.rpartition(".")[2])
-
-
-def _collect_names(code: types.CodeType, used: "set[str]", defined: "set[str]", *, is_module: bool = True) -> None:
-    """Global names that `code`, with the functions and classes in it, loads, and those that it binds."""
-    for instruction in dis.get_instructions(code):
-        operation = instruction.opname
-        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
-            used.add(instruction.argval)
-        elif operation == "STORE_GLOBAL" or (is_module and operation == "STORE_NAME"):
-            defined.add(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _collect_names(constant, used, defined, is_module=False)
 
 
 def rehearsal() -> "tuple[bytes, bytes, bytes]":
@@ -80,7 +66,7 @@ def rehearsal() -> "tuple[bytes, bytes, bytes]":
     answers = [[["value"], [[{"handle": ["mine", 0, "function"]}, {"dict": []}]], []]]
     answers += [[["value"], [value], []] for value in _SAMPLE_ANSWERS]
     frames = b"".join(framed(ANSWER, json.dumps(answer).encode()) for answer in answers)
-    return json.dumps(content | {"mutates_arguments": False}).encode(), b"", frames
+    return json.dumps(content | {"unknown_names": [], "mutates_arguments": False}).encode(), b"", frames
 
 
 def prepare(content: bytes, _place: Any) -> Check:
@@ -113,7 +99,7 @@ class CheckHost(Peer):
         namespace["__name__"] = "__main__"
         exec(check.preamble, namespace)
         self.learn_classes(namespace, check.preamble)
-        unknown = sorted(check.unknown_names - namespace.keys())
+        unknown = [name for name in check.unknown_names if name not in namespace]
         answer = self.ask(["begin", check.entry_point, unknown, check.mutates_arguments])
         if type(answer) is not list or len(answer) != 2 or type(answer[1]) is not dict:
             self.abort("no entry point")

@@ -1,0 +1,62 @@
+"""Trusted cells that stay open after one program for the next: the check of a problem is prepared once for a group."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a cell holds, and under which limits: as `Sandbox.open` takes it."""
+
+    content: bytes
+    profile: Profile
+    limits: Limits
+    runner: Runner
+
+
+class SpareCells:
+    """At most one cell per sandbox waits here. Only for cells in which no program ever runs.
+
+    Each test is a process of its own that ends with all it started, on a file system of its own, so what one program
+    brought about in a test is gone in the next. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cells: WeakKeyDictionary[Sandbox, tuple[Held, Cell]] = WeakKeyDictionary()
+
+    def take(self, sandbox: Sandbox, held: Held) -> Cell:
+        """A cell that holds just that: the spare one of this sandbox, or a new one.
+
+        Raises:
+            HostError: the host lacks what the profile names.
+            SandboxFault: no cell could be made.
+        """
+        with self._lock:
+            found = self._cells.pop(sandbox, None)
+        if found and found[0] == held:
+            return found[1]
+        if found:
+            found[1].close()
+        return sandbox.open(held.content, held.profile, held.limits, held.runner)
+
+    def keep(self, sandbox: Sandbox, held: Held, cell: Cell) -> None:
+        """Have a sound cell wait for the next who needs it."""
+        with self._lock:
+            replaced = self._cells.pop(sandbox, None)
+            self._cells[sandbox] = held, cell
+        if replaced:
+            replaced[1].close()
+
+    def close(self) -> None:
+        """Close all that wait."""
+        with self._lock:
+            cells = [cell for _, cell in self._cells.values()]
+            self._cells.clear()
+        for cell in cells:
+            cell.close()

@@ -27,6 +27,8 @@ def matches_like_livecodebench(printed: str, expected: str) -> bool:
 
     Source: the evaluation rules of LiveCodeBench, arXiv:2403.07974.
     """
+    if printed == expected:
+        return True
     lines = _paired_lines(printed, expected)
     return lines is not None and all(a == b or _same_numbers(a, b) for a, b in zip(*lines, strict=True))
 

@@ -71,12 +71,13 @@ def value_rules_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, Valu
 _HERE = Path(__file__).parent
 
 
-def _runner(name: str, *modules: str) -> Runner:
+def _runner(name: str, *modules: str, is_rehearsed: bool = False) -> Runner:
     """A runner from the texts of modules, in this order."""
-    return Runner(name, "\n".join((_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules))
+    texts = [(_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules]
+    return Runner(name, "\n".join(texts), is_rehearsed)
 
 
-SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script")
+SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_rehearsed=True)
 """Runs a program as a script, with real standard streams."""
 
 CALL_SERVER = _runner(
@@ -86,6 +87,7 @@ CALL_SERVER = _runner(
     "runners/failure",
     "runners/entry_point",
     "runners/call_server",
+    is_rehearsed=True,
 )
 """Calls one function of the program; arguments and result travel as plain data."""
 
@@ -113,8 +115,8 @@ NATIVE = _runner("native", "runners/native")
 """Runs a compiled program, with real standard streams."""
 _PEER = ("runners/crossing", "runners/python_program", "runners/failure", "runners/peer")
 
-CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate")
+CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate", is_rehearsed=True)
 """Does what a check asks of the program."""
 
-CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host")
+CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host", is_rehearsed=True)
 """Runs a check, in a cell of its own."""

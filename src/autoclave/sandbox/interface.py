@@ -49,7 +49,7 @@ class Profile:
 class Runner:
     """Source of the code that runs in the cell around the program. It holds no answers and is not trusted either.
 
-    It uses the standard library only and defines two functions.
+    It uses the standard library only and defines two functions, or three.
 
     `prepare(content, place)` is called once per cell, in its first process, with the bytes given to `Sandbox.open`.
     What it returns is the `program` of every test; an exception is a compile error (`SyntaxError` with its line).
@@ -60,10 +60,15 @@ class Runner:
     `Outcome.detail`; an account that begins with `memory`, `processes` or `disk` names the limit that explains an exit
     code other than 0). Descriptors 0, 1 and 2 are the test's streams; in a session 3 is the channel: four bytes of
     length, big-endian, then the frame.
+
+    With `is_rehearsed`, `rehearsal()` returns a sample: content, standard input, and what comes on the channel. Before
+    the first program the zygote runs both functions on it a few times, so that Python has done by then what it does
+    once; that makes tests faster. A runner that keeps anything of a test in its own variables must not be rehearsed.
     """
 
     name: str
     source: str
+    is_rehearsed: bool = False
 
 
 class Session(Protocol):

@@ -1,9 +1,9 @@
 """Run a runner in the zygote a few times, on a sample of its own, before there is any program.
 
 Python remembers what it looked up, and specialises code that has run often. What a test had to write for that, it
-would have to copy first, page by page; after a rehearsal it finds it done. A runner that defines `rehearsal` gives the
-sample: content, standard input, and what comes on the channel. It cannot tell a rehearsal from a test, and nothing of
-one stays but what Python remembers.
+would have to copy first, page by page; after a rehearsal it finds it done. The runner's `rehearsal` gives the sample:
+content, standard input, and what comes on the channel. It cannot tell a rehearsal from a test, and nothing of one stays
+but what Python remembers.
 """
 
 import gc
@@ -24,13 +24,11 @@ class _LeftError(BaseException):
 
 
 def rehearse(runner: Any, main: types.ModuleType) -> None:
-    """Have `runner` run its sample, if it has one, each time in a copy of the module `main`.
+    """Have `runner` run its sample, each time in a copy of the module `main`.
 
     Raises:
         RuntimeError: it ends otherwise than by leaving the process with status 0.
     """
-    if "rehearsal" not in runner.namespace:
-        return
     content, stdin, frames = runner.namespace["rehearsal"]()
     leave, modules, program_input = os._exit, dict(sys.modules), sys.stdin
     kept = {number: os.dup(number) for number in (_STDIN, _CHANNEL) if _is_open(number)}

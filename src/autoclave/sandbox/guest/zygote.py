@@ -2,8 +2,8 @@
 
 It is started afresh (exec, never a fork of the judge), so nothing the judge holds is in its memory. It never sees a
 program either: the source goes straight to the cell. Its control socket carries messages: first the plan, then a runner
-each (`R`, its name, a zero byte, its source), and what `loops.py` says of cells. When the judge is gone it ends, and
-its cells with it.
+each (`R`, `1` if it is to be rehearsed, else `0`, its name, a zero byte, its source), and what `loops.py` says of
+cells. When the judge is gone it ends, and its cells with it.
 """
 
 import builtins
@@ -81,16 +81,17 @@ class Zygote:
             be_first_process(socket, self._runners[runner], self._main, self._confinement, self._loops)
 
     def _add_runner(self, content: bytes) -> None:
-        name, _, source = content.partition(b"\0")
+        name, _, source = content[1:].partition(b"\0")
         runner = Runner(name.decode(), source.decode())
         self._runners.append(runner)
-        try:
-            rehearse(runner, self._main)
-            answer = {"rehearsed": True}
-        except Exception as error:  # noqa: BLE001  whatever its sample meets; tests are slower then, and no different
-            answer = {"unrehearsed": f"{type(error).__name__}: {error}"[:500]}
+        failure = ""
+        if content.startswith(b"1"):
+            try:
+                rehearse(runner, self._main)
+            except Exception as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
+                failure = f"{type(error).__name__}: {error}"[:500]
         gc.freeze()
-        self._answer(answer)
+        self._answer({"error": failure})
 
     def _ask_for_ids(self) -> None:
         self._answer({"ids": True})

@@ -88,7 +88,7 @@ class Zygote:
         if content.startswith(b"1"):
             try:
                 rehearse(runner, self._main)
-            except Exception as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
+            except BaseException as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
                 failure = f"{type(error).__name__}: {error}"[:500]
         gc.freeze()
         self._answer({"error": failure})

@@ -1,0 +1,116 @@
+"""Runners are rehearsed before the first program: each succeeds, and a program cannot tell that it took place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.core import IsolationError, Outcome
+from autoclave.judge.plain_data import decode, encode
+from autoclave.judge.profiles import CALL_SERVER, CANDIDATE, CHECK_HOST, CUSTOM_CHECKER, PROFILES, SCRIPT, SCRIPT_TRACE
+from autoclave.sandbox import Profile, Runner, Sandbox, open_sandbox
+from autoclave.sandbox.conformance import LIMITS, MINIMAL
+
+REHEARSED = (SCRIPT, CALL_SERVER, CANDIDATE, CHECK_HOST)
+FINGERPRINT = """
+import sys
+is_seeded = "random" in sys.modules  # one that a program imports itself seeds itself
+import gc, os, random, threading, warnings, atexit, linecache, signal
+def is_open(number):
+    try: os.fstat(number)
+    except OSError: return False
+    return True
+found = [
+    sorted(sys.modules), sorted(globals()), gc.isenabled(), is_seeded and random.random(), threading.active_count(),
+    sys.argv, os.getcwd(), sorted(linecache.cache), atexit._ncallbacks(), warnings.filters,
+    [is_open(number) for number in range(12)], sys.stdin is sys.__stdin__, sys.stdin.seekable(), sys.stdin.tell(),
+    sys.stdout is sys.__stdout__, os._exit.__module__, sys.getrecursionlimit(), sys.path, signal.getsignal(2),
+    sys.gettrace(), sys.getprofile(), sys.stdin.encoding, sys.stdout.errors, sys.exc_info(), sys.getswitchinterval(),
+]
+"""
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A new one for each test: its zygotes have met no runner."""
+    try:
+        opened = open_sandbox(SandboxConfig())
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    yield opened
+    opened.close()
+
+
+def run(sandbox: Sandbox, runner: Runner, source: str, profile: Profile = PROFILES["plain"]) -> Outcome:
+    with sandbox.open(source.encode(), profile, LIMITS, runner) as cell:
+        return cell.run(b"one\ntwo\n")
+
+
+@pytest.mark.parametrize("profile", ["plain", "lcb"])
+@pytest.mark.parametrize("runner", REHEARSED, ids=lambda runner: runner.name)
+def test_each_rehearsal_succeeds(sandbox: Sandbox, runner: Runner, profile: str, caplog: pytest.LogCaptureFixture):
+    content = b"{" if runner in (CANDIDATE, CHECK_HOST) else b"x = 1"
+    with sandbox.open(content, PROFILES[profile], LIMITS, runner):
+        pass
+    assert not caplog.records
+    assert runner.is_rehearsed
+
+
+@pytest.mark.parametrize("profile", ["plain", "lcb"])
+def test_a_script_cannot_tell_whether_there_was_a_rehearsal(sandbox: Sandbox, profile: str):
+    source = f"{FINGERPRINT}\nprint(found, sys.stdin.read())"
+    for first in (True, False):  # the second time in a zygote that other runners have met before
+        outcomes = [
+            run(
+                sandbox,
+                replace(SCRIPT, name=f"script_{first}_{rehearsed}", is_rehearsed=rehearsed),
+                source,
+                PROFILES[profile],
+            )
+            for rehearsed in (first, not first)
+        ]
+        assert outcomes[0].stdout == outcomes[1].stdout
+        assert outcomes[0].stdout.endswith(b"one\ntwo\n\n")
+
+
+def test_a_function_that_is_called_cannot_tell_either(sandbox: Sandbox):
+    source = f"def f(n):\n    {FINGERPRINT.strip().replace(chr(10), chr(10) + '    ')}\n    return repr(found[:-9]), n"
+    answers: list[object] = []
+    for rehearsed in (False, True):
+        runner = replace(CALL_SERVER, name=f"call_{rehearsed}", is_rehearsed=rehearsed)
+        with sandbox.open(source.encode(), PROFILES["lcb"], LIMITS, runner) as cell:
+            session = cell.session()
+            session.send(encode({"entry_point": "f", "preamble": "", "arguments": [3]}))
+            answers.append(decode(session.receive() or b""))
+            session.close()
+    assert answers[0] == answers[1]
+    assert answers[0][0] == "value"
+
+
+def test_runners_that_keep_something_of_a_test_are_not_rehearsed():
+    assert not SCRIPT_TRACE.is_rehearsed
+    assert not CUSTOM_CHECKER.is_rehearsed
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        ("raise ValueError('no sample')", "no sample"),
+        ("return b'raise ZeroDivisionError', b'', b''", "ZeroDivisionError"),
+        ("return b'import os; os._exit(3)', b'', b''", "status 3"),
+        ("return b'import sys; sys.exit(0)', b'', b''", "SystemExit"),
+        ("return b'syntax error', b'', b''", "invalid syntax"),
+    ],
+)
+def test_a_rehearsal_that_fails_is_told_and_harms_nothing(
+    sandbox: Sandbox, sample: str, reason: str, caplog: pytest.LogCaptureFixture
+):
+    runner = Runner("careless", f"{MINIMAL.source}\ndef rehearsal():\n    {sample}\n", is_rehearsed=True)
+    with caplog.at_level(logging.WARNING):
+        outcome = run(sandbox, runner, "import sys; print(sys.stdin.read())")
+    assert outcome.stdout == b"one\ntwo\n\n"
+    assert [reason in record.getMessage() for record in caplog.records] == [True]

@@ -46,6 +46,26 @@ def test_cpu_time_of_child_processes_counts(run):
     assert outcome.ended is Ended.CPU_TIME
 
 
+def test_cpu_time_of_short_lived_children_that_nobody_waits_for_counts(run):
+    source = (
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfor _ in range({}):\n"
+        "    if os.fork() == 0:\n        while time.process_time() < 0.004: pass\n        os._exit(0)\n"
+        "    try: os.wait()\n    except ChildProcessError: pass"
+    )
+    assert run(source.format(1000), cpu_s=1, wall_s=60).ended is Ended.CPU_TIME
+    assert run(source.format(50), cpu_s=2, wall_s=60).ended is Ended.EXITED
+
+
+def test_children_that_are_waited_for_count_once(run):
+    source = (
+        "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n"
+        "        while time.process_time() < 0.02: pass\n        os._exit(0)\n    os.wait()"
+    )
+    outcome = run(source, cpu_s=5, wall_s=60)
+    assert outcome.ended is Ended.EXITED
+    assert 0.7 < outcome.cpu_s < 1.4
+
+
 def test_a_sleeping_program_is_stopped_by_the_wall_clock(run):
     outcome = run("import time; time.sleep(100)", wall_s=0.6)
     assert outcome.ended is Ended.WALL_TIME

@@ -7,15 +7,19 @@ that moment. Control groups miss none of it (`cgroups/`); they need a host that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from autoclave.sandbox.interface import Limits
 from autoclave.sandbox.launch import TestUsage, Usage
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_LONGEST_LOOK_S = 0.05
+"""A look stands for so much time at most, also when the judge came late."""
 _SHARED_ANONYMOUS = "/dev/zero (deleted)"
 HAS_DELAYS = Path("/proc/self/schedstat").exists()
 
@@ -26,24 +30,28 @@ class ProcessMeter:
     def __init__(self, first_process: Callable[[], int]) -> None:
         self._first_process = first_process
         self._delays = RunDelays()
+        self._hidden = HiddenTime()
 
     def begin_cell(self, limits: Limits) -> None:
         """Nothing to do: the judge compares samples with the limits."""
 
     def begin_test(self) -> None:
         self._delays = RunDelays()
+        self._hidden = HiddenTime()
 
     def usage(self) -> Usage:
-        cpu_s, memory, count = 0.0, _Memory(), 0
+        cpu_s, memory, seen = 0.0, _Memory(), list[_Stat]()
         for pid in descendants(self._first_process()):
             try:
-                cpu_s += cpu_seconds(pid)
+                stat = _stat_of(pid)
                 memory.add(pid)
                 self._delays.look_at(pid)
             except (OSError, LookupError, ValueError):
                 continue  # it ended meanwhile
-            count += 1
-        return Usage(cpu_s, memory.total_mb, count, self._delays.seconds)
+            cpu_s += stat.cpu_s
+            seen.append(stat)
+        self._hidden.look_at(seen, time.monotonic())
+        return Usage(max(cpu_s, self._hidden.seconds), memory.total_mb, len(seen), self._delays.seconds)
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
         return TestUsage(reaped_cpu_s)
@@ -89,10 +97,62 @@ class RunDelays:
         return (self._ended_ns + sum(self._last_ns.values())) / 1e9 if HAS_DELAYS else None
 
 
+class HiddenTime:
+    """What a test uses in processes that come and go, estimated from how often a look finds one of them running.
+
+    The CPU time of a child that nobody waits for is lost when it ends, and looks that are rarer than children see
+    little of it. But the share of looks that find a process at work is the share of time that one is. Counts only
+    once processes have gone; what waited for a core counts less, by what it waited so far.
+    """
+
+    def __init__(self) -> None:
+        self._last_look: float | None = None
+        self._known: set[tuple[int, int]] = set()
+        self._has_lost_any = False
+        self._busy_s = 0.0
+
+    def look_at(self, processes: Sequence[_Stat], now: float) -> None:
+        """Take in all processes of the test at the time `now`, in seconds."""
+        seen = {(process.pid, process.start) for process in processes}
+        self._has_lost_any |= not self._known <= seen
+        self._known = seen
+        since_s = _LONGEST_LOOK_S if self._last_look is None else min(now - self._last_look, _LONGEST_LOOK_S)
+        self._last_look = now
+        self._busy_s += since_s * sum(_share_of_core(process.pid) for process in processes if process.is_running)
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds so far; 0 while every process that was seen is still there."""
+        return self._busy_s if self._has_lost_any else 0.0
+
+
+class _Stat(NamedTuple):
+    """A process: CPU seconds with those of the children it waited for, and when it started, in ticks."""
+
+    pid: int
+    start: int
+    cpu_s: float
+    is_running: bool
+
+
+def _stat_of(pid: int) -> _Stat:
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    cpu_s = sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_SECOND
+    return _Stat(pid, int(fields[19]), cpu_s, fields[0] == "R")
+
+
+def _share_of_core(pid: int) -> float:
+    """How much of the time that a process was ready it had a core."""
+    try:
+        ran_ns, waited_ns, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+    except (OSError, ValueError):
+        return 1.0
+    return ran_ns / (ran_ns + waited_ns) if ran_ns else 1.0
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU seconds of a process and the children it waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_SECOND
+    return _stat_of(pid).cpu_s
 
 
 def _delay_ns(pid: int, task: str) -> int | None:

@@ -33,11 +33,15 @@ from autoclave.judge.profiles import PROFILES
 
 NUM_TESTS = 15
 SOURCE = "numbers = list(map(int, input().split()))\nprint(sum(numbers))\n"
-STDIN = Problem(
-    statement="Sum.",
-    tests=StdinTests("stdin", [StdinCase(f"{n} 2 3\n", f"{n + 5}\n") for n in range(NUM_TESTS)]),
-    id="sum",
-)
+
+
+def sum_problem(num_tests: int) -> Problem:
+    """Add three numbers; so many tests."""
+    cases = [StdinCase(f"{n} 2 3\n", f"{n + 5}\n") for n in range(num_tests)]
+    return Problem(statement="Sum.", tests=StdinTests("stdin", cases), id=f"sum-{num_tests}")
+
+
+STDIN = sum_problem(NUM_TESTS)
 ASSERTS = Problem(
     statement="Scale.",
     tests=CheckTests(
@@ -119,6 +123,8 @@ def main() -> None:
             "speedup_vs_interpreter_per_test": interpreter.median,
             "cpu_ms_per_test": stdin(),
             "cpu_ms_per_assert": measure.repeatedly(ASSERTS, SCALE, num_programs)(),
+            "cpu_ms_per_test_of_1": measure.repeatedly(sum_problem(1), SOURCE, 2 * num_programs)(),
+            "cpu_ms_per_test_of_150": measure.repeatedly(sum_problem(150), SOURCE, num_programs // 10)(),
             "fork_floor_ms": floor_ms(num_programs * NUM_TESTS),
             "tests_per_s_one_core": tests_per_s(measure, STDIN, SOURCE, num_programs),
             "asserts_per_s_one_core": tests_per_s(measure, ASSERTS, SCALE, num_programs),
@@ -159,7 +165,10 @@ class Measure:
         def cpu_ms() -> float:
             before = cpu_s()
             self.accept(problem, source, num_programs)
-            return (cpu_s() - before) / (num_programs * NUM_TESTS) * 1000
+            num_tests = num_programs * (
+                len(tests.cases) if isinstance(tests := problem.tests, StdinTests) else NUM_TESTS
+            )
+            return (cpu_s() - before) / num_tests * 1000
 
         return cpu_ms
 

@@ -99,7 +99,7 @@ class Cpp:
             "environment": {"PATH": toolchain.search_path, "LC_ALL": "C", "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0"},
             "result": _EXECUTABLE,
         }
-        profile = Profile("compile_cpp", paths=toolchain.paths)
+        profile = Profile("compile_cpp", paths=toolchain.paths, memory_mb=self._limits.memory_mb)
         with sandbox.open(json.dumps(order).encode(), profile, self._limits, COMPILE_NATIVE) as cell:
             if cell.compile_error is not None:
                 return CompileError("the source is too large")

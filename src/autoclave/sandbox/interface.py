@@ -33,7 +33,8 @@ class Profile:
 
     The preamble runs once, before any program is there, in the module that the program will run in; every test starts
     from a copy of that state. `packages` are top-level modules outside of the standard library that a cell shows, and
-    `paths` other files and folders of the host that it shows read-only at the same place.
+    `paths` other files and folders of the host that it shows read-only at the same place. `memory_mb` is the most that
+    any cell of it will be allowed, where that may be more than the sandbox's own limit.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Profile:
     paths: tuple[str, ...] = ()
     recursion_limit: int = 1000
     int_max_str_digits: int = 4300
+    memory_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)

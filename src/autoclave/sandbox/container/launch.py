@@ -65,12 +65,12 @@ class ContainerLauncher:
     def launch(self, profile: Profile) -> ContainerZygote:
         name = new_name(next(_numbers))
         root = root_plan(self._root.executable, profile.packages, profile.paths)
-        return ContainerZygote(self._engine, name, self._flags, image_for(self._engine, root), root)
+        return ContainerZygote(self._engine, name, self._flags(profile), image_for(self._engine, root), root)
 
-    @property
-    def _flags(self) -> list[str]:
+    def _flags(self, profile: Profile) -> list[str]:
         config = self._config
-        memory = f"{config.memory_limit_mb + config.disk_limit_mb + _PROGRAM_MB + _OWN_MEMORY_MB}m"
+        of_cells = max(config.memory_limit_mb, profile.memory_mb)
+        memory = f"{of_cells + config.disk_limit_mb + _PROGRAM_MB + _OWN_MEMORY_MB}m"
         flags = [
             "--network=none", "--ipc=none", "--read-only", "--pull=never", "--user=0:0",
             "--cap-drop=ALL", *(f"--cap-add={name}" for name in _CAPABILITIES), "--security-opt=no-new-privileges",
@@ -193,12 +193,15 @@ class ContainerMeter(ProcessMeter):
     def __init__(self, first_process: Callable[[], int], main_process: int) -> None:
         super().__init__(first_process)
         self._scratch = f"/proc/{main_process}/root/tmp"
-        self._cpu_file = _cpu_file_of(main_process)
+        self._cpu_file = _group_file(main_process, "cpuacct", "cpuacct.usage", "cpu.stat")
+        self._kills_file = _group_file(main_process, "memory", "memory.oom_control", "memory.events")
         self._start_cpu_s = 0.0
+        self._start_kills = 0
 
     def begin_test(self) -> None:
         super().begin_test()
         self._start_cpu_s = self._group_cpu_s()
+        self._start_kills = self._num_kills()
 
     def usage(self) -> Usage:
         usage = super().usage()
@@ -213,6 +216,17 @@ class ContainerMeter(ProcessMeter):
         cpu_s = self._group_cpu_s() - self._start_cpu_s
         return TestUsage(cpu_s if cpu_s > reaped_cpu_s + _OWN_CPU_S else reaped_cpu_s)
 
+    def is_memory_exceeded(self) -> bool:
+        return self._num_kills() > self._start_kills
+
+    def _num_kills(self) -> int:
+        """How many processes of the container were killed for want of memory; 0 if it cannot be read."""
+        if self._kills_file is not None:
+            with contextlib.suppress(OSError):
+                words = self._kills_file.read_text().split()
+                return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
+        return 0
+
     def _group_cpu_s(self) -> float:
         """What all processes of the container have used, also those that nobody waited for; 0 if it cannot be read."""
         if self._cpu_file is None:
@@ -223,14 +237,14 @@ class ContainerMeter(ProcessMeter):
         return 0.0
 
 
-def _cpu_file_of(pid: int) -> Path | None:
-    """Where the kernel counts the CPU time of the control group of this process."""
+def _group_file(pid: int, controller: str, first_version: str, second_version: str) -> Path | None:
+    """The file of the control group of this process, under its name in the version that is in use."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
-        if "cpuacct" in controllers.split(","):
-            places = [Path(f"/sys/fs/cgroup/{name}{path}/cpuacct.usage") for name in (controllers, "cpuacct")]
+        if controller in controllers.split(","):
+            places = [Path(f"/sys/fs/cgroup/{name}{path}/{first_version}") for name in (controllers, controller)]
         elif number == "0":
-            places = [Path(f"/sys/fs/cgroup{path}/cpu.stat")]
+            places = [Path(f"/sys/fs/cgroup{path}/{second_version}")]
         else:
             continue
         for place in places:

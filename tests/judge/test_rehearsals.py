@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from autoclave.config.sandbox import SandboxConfig
-from autoclave.core import IsolationError, Outcome
+from autoclave.config.languages import ProfileConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import IsolationError, Outcome, Problem, Program, StdinCase, StdinTests
+from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.plain_data import decode, encode
 from autoclave.judge.profiles import CALL_SERVER, CANDIDATE, CHECK_HOST, CUSTOM_CHECKER, PROFILES, SCRIPT, SCRIPT_TRACE
 from autoclave.sandbox import Profile, Runner, Sandbox, open_sandbox
@@ -89,6 +91,39 @@ def test_a_function_that_is_called_cannot_tell_either(sandbox: Sandbox):
             session.close()
     assert answers[0] == answers[1]
     assert answers[0][0] == "value"
+
+
+PREAMBLES = {
+    "input that was bound": ("import sys; input = sys.stdin.readline", "print(sum(map(int, input().split())))"),
+    "lines as an iterator": (
+        "import sys\nlines = iter(sys.stdin)\ndef input(): return next(lines)",
+        "print(sum(map(int, input().split())))",
+    ),
+    "output that is collected": (
+        "import atexit, io, sys\nsys.stdout = collected = io.StringIO()\n"
+        "atexit.register(lambda: sys.__stdout__.write(collected.getvalue()))",
+        "print(sum(map(int, input().split())))",
+    ),
+    "print that counts": (
+        "import builtins\nshow, count = print, [0]\ndef counting(*args):\n    count[0] += 1; show(*args)\n"
+        "builtins.print = counting",
+        "import builtins; builtins.print(count[0] + 7)",
+    ),
+    "handlers of a library": ("import logging", "import logging, atexit; print(7 if atexit._ncallbacks() else 0)"),
+}
+
+
+@pytest.mark.parametrize(("preamble", "source"), PREAMBLES.values(), ids=PREAMBLES)
+def test_what_a_profile_of_ones_own_prepares_is_untouched_when_the_program_starts(preamble: str, source: str):
+    profiles = {"own": ProfileConfig(base="plain", preamble=preamble)}
+    problem = Problem("", StdinTests("stdin", [StdinCase("3 4\n", "7\n")] * 2), id="p", profile="own")
+    try:
+        judge = LocalJudge(SandboxConfig(), JudgeConfig(workers=1, profiles=profiles))
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    with judge:
+        verdict = judge.submit(JudgeJob(problem, Program(source))).result(timeout=60)
+    assert verdict.is_accepted, verdict
 
 
 def test_runners_that_keep_something_of_a_test_are_not_rehearsed():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from autoclave.core import SandboxFault
+from autoclave.core import ExhaustedFault, SandboxFault
+from autoclave.sandbox.cgroups import Group, GroupMeter
 from autoclave.sandbox.cgroups.files import CpuTime, MemoryV1, MemoryV2, OpenFolder, Processes
 from autoclave.sandbox.cgroups.place import Place, Seat, place_of
 
@@ -162,3 +165,26 @@ def test_a_file_that_was_closed_by_another_thread_is_a_fault_and_not_another_fil
     folder.close()
     with pytest.raises(SandboxFault, match=r"memory\.current cannot be read"):
         memory.now()
+
+
+def test_a_kill_is_laid_to_the_limit_only_if_this_very_test_met_it(tmp_path: Path):
+    folder = written(
+        tmp_path,
+        memory__usage_in_bytes="1000",
+        memory__max_usage_in_bytes="1000",
+        memory__limit_in_bytes="0",
+        memory__oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
+        memory__failcnt="0",
+        memory__swappiness="0",
+        cpuacct__usage="0",
+    )
+    memory, cpu = MemoryV1(OpenFolder(folder)), CpuTime(OpenFolder(folder), 1)
+    meter = GroupMeter(cast("Group", SimpleNamespace(memory=memory, cpu=cpu, processes=None)), lambda: 0)
+    meter.begin_test()
+    written(folder, memory__failcnt="3", memory__oom_control="oom_kill 1\n")
+    assert meter.is_memory_exceeded()
+    meter.begin_test()
+    assert not meter.is_memory_exceeded()
+    written(folder, memory__oom_control="oom_kill 2\n")  # the limit was not met again: it was the host
+    with pytest.raises(ExhaustedFault, match="the host ran out of memory"):
+        meter.is_memory_exceeded()

@@ -66,6 +66,17 @@ def test_children_that_are_waited_for_count_once(run):
     assert 0.7 < outcome.cpu_s < 1.4
 
 
+def test_many_children_at_once_that_are_waited_for_are_charged_what_they_used(run):
+    source = (
+        "import os, time\nfor _ in range(10):\n    for _ in range(12):\n        if os.fork() == 0:\n"
+        "            while time.process_time() < 0.005: pass\n            os._exit(0)\n"
+        "    for _ in range(12): os.wait()"
+    )
+    outcome = run(source, cpu_s=3, wall_s=60)
+    assert outcome.ended is Ended.EXITED
+    assert 0.5 < outcome.cpu_s < 1.5
+
+
 def test_a_sleeping_program_is_stopped_by_the_wall_clock(run):
     outcome = run("import time; time.sleep(100)", wall_s=0.6)
     assert outcome.ended is Ended.WALL_TIME

@@ -32,12 +32,13 @@ _LCB = Profile(
     modules=_STARRED,
     recursion_limit=_DEEP,
     int_max_str_digits=_DEEP,
+    is_rehearsed=True,
 )
 _NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the last two are else loaded at first use
 
 PROFILES: Mapping[str, Profile] = {
     "lcb": _LCB,
-    "plain": Profile(name="plain", modules=("sys",)),
+    "plain": Profile(name="plain", modules=("sys",), is_rehearsed=True),
     "lcb_numpy": replace(_LCB, name="lcb_numpy", modules=_STARRED + _NUMPY_MODULES, packages=("numpy",)),
 }
 """Those that every judge has."""
@@ -56,6 +57,7 @@ def _extended(name: str, config: ProfileConfig) -> Profile:
         preamble=f"{base.preamble}\n{config.preamble}",
         modules=base.modules + config.packages,
         packages=config.packages,
+        is_rehearsed=not (config.preamble or config.packages),  # who knows what it remembers, or registers
     )
 
 

@@ -34,7 +34,8 @@ class Profile:
     The preamble runs once, before any program is there, in the module that the program will run in; every test starts
     from a copy of that state. `packages` are top-level modules outside of the standard library that a cell shows, and
     `paths` other files and folders of the host that it shows read-only at the same place. `memory_mb` is the most that
-    any cell of it will be allowed, where that may be more than the sandbox's own limit.
+    any cell of it will be allowed, where that may be more than the sandbox's own limit. `is_rehearsed` says that
+    nothing which preamble and packages leave in the interpreter notices that a program has run there; see `Runner`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Profile:
     recursion_limit: int = 1000
     int_max_str_digits: int = 4300
     memory_mb: int = 0
+    is_rehearsed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class Runner:
     length, big-endian, then the frame.
 
     With `is_rehearsed`, `rehearsal()` returns a sample: content, standard input, and what comes on the channel. Before
-    the first program the zygote runs both functions on it a few times, so that Python has done by then what it does
-    once; that makes tests faster. A runner that keeps anything of a test in its own variables must not be rehearsed.
+    the first program, and if the profile is one for that, the zygote runs both functions on it a few times, so that
+    Python has done by then what it does once; that makes tests faster. A runner that keeps anything of a test in its
+    own variables must not be rehearsed.
     """
 
     name: str

@@ -20,6 +20,8 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LONGEST_LOOK_S = 0.05
 """A look stands for so much time at most, also when the judge came late."""
+_UNCHARGED_S = 0.05
+"""Two clocks measure what has gone and what was charged for it; they may differ by so much."""
 _SHARED_ANONYMOUS = "/dev/zero (deleted)"
 HAS_DELAYS = Path("/proc/self/schedstat").exists()
 
@@ -48,7 +50,7 @@ class ProcessMeter:
                 self._delays.look_at(pid)
             except (OSError, LookupError, ValueError):
                 continue  # it ended meanwhile
-            cpu_s += stat.cpu_s
+            cpu_s += stat.own_s + stat.children_s
             seen.append(stat)
         self._hidden.look_at(seen, time.monotonic())
         return Usage(max(cpu_s, self._hidden.seconds), memory.total_mb, len(seen), self._delays.seconds)
@@ -98,61 +100,66 @@ class RunDelays:
 
 
 class HiddenTime:
-    """What a test uses in processes that come and go, estimated from how often a look finds one of them running.
+    """What a test uses in children that nobody waits for: when they end, their CPU time is in nobody's account.
 
-    The CPU time of a child that nobody waits for is lost when it ends, and looks that are rarer than children see
-    little of it. But the share of looks that find a process at work is the share of time that one is. Counts only
-    once processes have gone; what waited for a core counts less, by what it waited so far.
+    That there are any is certain when processes that have gone had used more, as far as it was seen, than all waiting
+    parents were charged. Only then the time is estimated, from how often a look finds a process of the test running.
     """
 
     def __init__(self) -> None:
         self._last_look: float | None = None
-        self._known: set[tuple[int, int]] = set()
+        self._known: dict[tuple[int, int], float] = {}
+        self._gone_s = 0.0
         self._has_lost_any = False
         self._busy_s = 0.0
 
     def look_at(self, processes: Sequence[_Stat], now: float) -> None:
         """Take in all processes of the test at the time `now`, in seconds."""
-        seen = {(process.pid, process.start) for process in processes}
-        self._has_lost_any |= not self._known <= seen
+        seen = {(process.pid, process.start): process.ran_s for process in processes}
+        self._gone_s += sum(ran_s for process, ran_s in self._known.items() if process not in seen)
         self._known = seen
+        charged_s = sum(process.children_s for process in processes)
+        self._has_lost_any |= self._gone_s > charged_s * 1.05 + _UNCHARGED_S
         since_s = _LONGEST_LOOK_S if self._last_look is None else min(now - self._last_look, _LONGEST_LOOK_S)
         self._last_look = now
-        self._busy_s += since_s * sum(_share_of_core(process.pid) for process in processes if process.is_running)
+        self._busy_s += since_s * min(1.0, sum(process.share for process in processes if process.is_running))
 
     @property
     def seconds(self) -> float:
-        """CPU seconds so far; 0 while every process that was seen is still there."""
+        """CPU seconds so far, as if one core was used; 0 while all that was seen is in somebody's account."""
         return self._busy_s if self._has_lost_any else 0.0
 
 
 class _Stat(NamedTuple):
-    """A process: CPU seconds with those of the children it waited for, and when it started, in ticks."""
+    """A process: when it started, in ticks; CPU seconds of its own and of the children it waited for.
+
+    `ran_s` is the time of its first thread alone, but exact. `share` is how much of the time that this thread was ready
+    it had a core.
+    """
 
     pid: int
     start: int
-    cpu_s: float
+    own_s: float
+    children_s: float
+    ran_s: float
+    share: float
     is_running: bool
 
 
 def _stat_of(pid: int) -> _Stat:
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    cpu_s = sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_SECOND
-    return _Stat(pid, int(fields[19]), cpu_s, fields[0] == "R")
-
-
-def _share_of_core(pid: int) -> float:
-    """How much of the time that a process was ready it had a core."""
-    try:
+    own_s, children_s = (sum(map(int, pair)) / _TICKS_PER_SECOND for pair in (fields[11:13], fields[13:15]))
+    ran_s, share = own_s, 1.0
+    if HAS_DELAYS:
         ran_ns, waited_ns, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
-    except (OSError, ValueError):
-        return 1.0
-    return ran_ns / (ran_ns + waited_ns) if ran_ns else 1.0
+        ran_s, share = ran_ns / 1e9, ran_ns / (ran_ns + waited_ns) if ran_ns else 0.0
+    return _Stat(pid, int(fields[19]), own_s, children_s, ran_s, share, fields[0] == "R")
 
 
 def cpu_seconds(pid: int) -> float:
     """CPU seconds of a process and the children it waited for."""
-    return _stat_of(pid).cpu_s
+    stat = _stat_of(pid)
+    return stat.own_s + stat.children_s
 
 
 def _delay_ns(pid: int, task: str) -> int | None:

@@ -142,7 +142,8 @@ class Zygote:
     def _number_of(self, runner: Runner) -> int:
         """Under which number the zygote knows `runner`."""
         if runner.name not in self._runners:
-            self._send(b"R%d" % runner.is_rehearsed + runner.name.encode() + b"\0" + runner.source.encode())
+            is_rehearsed = runner.is_rehearsed and self.profile.is_rehearsed
+            self._send(b"R%d" % is_rehearsed + runner.name.encode() + b"\0" + runner.source.encode())
             if error := self._answer()["error"]:
                 _log.warning("tests by runner %r are slower than need be: its rehearsal failed: %s", runner.name, error)
             self._runners.append(runner.name)

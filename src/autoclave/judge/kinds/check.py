@@ -10,16 +10,16 @@ no code of the program runs in it.
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
+import dis
 import json
-import symtable
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from types import CodeType, TracebackType
+from typing import Self
 
 from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement
@@ -83,19 +83,15 @@ class CheckKind:
         held = Held(self._check, self._profile, limits, CHECK_HOST)
         with contextlib.ExitStack() as cells:
             host = self._spare_cells.take(sandbox, held)
-            cells.push(partial(self._put_away, sandbox, held, host))
+            cells.push(host)
             if host.compile_error is not None:
                 raise InputError(
                     f"problem {self._problem_id!r}: tests: the check does not compile: {host.compile_error}"
                 )
             candidate = cells.enter_context(sandbox.open(content, self._profile, limits, CANDIDATE))
-            return CheckTrial(self._problem_id, host, candidate, program, cells.pop_all())
-
-    def _put_away(self, sandbox: Sandbox, held: Held, host: Cell, *raised: Any) -> None:
-        if any(raised):
-            host.__exit__(*raised)
-        else:
-            self._spare_cells.keep(sandbox, held, host)
+            cells.pop_all()
+        put_away = partial(self._spare_cells.keep, sandbox, held, host)
+        return CheckTrial(self._problem_id, host, candidate, program, put_away)
 
 
 def _require_source(problem_id: str, field: str, source: str) -> None:
@@ -119,41 +115,42 @@ def _runs_anything(source: str) -> bool:
 
 
 def _unknown_names(tests: CheckTests) -> set[str]:
-    """The names that a check uses and that neither it nor Python defines: its preamble, or else the program must."""
+    """The names that a check uses and does not define: builtins and those of the preamble, or else of the program."""
     used: set[str] = set()
-    defined = {"candidate", tests.entry_point.rpartition(".")[2], *vars(builtins)}
+    defined = {"candidate", tests.entry_point.rpartition(".")[2], "__annotations__"}  # the last is for `x: int = 1`
     for text in (tests.source, tests.invocation):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _collect_names(symtable.symtable(text, "check", "exec"), used, defined)
+            _collect_names(compile(text, "check", "exec", dont_inherit=True), used, defined)
     return used - defined
 
 
-def _collect_names(scope: symtable.SymbolTable, used: set[str], defined: set[str]) -> None:
-    """Global names that a scope and those within it use, and those that they bind."""
-    is_module = scope.get_type() == "module"
-    for symbol in scope.get_symbols():
-        if is_module or symbol.is_global():
-            if symbol.is_referenced():
-                used.add(symbol.get_name())
-            if symbol.is_assigned() or symbol.is_imported():
-                defined.add(symbol.get_name())
-    for inner in scope.get_children():
-        _collect_names(inner, used, defined)
+def _collect_names(code: CodeType, used: set[str], defined: set[str], *, is_module: bool = True) -> None:
+    """Global names that `code`, with the functions and classes in it, loads, and those that it binds."""
+    for instruction in dis.get_instructions(code):
+        operation = instruction.opname
+        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            used.add(instruction.argval)
+        elif operation == "STORE_GLOBAL" or (is_module and operation == "STORE_NAME"):
+            defined.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _collect_names(constant, used, defined, is_module=False)
 
 
 class CheckTrial:
     """A program and the check of its problem, each in its cell."""
 
     def __init__(
-        self, problem_id: str, host: Cell, candidate: Cell, program: Program, cells: contextlib.ExitStack
+        self, problem_id: str, host: Cell, candidate: Cell, program: Program, put_away: Callable[[], None]
     ) -> None:
-        """`cells` closes both."""
+        """Both are closed in the end; but a check whose cell is as it was before is put away."""
         self.compile_error = candidate.compile_error
         self._problem_id = problem_id
         self._host = host
         self._candidate = candidate
-        self._cells = cells
+        self._put_away = put_away
+        self._is_host_as_before = True
         self._num_lines = program.source.count("\n") + 1
 
     def judge(self, index: int) -> Judgement:
@@ -164,13 +161,18 @@ class CheckTrial:
             SandboxFault: a cell died for reasons that are not the program's.
         """
         with contextlib.ExitStack() as sessions:
+            self._is_host_as_before = False
             host = self._host.session()
-            sessions.callback(host.end)
+            sessions.callback(self._end_check, host)
             candidate = self._candidate.session()
             sessions.callback(candidate.end)
             relay = _Relay(host, candidate)
             stop = relay.run()
             return self._judged(relay, stop, _ended(candidate, stop), host)
+
+    def _end_check(self, host: Session) -> None:
+        """A cell whose test met a limit is not trusted to measure another one."""
+        self._is_host_as_before = host.end().ended in (Ended.EXITED, Ended.SIGNALLED)
 
     def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
         """How the program ended comes first, whatever the check says."""
@@ -219,7 +221,13 @@ class CheckTrial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cells.__exit__(kind, error, trace)
+        try:
+            self._candidate.__exit__(kind, error, trace)
+        finally:
+            if error is None and self._is_host_as_before:
+                self._put_away()
+            else:
+                self._host.__exit__(kind, error, trace)
 
 
 def _ended(candidate: Session, stop: _Stop) -> Outcome:

@@ -1,12 +1,13 @@
 """The cell of a check: the test code of a problem runs here, and the program is reached over the channel only.
 
 The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "unknown_names",
-"mutates_arguments"}`. Those of the unknown names that the preamble does not define are asked of the program. The last
-frame, `END`, says how the check ended: `["passed" | "failed" | "program" | "violation", account]`. The texts of
-`crossing`, `python_program`, `failure` and `peer` stand before this text.
+"mutates_arguments"}`. Those of the unknown names that neither Python nor the preamble defines are asked of the
+program. The last frame, `END`, says how the check ended: `["passed" | "failed" | "program" | "violation", account]`.
+The texts of `crossing`, `python_program`, `failure` and `peer` stand before this text.
 """
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
+import builtins
 import itertools
 import json
 import os
@@ -99,7 +100,7 @@ class CheckHost(Peer):
         namespace["__name__"] = "__main__"
         exec(check.preamble, namespace)
         self.learn_classes(namespace, check.preamble)
-        unknown = [name for name in check.unknown_names if name not in namespace]
+        unknown = [name for name in check.unknown_names if name not in namespace and not hasattr(builtins, name)]
         answer = self.ask(["begin", check.entry_point, unknown, check.mutates_arguments])
         if type(answer) is not list or len(answer) != 2 or type(answer[1]) is not dict:
             self.abort("no entry point")

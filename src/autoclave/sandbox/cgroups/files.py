@@ -156,7 +156,7 @@ class MemoryV1:
         self._peak = folder.keep("memory.max_usage_in_bytes")
         self._limit = folder.file("memory.limit_in_bytes")
         self._events = folder.keep("memory.oom_control")
-        self._hits = folder.file("memory.failcnt")
+        self._hits = folder.keep("memory.failcnt")
         self._swap_limit = (
             folder.file("memory.memsw.limit_in_bytes") if folder.has("memory.memsw.limit_in_bytes") else None
         )

@@ -53,6 +53,7 @@ class GroupMeter:
         # Between two tests nothing runs: what was read at the end of one holds at the start of the next.
         self._start_cpu_s = group.cpu.seconds() if self._last_cpu_s is None else self._last_cpu_s
         self._start_kills = self._last_kills
+        self._start_hits = group.memory.num_hits()
 
     def usage(self) -> Usage:
         num_processes = self._look_at_processes()

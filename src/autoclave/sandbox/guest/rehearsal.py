@@ -3,9 +3,10 @@
 Python remembers what it looked up, and specialises code that has run often. What a test had to write for that, it
 would have to copy first, page by page; after a rehearsal it finds it done. The runner's `rehearsal` gives the sample:
 content, standard input, and what comes on the channel. It cannot tell a rehearsal from a test, and nothing of one stays
-but what Python remembers.
+but what Python remembers: the sample runs in a module of its own, without the names of the preamble.
 """
 
+import builtins
 import gc
 import os
 import sys
@@ -23,8 +24,8 @@ class _LeftError(BaseException):
     """The runner has left the process, as it thinks."""
 
 
-def rehearse(runner: Any, main: types.ModuleType) -> None:
-    """Have `runner` run its sample, each time in a copy of the module `main`.
+def rehearse(runner: Any) -> None:
+    """Have `runner` run its sample, each time in a fresh module.
 
     Raises:
         RuntimeError: it ends otherwise than by leaving the process with status 0.
@@ -37,7 +38,7 @@ def rehearse(runner: Any, main: types.ModuleType) -> None:
         for _ in range(_NUM_RUNS):
             far_end = _give(stdin, frames)  # held until the end, or the runner could not answer
             with open(_STDIN, encoding="utf-8", closefd=False) as sys.stdin:
-                _run(runner, _copy_of(main), runner.prepare(content, _place))
+                _run(runner, runner.prepare(content, _place))
             del far_end
     finally:
         os._exit = leave  # type: ignore[assignment]
@@ -53,7 +54,9 @@ def rehearse(runner: Any, main: types.ModuleType) -> None:
     gc.collect()
 
 
-def _run(runner: Any, main: types.ModuleType, program: Any) -> None:
+def _run(runner: Any, program: Any) -> None:
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
     try:
         be_test(runner, main, program, _tell)
     except _LeftError as left:
@@ -81,12 +84,6 @@ def _give(stdin: bytes, frames: bytes) -> Any:
     ours.shutdown(SHUT_WR)
     os.dup2(theirs.fileno(), _CHANNEL)
     return ours
-
-
-def _copy_of(main: types.ModuleType) -> types.ModuleType:
-    copy = types.ModuleType(main.__name__)
-    copy.__dict__.update(main.__dict__)
-    return copy
 
 
 def _is_open(number: int) -> bool:

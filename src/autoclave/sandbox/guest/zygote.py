@@ -87,7 +87,7 @@ class Zygote:
         failure = ""
         if content.startswith(b"1"):
             try:
-                rehearse(runner, self._main)
+                rehearse(runner)
             except BaseException as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
                 failure = f"{type(error).__name__}: {error}"[:500]
         gc.freeze()

@@ -24,7 +24,7 @@ from autoclave.models import Policy, encode_prompt, load_policy
 from autoclave.problems import ProblemSets
 from autoclave.rollout import Request, SamplingParameters, TransformersEngine
 from autoclave.tasks import CodeGeneration
-from autoclave.training.learning import mask_groups, with_advantages
+from autoclave.training.learning import mask_groups, prepared
 from autoclave.workers import Batch
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
@@ -54,7 +54,8 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
         collection = stages.collect(items, 0)
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.
-        batch = with_advantages(workers.algorithm, Batch.from_groups(groups, minibatches=config.minibatches))
+        whole = Batch.from_groups(groups, minibatches=config.minibatches, length_limit=config.sampler.max_new_tokens)
+        batch = prepared(workers.algorithm, whole, stages.adaptation.state)
         draws = np.random.default_rng(0).standard_normal(len(batch)).astype(np.float32)
         batch = batch.with_responses(advantages=draws[batch.response_rows])  # a loss to compare, whatever was earned
         log_prob_s = seconds(lambda: workers.actor.log_probs(batch).result())

@@ -283,6 +283,7 @@ def train(
                 workers.actor.load_optimizer(checkpoint.folder).result()
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             if checkpoint:
+                run.stages.adaptation.load(checkpoint.folder)
                 run.stages.publish(checkpoint.step)
             run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
         finally:

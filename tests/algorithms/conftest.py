@@ -1,4 +1,4 @@
-"""What tests of algorithms share: random packed batches."""
+"""What tests of algorithms share: random packed batches, and what an algorithm makes of one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import torch
 from autoclave.algorithms import Algorithm
 
 Batch = dict[str, torch.Tensor]
+LEAVES = ("log_probs", "entropy", "values")
 
 
 def _make_batch(seed: int, dtype: torch.dtype = torch.float64) -> Batch:
     """Two to five groups of one to five rollouts of one to seven tokens, rows and tokens in any order.
 
-    One row in four does not train and has no reward. Rewards are often equal, so some groups teach nothing.
+    One row in four does not train; of these every second has no reward. Rewards are often equal, so some groups teach
+    nothing.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -26,28 +28,36 @@ def _make_batch(seed: int, dtype: torch.dtype = torch.float64) -> Batch:
     lengths = torch.randint(1, 8, group.shape, generator=generator)
     row = torch.arange(len(group)).repeat_interleave(lengths)
     row = row[torch.randperm(len(row), generator=generator)]
-    trains = torch.rand(group.shape, generator=generator) > 0.25
+    chance = torch.rand(group.shape, generator=generator)
+    trains, judged = chance > 0.25, chance > 0.125
     rewards = torch.randint(0, 3, group.shape, generator=generator).to(dtype) / 2
-    noise = [torch.randn(row.shape, generator=generator, dtype=dtype) for _ in range(4)]
+    noise = [torch.randn(row.shape, generator=generator, dtype=dtype) for _ in range(7)]
     old = -noise[0].abs() - 0.1
     return {
         "group": group,
         "row": row,
         "trains": trains,
-        "rewards": rewards.where(trains, torch.nan),
+        "rewards": rewards.where(judged, torch.nan),
+        "minibatch": torch.zeros_like(group),
+        "length_limits": torch.full_like(group, 7),
         "old_log_probs": old,
         "log_probs": old + 0.3 * noise[1],  # about half of the ratios are outside the clip
         "reference_log_probs": old + 0.5 * noise[2],
-        "entropy": noise[3].abs(),
+        "sampler_log_probs": old + 0.3 * noise[3],
+        "entropy": noise[4].abs(),
+        "old_values": noise[5],
+        "values": noise[5] + 0.3 * noise[6],
     }
 
 
 def _learn(algorithm: Algorithm, batch: Batch) -> Batch:
-    """The batch with advantages and weights, and with `log_probs` and `entropy` as leaves of a new graph."""
-    leaves = {name: batch[name].clone().requires_grad_() for name in ("log_probs", "entropy")}
-    advantages = algorithm.advantages(batch)
-    weights = algorithm.weights(batch["row"], batch["trains"])
-    return batch | leaves | {"advantages": advantages, "weights": weights}
+    """The batch with all that the losses read; `log_probs`, `entropy` and `values` are leaves of a new graph."""
+    leaves = {name: batch[name].clone().requires_grad_() for name in LEAVES}
+    coefficients = {
+        name: torch.full(batch["row"].shape, state[0], dtype=torch.float64)
+        for name, state in algorithm.first_state.items()
+    }
+    return algorithm.correct(algorithm.prepare(batch | coefficients)) | leaves
 
 
 @pytest.fixture(scope="session")

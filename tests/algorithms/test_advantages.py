@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.algorithms import group_advantages, group_token_advantages, rows_with_signal
+from autoclave.algorithms.advantages import group_statistics
 
 ONE_GROUP = torch.zeros(4, dtype=torch.int64)
 ALL_VOTE = torch.ones(4, dtype=torch.bool)
@@ -21,6 +22,21 @@ def test_one_success_among_four_stands_out():
 def test_without_scale_the_distance_to_the_mean_remains():
     advantages = group_advantages(torch.tensor([1.0, 0, 0, 0]), ONE_GROUP, votes=ALL_VOTE, scale="none")
     assert advantages.tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_leave_one_out_compares_with_the_others():
+    options = {"baseline": "leave_one_out", "scale": "none"}
+    advantages = group_advantages(torch.tensor([1.0, 0, 0, 0.5]), ONE_GROUP, votes=ALL_VOTE, **options)
+    # 1 - (0 + 0 + 1/2)/3, 0 - (1 + 1/2)/3, the same, 1/2 - 1/3
+    assert advantages.tolist() == pytest.approx([5 / 6, -0.5, -0.5, 1 / 6])
+
+
+def test_statistics_of_a_group_are_over_its_voters():
+    votes = torch.tensor([True, True, False, True])
+    found = group_statistics(torch.tensor([1.0, 0.0, 9.0, 0.0]), ONE_GROUP, votes)
+    assert found.voters.tolist() == [3.0] * 4
+    assert found.mean.tolist() == pytest.approx([1 / 3] * 4)
+    assert found.deviation.tolist() == pytest.approx([math.sqrt(1 / 3)] * 4)
 
 
 def test_interleaved_groups_are_compared_within_themselves():

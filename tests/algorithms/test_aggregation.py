@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.algorithms import sequence_mean, token_mean
+from autoclave.algorithms import budget_mean, sequence_mean, sequence_sum, token_mean
 
 WEIGHTINGS = pytest.mark.parametrize("weighting", [token_mean, sequence_mean])
 ROW = torch.tensor([0, 1, 1, 1, 2, 2])
@@ -19,6 +19,23 @@ def test_token_mean_gives_every_trained_token_the_same_weight():
 def test_sequence_mean_gives_every_trained_response_the_same_weight():
     sixth = 1 / 6  # two responses, 1/2 each; the second has three tokens
     assert sequence_mean(ROW, TRAINS).tolist() == pytest.approx([0.5, sixth, sixth, sixth, 0.0, 0.0])
+
+
+def test_sequence_sum_gives_every_token_the_share_of_its_response():
+    assert sequence_sum(ROW, TRAINS).tolist() == [0.5, 0.5, 0.5, 0.5, 0.0, 0.0]
+
+
+def test_budget_mean_divides_by_what_could_have_been_said():
+    assert budget_mean(ROW, TRAINS, torch.tensor([8, 16, 8])).tolist() == [1 / 16, *[1 / 32] * 3, 0.0, 0.0]
+
+
+@given(seed=st.integers(0, 10_000))
+def test_no_response_gains_by_its_length_in_the_budget_mean(make_batch, seed):
+    batch = make_batch(seed)
+    weights = budget_mean(batch["row"], batch["trains"], batch["length_limits"])
+    assert len(weights[weights > 0].unique()) <= 1
+    assert weights.sum().item() <= 1 + 1e-6
+    torch.testing.assert_close(7 * weights, sequence_sum(batch["row"], batch["trains"]))
 
 
 def test_a_trained_row_without_tokens_is_no_sequence():

@@ -1,3 +1,5 @@
+"""What holds for every algorithm, whatever its formula."""
+
 from __future__ import annotations
 
 import pickle  # noqa: TID251  what executors do with an algorithm of ours
@@ -8,13 +10,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.algorithms import Column, build_algorithm, step_metrics
-from autoclave.config.algorithm import GrpoConfig, GrpoPlusConfig
+from autoclave.algorithms import Algorithm, Column, ColumnFunction, Equation, build_algorithm, step_metrics
+from autoclave.algorithms.choices import CHOICES
+from autoclave.config import (
+    AdaptiveKlConfig,
+    GrpoConfig,
+    GrpoPlusConfig,
+    PpoConfig,
+    ReinforcePlusPlusConfig,
+    RlooConfig,
+    TruncatedCorrectionConfig,
+)
+from autoclave.core import MaskReason
+from tests.algorithms.choices import EVERY_VARIANT, NAMES, VARIANTS
 
-GRPO = build_algorithm(GrpoConfig(entropy_coefficient=0.01))
-GRPO_PLUS = build_algorithm(GrpoPlusConfig())
-ALGORITHMS = pytest.mark.parametrize("algorithm", [GRPO, GRPO_PLUS], ids=lambda algorithm: algorithm.name)
+BUILT = {name: build_algorithm(settings) for name, settings in VARIANTS.items()}
+GRPO, GRPO_PLUS = build_algorithm(GrpoConfig(entropy_coefficient=0.01)), BUILT["grpo_plus"]
 SEEDS = st.integers(0, 10_000)
+SCORES = ("log_probs", "old_log_probs", "reference_log_probs", "sampler_log_probs", "entropy", "values", "old_values")
 
 
 def tokens(batch, chosen):
@@ -23,82 +36,188 @@ def tokens(batch, chosen):
 
 
 def gradients(batch):
-    return [
-        torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in (batch["log_probs"], batch["entropy"])
-    ]
+    return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves(batch)]
 
 
-def test_what_must_be_computed_follows_from_the_choices():
-    assert (GRPO.needs_reference, GRPO.needs_entropy) == (True, True)
-    assert (GRPO_PLUS.needs_reference, GRPO_PLUS.needs_entropy) == (False, False)
-    without_kl = build_algorithm(GrpoConfig(kl_coefficient=0.0))
-    assert (without_kl.needs_reference, without_kl.needs_entropy) == (False, False)
-    assert GRPO_PLUS.reads == set(Column) - {Column.REFERENCE_LOG_PROBS, Column.ENTROPY, Column.WEIGHTS}
+def leaves(batch):
+    return [batch[name] for name in ("log_probs", "entropy", "values")]
 
 
-@ALGORITHMS
-def test_an_algorithm_survives_pickling(make_batch, learn, algorithm):
+def losses(algorithm, batch):
+    """The loss, and that of the critic if there is one."""
+    of_critic = [algorithm.critic_loss(batch)] if algorithm.needs_critic else []
+    return [algorithm.loss(batch), *of_critic]
+
+
+def backward(algorithm, batch):
+    for loss in losses(algorithm, batch):
+        loss.total.backward()
+
+
+# --- What a run must have ------------------------------------------------------------------------------------------
+
+
+def needs(settings) -> tuple[bool, ...]:
+    algorithm = build_algorithm(settings)
+    return (
+        algorithm.needs_reference,
+        algorithm.needs_critic,
+        algorithm.needs_entropy,
+        algorithm.needs_sampler_log_probs,
+        algorithm.needs_scores,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        # reference, critic, entropy, sampler log-probs, scores before advantages
+        (PpoConfig(), (True, True, False, False, True)),
+        (PpoConfig(kl_coefficient=0.0), (False, True, False, False, True)),
+        (GrpoConfig(entropy_coefficient=0.01), (True, False, True, False, False)),
+        (GrpoConfig(kl_coefficient=0.0), (False, False, False, False, False)),
+        (GrpoPlusConfig(), (False, False, False, False, False)),
+        (GrpoPlusConfig(correction=TruncatedCorrectionConfig()), (False, False, False, True, False)),
+        (GrpoPlusConfig(reading="introduction"), (False, False, True, False, False)),
+        (RlooConfig(), (True, False, False, False, True)),
+        (RlooConfig(kl_coefficient=0.0), (False, False, False, False, False)),
+        (ReinforcePlusPlusConfig(), (True, False, False, False, True)),
+        (ReinforcePlusPlusConfig(baseline="group"), (True, False, False, False, False)),
+    ],
+)
+def test_what_must_be_computed_follows_from_the_choices(settings, expected):
+    assert needs(settings) == expected
+
+
+def test_settings_know_without_torch_what_the_algorithm_needs():
+    for settings in VARIANTS.values():
+        assert settings.needs_critic == build_algorithm(settings).needs_critic
+
+
+def test_every_choice_has_settings_of_its_name_and_is_tested_here():
+    assert sorted(CHOICES) == NAMES
+    assert all(algorithm.name == VARIANTS[name].name for name, algorithm in BUILT.items())
+
+
+# --- Laws ----------------------------------------------------------------------------------------------------------
+
+
+@EVERY_VARIANT
+def test_an_algorithm_survives_pickling(make_batch, learn, variant):
+    algorithm = BUILT[variant]
     batch = learn(algorithm, make_batch(3))
     copy = pickle.loads(pickle.dumps(algorithm))
     assert torch.equal(copy.loss(batch).total, algorithm.loss(batch).total)
-    assert (copy.name, copy.reads) == (algorithm.name, algorithm.reads)
+    assert (copy.name, copy.reads, copy.first_state) == (algorithm.name, algorithm.reads, algorithm.first_state)
 
 
-@ALGORITHMS
+@EVERY_VARIANT
 @given(seed=SEEDS, num_parts=st.integers(2, 6))
-def test_micro_batches_add_up_to_the_whole(make_batch, learn, algorithm, seed, num_parts):
+def test_micro_batches_add_up_to_the_whole(make_batch, learn, variant, seed, num_parts):
+    algorithm = BUILT[variant]
     whole, split = (learn(algorithm, make_batch(seed)) for _ in range(2))
-    expected = algorithm.loss(whole)
-    expected.total.backward()
-    parts = [algorithm.loss(tokens(split, split["row"] % num_parts == part)) for part in range(num_parts)]
-    for part in parts:
-        part.total.backward()
-    assert sum(part.total.item() for part in parts) == pytest.approx(expected.total.item(), abs=1e-6)
+    expected = losses(algorithm, whole)
+    parts = [losses(algorithm, tokens(split, split["row"] % num_parts == part)) for part in range(num_parts)]
+    for number, loss in enumerate(expected):
+        loss.total.backward()
+        shares = [part[number] for part in parts]
+        for share in shares:
+            share.total.backward()
+        assert sum(share.total.item() for share in shares) == pytest.approx(loss.total.item(), abs=1e-6)
+        found = step_metrics(share.diagnostics for share in shares)
+        assert found == pytest.approx(step_metrics([loss.diagnostics]), abs=1e-6)
     torch.testing.assert_close(gradients(split), gradients(whole), rtol=0, atol=1e-9)
-    found = step_metrics(part.diagnostics for part in parts)
-    assert found == pytest.approx(step_metrics([expected.diagnostics]), abs=1e-6)
 
 
-@ALGORITHMS
+@EVERY_VARIANT
+@given(seed=SEEDS)
+def test_in_float32_a_split_changes_the_gradient_by_less_than_a_millionth(make_batch, learn, variant, seed):
+    algorithm = BUILT[variant]
+    whole, split = (learn(algorithm, make_batch(seed, torch.float32)) for _ in range(2))
+    backward(algorithm, whole)
+    for part in range(3):
+        backward(algorithm, tokens(split, split["row"] % 3 == part))
+    torch.testing.assert_close(gradients(split), gradients(whole), rtol=1e-6, atol=1e-6)
+
+
+@EVERY_VARIANT
 @given(seed=SEEDS, random=st.randoms(use_true_random=False))
-def test_packing_order_does_not_matter(make_batch, learn, algorithm, seed, random):
-    batch = make_batch(seed)
-    order = list(range(len(batch["row"])))
-    random.shuffle(order)
+def test_packing_order_does_not_matter(make_batch, learn, variant, seed, random):
+    algorithm, batch = BUILT[variant], make_batch(seed)
+    rows = batch["row"].tolist()
+    random.shuffle(rows)
+    waiting = {row: iter((batch["row"] == row).nonzero().flatten().tolist()) for row in rows}
+    order = [next(waiting[row]) for row in rows]  # rows interleave anew, tokens of a row stay in order
     packed = {name: values[order] if values.shape == batch["row"].shape else values for name, values in batch.items()}
     straight, shuffled = learn(algorithm, batch), learn(algorithm, packed)
-    totals = [algorithm.loss(each).total for each in (straight, shuffled)]
-    for total in totals:
-        total.backward()
-    assert totals[0].item() == pytest.approx(totals[1].item(), abs=1e-9)
+    for each in (straight, shuffled):
+        backward(algorithm, each)
+    torch.testing.assert_close(shuffled["advantages"], straight["advantages"][order], rtol=0, atol=1e-9)
     for expected, found in zip(gradients(straight), gradients(shuffled), strict=True):
-        torch.testing.assert_close(found, expected[order], rtol=0, atol=1e-12)
+        torch.testing.assert_close(found, expected[order], rtol=0, atol=1e-9)
 
 
-@ALGORITHMS
+@EVERY_VARIANT
 @given(seed=SEEDS, hostile=st.sampled_from([float("nan"), float("inf"), -1e38]))
-def test_tokens_that_do_not_train_have_no_gradient_whatever_they_hold(make_batch, learn, algorithm, seed, hostile):
-    batch = make_batch(seed)
+def test_tokens_that_do_not_train_have_no_gradient_whatever_they_hold(make_batch, learn, variant, seed, hostile):
+    algorithm, batch = BUILT[variant], make_batch(seed)
     idle = ~batch["trains"][batch["row"]]
-    clean, dirty = learn(algorithm, batch), learn(algorithm, batch)
-    for name in ("log_probs", "old_log_probs", "reference_log_probs", "entropy"):
-        dirty[name] = batch[name].masked_fill(idle, hostile).requires_grad_()
+    soiled = batch | {name: batch[name].masked_fill(idle, hostile) for name in SCORES}
+    clean, dirty = learn(algorithm, batch), learn(algorithm, soiled)
+    idle = clean["weights"] == 0  # and what the algorithm itself took out
     for each in (clean, dirty):
-        algorithm.loss(each).total.backward()
+        backward(algorithm, each)
     for expected, found in zip(gradients(clean), gradients(dirty), strict=True):
         assert torch.equal(found, expected)
         assert not found[idle].any()
 
 
-@ALGORITHMS
+@EVERY_VARIANT
 @given(seed=SEEDS)
-def test_rows_that_need_no_computing_can_be_left_out(make_batch, learn, algorithm, seed):
+def test_rows_that_need_no_computing_can_be_left_out(make_batch, learn, variant, seed):
+    algorithm = BUILT[variant]
     whole, left_out = (learn(algorithm, make_batch(seed)) for _ in range(2))
     compute = algorithm.rows_to_compute(whole)
     assert not (compute & ~whole["trains"]).any()
     algorithm.loss(whole).total.backward()
     algorithm.loss(tokens(left_out, compute[left_out["row"]])).total.backward()
     torch.testing.assert_close(gradients(left_out), gradients(whole), rtol=0, atol=0)
+
+
+@EVERY_VARIANT
+@given(seed=SEEDS)
+def test_where_the_policy_has_not_moved_the_gradient_is_that_of_reinforce(make_batch, learn, variant, seed):
+    algorithm, batch = BUILT[variant], make_batch(seed)
+    batch = learn(algorithm, batch | {"log_probs": batch["old_log_probs"]})
+    policy, *_ = algorithm.terms
+    loss = policy.compute({name: values for name, values in batch.items() if values.shape == batch["row"].shape}).loss
+    (gradient,) = torch.autograd.grad(loss.sum(), batch["log_probs"])
+    torch.testing.assert_close(gradient, -batch["advantages"], rtol=1e-12, atol=0)  # of -A log p
+
+
+@EVERY_VARIANT
+def test_a_step_in_which_nothing_trains_has_a_loss_of_zero(make_batch, learn, variant):
+    algorithm, batch = BUILT[variant], make_batch(7)
+    batch = learn(algorithm, batch | {"trains": torch.zeros_like(batch["trains"])})
+    assert not batch["advantages"].any()
+    for loss in losses(algorithm, batch):
+        loss.total.backward()
+        assert loss.total.item() == 0.0
+        assert set(step_metrics([loss.diagnostics]).values()) == {0.0}
+    assert not any(gradient.any() for gradient in gradients(batch))
+
+
+@EVERY_VARIANT
+@given(seed=SEEDS)
+def test_optimizer_steps_have_weights_of_their_own(make_batch, learn, variant, seed):
+    algorithm, batch = BUILT[variant], make_batch(seed)
+    first = batch["group"] == batch["group"][0]
+    batch["minibatch"] = torch.where(first, 0, 1)
+    both = learn(algorithm, batch)
+    for number, members in enumerate((first, ~first)):
+        inside = members[batch["row"]]
+        alone = algorithm.weighting(both | {"trains": both["trains"] & (batch["minibatch"] == number)})
+        assert torch.equal(both["weights"][inside], alone[inside])
 
 
 def test_equal_rewards_leave_nothing_to_compute_unless_another_term_pulls(make_batch, learn):
@@ -112,52 +231,89 @@ def test_equal_rewards_leave_nothing_to_compute_unless_another_term_pulls(make_b
     assert not alone.rows_to_compute(learn(alone, equal)).any()
 
 
-@ALGORITHMS
-def test_a_step_in_which_nothing_trains_has_a_loss_of_zero(make_batch, learn, algorithm):
-    batch = make_batch(7)
-    batch = learn(algorithm, batch | {"trains": torch.zeros_like(batch["trains"])})
-    found = algorithm.loss(batch)
-    found.total.backward()
-    assert found.total.item() == 0.0
-    assert not any(gradient.any() for gradient in gradients(batch))
-    assert set(step_metrics([found.diagnostics]).values()) == {0.0}
+def test_a_bonus_that_has_ended_pulls_no_row_into_the_computation(make_batch, learn):
+    batch = make_batch(5)
+    equal = batch | {"rewards": torch.ones_like(batch["rewards"])}
+    prepared = learn(BUILT["grpo_plus, introduction"], equal)
+    algorithm = BUILT["grpo_plus, introduction"]
+    assert torch.equal(algorithm.rows_to_compute(prepared), batch["trains"])
+    ended = prepared | {"entropy_coefficient": torch.zeros_like(prepared["entropy_coefficient"])}
+    assert not algorithm.rows_to_compute(ended).any()
+
+
+def test_before_models_are_asked_all_rows_count_that_train_or_vote(make_batch):
+    batch = make_batch(5)
+    assert torch.equal(BUILT["ppo"].rows_to_compute(batch), batch["trains"])
+    asked = build_algorithm(RlooConfig(masked_rows_vote=True))
+    assert torch.equal(asked.rows_to_compute(batch), batch["trains"] | batch["rewards"].isfinite())
 
 
 def test_advantages_carry_no_gradient(make_batch):
     batch = make_batch(11)
     batch["rewards"].requires_grad_()
-    assert not GRPO.advantages(batch).requires_grad
+    assert not GRPO.prepare(batch)["advantages"].requires_grad
 
 
-def test_what_the_trainer_observes_is_averaged_over_trained_tokens(make_batch, learn):
+def test_more_can_be_observed_over_the_trained_tokens(make_batch, learn):
     batch = learn(GRPO_PLUS, make_batch(13))
-    trained = batch["weights"] > 0
-    found = GRPO_PLUS.loss(batch, observed={"gap": batch["reference_log_probs"]})
-    expected = batch["reference_log_probs"][trained].mean().item()
-    assert step_metrics([found.diagnostics])["gap"] == pytest.approx(expected)
-    assert found.diagnostics.num_tokens == int(trained.sum())
+    observed = batch["entropy"].detach()
+    metrics = step_metrics([GRPO_PLUS.loss(batch, observed={"entropy": observed}).diagnostics])
+    assert metrics["entropy"] == pytest.approx(observed[batch["weights"] > 0].mean().item())
 
 
-def test_the_loss_is_the_sum_of_its_terms(make_batch, learn):
-    metrics = step_metrics([GRPO.loss(learn(GRPO, make_batch(17))).diagnostics])
-    assert metrics["loss"] == pytest.approx(sum(metrics[f"loss_{name}"] for name in ("policy", "kl", "entropy")))
+# --- From step to step ---------------------------------------------------------------------------------------------
 
 
-def test_missing_and_misshapen_columns_are_named(make_batch, learn):
-    batch = learn(GRPO, make_batch(19))
-    without = {name: values for name, values in batch.items() if name not in ("reference_log_probs", "weights")}
-    with pytest.raises(ValueError, match="lacks reference_log_probs, weights; it has advantages"):
+def test_coefficients_follow_the_metrics_and_start_where_the_settings_say():
+    adaptive = PpoConfig(kl_coefficient=0.1, kl_controller=AdaptiveKlConfig(target=2.0))
+    algorithm = build_algorithm(adaptive)
+    assert algorithm.first_state == {"kl_coefficient": (0.1,)}
+    (moved,) = algorithm.next_state(algorithm.first_state, {"reward_kl_per_response": 4.0})["kl_coefficient"]
+    assert moved == pytest.approx(0.1 * 1.02)  # twice the target: error 1, counted as 0.2, times gain 0.1
+    assert BUILT["ppo"].next_state({"kl_coefficient": (0.02,)}, {"reward_kl_per_response": 4.0}) == {
+        "kl_coefficient": (0.02,)
+    }
+    assert GRPO.first_state == {}
+
+
+# --- Mistakes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_does_not_fit_is_refused(make_batch, learn):
+    batch = learn(GRPO, make_batch(17))
+    without = {name: values for name, values in batch.items() if name not in ("entropy", "old_log_probs")}
+    with pytest.raises(ValueError, match="lacks entropy, old_log_probs; it has advantages, "):
         GRPO.loss(without)
     with pytest.raises(ValueError, match=r"entropy \(1,\) must be \(N,\)"):
         GRPO.loss(batch | {"entropy": torch.zeros(1)})
     with pytest.raises(ValueError, match="lacks rewards"):
-        GRPO.advantages({name: batch[name] for name in ("group", "trains", "row")})
-    with pytest.raises(ValueError, match="lacks trains"):
-        GRPO.rows_to_compute({name: batch[name] for name in ("advantages", "row")})
+        GRPO.prepare({name: batch[name] for name in ("group", "trains", "row")})
+    with pytest.raises(ValueError, match="lacks row"):
+        GRPO.rows_to_compute({name: batch[name] for name in ("advantages", "trains")})
 
 
-@ALGORITHMS
-def test_options_are_bound_and_functions_are_shared(algorithm):
-    assert all(isinstance(term.compute.function, partial) for term in algorithm.terms)
+def _scaled(advantages, factor):
+    return advantages * factor
+
+
+def _all_but_scores(trains, old_values):
+    return trains
+
+
+def test_choices_that_cannot_work_are_refused_when_they_are_made():
+    with pytest.raises(ValueError, match="factor: no such column; bind options"):
+        ColumnFunction(_scaled)
+    assert ColumnFunction(partial(_scaled, factor=2)).reads == (Column.ADVANTAGES,)
+    ours = GRPO_PLUS
+    with pytest.raises(ValueError, match="mine: no equation gives advantages"):
+        Algorithm("mine", (), (), ours.weighting, ours.terms)
+    screen = Equation(Column.TRAINS, ColumnFunction(_all_but_scores), MaskReason.LENGTH_VARIANCE)
+    with pytest.raises(ValueError, match="mine: rows are taken out before models are asked"):
+        Algorithm("mine", (), (*ours.advantage, screen), ours.weighting, ours.terms)
+    with pytest.raises(ValueError, match="mine: one equation may give trains, with its mask_reason"):
+        Algorithm("mine", (), (*ours.advantage, Equation(Column.TRAINS, screen.compute)), ours.weighting, ours.terms)
+
+
+def test_an_algorithm_cannot_be_changed():
     with pytest.raises(AttributeError):
-        algorithm.name = "other"
+        GRPO.name = "other"

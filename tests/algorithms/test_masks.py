@@ -3,16 +3,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoclave.algorithms import build_algorithm, mask_no_verdict, mask_overlong
+from autoclave.algorithms import build_algorithm, mask_format, mask_no_verdict, mask_overlong
 from autoclave.config.algorithm import GrpoConfig, GrpoPlusConfig
-from autoclave.core import Completion, FinishReason, MaskReason, Reward, Rollout, TaskItem
+from autoclave.core import Completion, FinishReason, MaskReason, Reward, Rollout, Status, TaskItem, Verdict
 
 
-def rollout(reward: float | None = 1.0, finish: FinishReason = FinishReason.STOP) -> Rollout:
+def rollout(
+    reward: float | None = 1.0, finish: FinishReason = FinishReason.STOP, status: Status | None = None
+) -> Rollout:
     nothing = np.zeros(0, dtype=np.int64)
     log_probs = np.zeros(0, dtype=np.float32)
     completion = Completion(nothing, nothing, log_probs, "raw", finish, "", (), 0.0, 1.0)
-    return Rollout(TaskItem("code", "1", "1", (), None), 0, completion, Reward(reward, "test"))
+    return Rollout(
+        TaskItem("code", "1", "1", (), None),
+        0,
+        completion,
+        Reward(reward, "test", {}, Verdict.of(status) if status else None),
+    )
 
 
 def reasons(rollouts: tuple[Rollout, ...]) -> list[MaskReason | None]:
@@ -31,6 +38,13 @@ def test_overlong_responses_are_masked_whatever_they_earned(reward):
         FinishReason.LENGTH: MaskReason.OVERLONG,
         FinishReason.ABORT: None,
     }
+
+
+def test_a_response_without_a_program_is_masked_and_a_wrong_program_is_not():
+    sampled = [rollout(0.0, status=Status.BAD_FORMAT), rollout(0.0, status=Status.WRONG_ANSWER), rollout(None)]
+    assert reasons(mask_format(sampled)) == [MaskReason.FORMAT, None, None]
+    settings = GrpoPlusConfig(mask_format=True)
+    assert reasons(build_algorithm(settings).mask(sampled)) == [MaskReason.FORMAT, None, MaskReason.NO_VERDICT]
 
 
 def test_grpo_trains_on_overlong_responses_and_grpo_plus_does_not():

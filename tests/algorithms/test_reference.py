@@ -1,9 +1,8 @@
-"""GRPO and GRPO+ against a second implementation: plain Python, token by token, gradients derived by hand."""
+"""Every algorithm against a second implementation in float64: token by token, from the papers (`reference.py`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp, sqrt
+from math import sqrt
 
 import pytest
 import torch
@@ -11,88 +10,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.algorithms import build_algorithm, step_metrics
-from autoclave.config.algorithm import GrpoConfig, GrpoPlusConfig
-
-KL, ENTROPY = 0.04, 0.01
-
-
-@dataclass
-class Expected:
-    total: float
-    by_log_prob: list[float]
-    by_entropy: list[float]
+from autoclave.config import GrpoPlusConfig
+from tests.algorithms.choices import EVERY_VARIANT, VARIANTS
+from tests.algorithms.reference import reference
 
 
-def advantage(batch, rollout: int) -> float:
-    """(r - mean) / (sample deviation + 1e-6) among the trained rollouts of the group."""
-    if not batch["trains"][rollout]:
-        return 0.0
-    group = batch["group"].tolist()
-    rewards = [
-        reward
-        for reward, name, trains in zip(batch["rewards"].tolist(), group, batch["trains"].tolist(), strict=True)
-        if trains and name == group[rollout]
-    ]
-    mean = sum(rewards) / len(rewards)
-    variance = sum((reward - mean) ** 2 for reward in rewards) / max(1, len(rewards) - 1)
-    return (batch["rewards"][rollout].item() - mean) / (sqrt(variance) + 1e-6)
-
-
-def surrogate(ratio: float, gain: float, lower: float, upper: float) -> tuple[float, float]:
-    """-min(r A, clip(r) A) and its derivative by log r."""
-    clipped = min(max(ratio, lower), upper)
-    if clipped * gain < ratio * gain:
-        return -clipped * gain, 0.0
-    return -ratio * gain, -ratio * gain
-
-
-def reference(batch, *, lower: float, upper: float, kl: float, entropy: float, by_sequence: bool) -> Expected:
-    rows = batch["row"].tolist()
-    trained = [rollout for rollout in range(len(batch["group"])) if batch["trains"][rollout]]
-    num_tokens = sum(row in trained for row in rows)
-    expected = Expected(0.0, [0.0] * len(rows), [0.0] * len(rows))
-    for token, row in enumerate(rows):
-        if row not in trained:
-            continue
-        weight = 1 / (len(trained) * rows.count(row)) if by_sequence else 1 / num_tokens
-        new, old, base = (batch[name][token].item() for name in ("log_probs", "old_log_probs", "reference_log_probs"))
-        loss, slope = surrogate(exp(new - old), advantage(batch, row), lower, upper)
-        k3 = exp(base - new) - (base - new) - 1
-        expected.total += weight * (loss + kl * k3 - entropy * batch["entropy"][token].item())
-        expected.by_log_prob[token] = weight * (slope + kl * (1 - exp(base - new)))
-        expected.by_entropy[token] = -weight * entropy
-    return expected
-
-
-CASES = {
-    "grpo": (
-        GrpoConfig(kl_coefficient=KL, entropy_coefficient=ENTROPY),
-        {"lower": 0.8, "upper": 1.2, "kl": KL, "entropy": ENTROPY, "by_sequence": True},
-    ),
-    "grpo without penalties": (
-        GrpoConfig(kl_coefficient=0.0, clip=0.1),
-        {"lower": 0.9, "upper": 1.1, "kl": 0.0, "entropy": 0.0, "by_sequence": True},
-    ),
-    "grpo_plus": (
-        GrpoPlusConfig(),
-        {"lower": 0.8, "upper": 1.28, "kl": 0.0, "entropy": 0.0, "by_sequence": False},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
+@EVERY_VARIANT
 @given(seed=st.integers(0, 10_000))
-def test_total_and_gradient_are_those_of_the_equation(make_batch, learn, case, seed):
-    config, options = CASES[case]
-    algorithm = build_algorithm(config)
-    expected = reference(make_batch(seed), **options)
+def test_loss_and_gradient_are_those_of_the_equations(make_batch, learn, variant, seed):
+    algorithm = build_algorithm(VARIANTS[variant])
+    expected = reference(VARIANTS[variant], make_batch(seed))
     batch = learn(algorithm, make_batch(seed))
     found = algorithm.loss(batch)
     found.total.backward()
-    assert found.total.item() == pytest.approx(expected.total, abs=1e-6)
-    assert batch["log_probs"].grad.tolist() == pytest.approx(expected.by_log_prob, abs=1e-6)
-    if algorithm.needs_entropy:
-        assert batch["entropy"].grad.tolist() == pytest.approx(expected.by_entropy, abs=1e-7)
+    assert batch["advantages"].tolist() == pytest.approx(expected.advantages, abs=1e-9)
+    assert batch["weights"].tolist() == pytest.approx(expected.weights, rel=1e-6)
+    assert found.total.item() == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+    assert gradient(batch["log_probs"]) == pytest.approx(expected.by_log_prob, rel=1e-6, abs=1e-9)
+    assert gradient(batch["entropy"]) == pytest.approx(expected.by_entropy, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name.startswith("ppo")])
+@given(seed=st.integers(0, 10_000))
+def test_the_loss_of_the_critic_is_that_of_the_equations(make_batch, learn, variant, seed):
+    algorithm = build_algorithm(VARIANTS[variant])
+    expected = reference(VARIANTS[variant], make_batch(seed))
+    batch = learn(algorithm, make_batch(seed))
+    found = algorithm.critic_loss(batch)
+    found.total.backward()
+    trained = batch["trains"][batch["row"]]
+    assert batch["returns"][trained].tolist() == pytest.approx(
+        torch.tensor(expected.returns)[trained].tolist(), rel=1e-5, abs=1e-5
+    )
+    assert found.total.item() == pytest.approx(expected.critic_loss, rel=1e-6, abs=1e-6)
+    assert gradient(batch["values"]) == pytest.approx(expected.by_value, rel=1e-6, abs=1e-9)
+
+
+def gradient(leaf: torch.Tensor) -> list[float]:
+    return [0.0] * len(leaf) if leaf.grad is None else leaf.grad.tolist()
 
 
 def test_a_step_of_grpo_plus_by_hand():
@@ -109,9 +64,7 @@ def test_a_step_of_grpo_plus_by_hand():
         "log_probs": torch.tensor([1.5, 1.0, 1.0, 0.5]).log(),
         "old_log_probs": torch.zeros(4),
     }
-    columns["advantages"] = algorithm.advantages(columns)
-    columns["weights"] = algorithm.weights(columns["row"], columns["trains"])
-    found = algorithm.loss(columns)
+    found = algorithm.loss(algorithm.prepare(columns))
     assert found.total.item() == pytest.approx(1.52 * sqrt(0.5) / 4, abs=1e-5)
     metrics = step_metrics([found.diagnostics])
     assert metrics["clip_fraction_upper"] == metrics["clip_fraction_lower"] == 0.25

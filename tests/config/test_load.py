@@ -200,12 +200,9 @@ def test_a_reset_block_forgets_who_set_it(tmp_path: Path):
     resolved = load(
         TrainConfig, None, [Override("algorithm.clip_upper", 0.5, "x"), Override("algorithm.name", "grpo", "y")]
     )
-    assert {path: origin for path, origin in origins(resolved).items() if path.startswith("algorithm")} == {
-        "algorithm.name": "y",
-        "algorithm.clip": "default",
-        "algorithm.kl_coefficient": "default",
-        "algorithm.entropy_coefficient": "default",
-    }
+    found = {path: origin for path, origin in origins(resolved).items() if path.startswith("algorithm")}
+    assert found.pop("algorithm.name") == "y"
+    assert set(found.values()) == {"default"}
 
 
 def test_an_empty_block_sets_nothing(tmp_path: Path):

@@ -44,13 +44,13 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         # choices
         (
             "algorithm.name=grppo",
-            'algorithm.name = "grppo": no such choice; did you mean grpo? Known are grpo, grpo_plus',
+            'algorithm.name = "grppo": no such choice; did you mean grpo? Known are ppo, grpo, grpo_plus',
         ),
-        ("algorithm.name=7", "algorithm.name = 7: no such choice; known are grpo, grpo_plus"),
-        ("algorithm={clip: 0.1}", "algorithm.clip: no such setting; grpo_plus does not use it (grpo does)"),
-        ("algorithm=grpo", 'algorithm = "grpo": must be a block of settings with a name, one of grpo, grpo_plus'),
+        ("algorithm.name=7", "algorithm.name = 7: no such choice; known are ppo, grpo, grpo_plus"),
+        ("algorithm={clip: 0.1}", "algorithm.clip: no such setting; grpo_plus does not use it (grpo, dr_grpo"),
+        ("algorithm=grpo", 'algorithm = "grpo": must be a block of settings with a name, one of ppo, grpo, grpo_plus'),
         ("sampler.engine.name=vlm", 'sampler.engine.name = "vlm": no such choice; '),
-        ("algorithm.clip=0.1", "algorithm.clip: no such setting; grpo_plus does not use it (grpo does)"),
+        ("algorithm.clip=0.1", "algorithm.clip: no such setting; grpo_plus does not use it (grpo, dr_grpo"),
         ("problems.name=files", "problems.train: required setting is missing"),
         # types
         ("steps=many", 'steps = "many": must be a valid integer'),
@@ -79,7 +79,29 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         # contradictions
         (
             "group_size=1",
-            f"group_size = 1: {DEFAULT.algorithm.name} compares rollouts of one problem, so it needs at least 2",
+            f"group_size = 1: {DEFAULT.algorithm.name} compares rollouts of one problem, so it needs at least 2; "
+            "algorithm.name=reinforce_plus_plus needs 1",
+        ),
+        ("algorithm.discount=1", "algorithm.discount: no such setting; grpo_plus does not use it (ppo does)"),
+        (
+            "algorithm.group_kl_limit=0.5",
+            "algorithm: group_kl_limit = 0.5: reading = report does not use it; remove it, or set reading = int",
+        ),
+        (
+            "algorithm={reading: introduction, mask_overlong: false}",
+            "algorithm: mask_overlong = False: reading = introduction does not use it; remove it, or set reading = rep",
+        ),
+        (
+            "algorithm={name: ppo, kl_coefficient: 0.0, kl_controller: {name: adaptive}}",
+            "algorithm: kl_controller is ignored when kl_coefficient = 0; remove it, or",
+        ),
+        (
+            "algorithm.correction={name: masked, upper: 0.9}",
+            "algorithm.correction: lower = 0.5, upper = 0.9: 1, the ratio of equal policies, must lie between",
+        ),
+        (
+            "algorithm.correction.upper=3",
+            "algorithm.correction.upper: no such setting; none does not use it (truncated, masked do)",
         ),
         (
             "minibatches=1000",
@@ -219,3 +241,19 @@ def test_a_level_that_reaches_the_minimum_is_accepted(level: str, minimum: str):
 def test_a_level_below_the_minimum_is_a_contradiction(level: str, minimum: str):
     message = complaint(JudgeRunConfig, None, f"sandbox.level={level}", f"sandbox.minimum_level={minimum}")
     assert message.endswith(f'below minimum_level "{minimum}"; to accept it set sandbox.minimum_level={level}')
+
+
+def test_importance_sampling_needs_the_probabilities_of_the_sampler():
+    message = complaint(TrainConfig, None, "algorithm.correction.name=truncated", "sampler.top_p=0.9")
+    assert message.startswith("algorithm.correction.name = truncated: with sampler.top_p = 0.9 tokens are not sampled")
+
+
+@pytest.mark.parametrize("name", ["reinforce_plus_plus", "ppo"])
+def test_an_algorithm_that_does_not_compare_a_group_takes_groups_of_one(name: str):
+    settings = [parse_override(f"algorithm.name={name}"), parse_override("group_size=1")]
+    assert load(TrainConfig, None, settings).config.group_size == 1
+
+
+def test_a_baseline_of_the_group_needs_a_group():
+    settings = ("algorithm.name=reinforce_plus_plus", "algorithm.baseline=group", "group_size=1")
+    assert complaint(TrainConfig, None, *settings).startswith("group_size = 1: reinforce_plus_plus compares rollouts")

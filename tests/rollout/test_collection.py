@@ -174,3 +174,45 @@ def test_groups_that_were_complete_before_a_failure_come_out():
     sampler.futures[0].set_exception(RuntimeError("the engine died"))
     with pytest.raises(RuntimeError, match="the engine died"):
         next(groups)
+
+
+# --- Asking again --------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_asked_again_until_it_is_kept():
+    asked: list[tuple[int, int, list[int]]] = []
+
+    def refill(index: int, times: int, group):
+        asked.append((index, times, [rollout.sample for rollout in group.rollouts]))
+        again = [request([2, 3], index, sample) for sample in range(2 * times + 2, 2 * times + 4)]
+        return again if index == 1 and times < 2 else None
+
+    sampler = ScriptedSampler(answer_by_seed)
+    items = [item("item 0"), item("item 1")]
+    collection = Collection(items, requests_for(1, 2), sampler, pays_by_text, refill=refill)
+    kept, again = collection.result()
+    assert [(rollout.sample, rollout.completion.text) for rollout in again.rollouts] == [
+        (4, "answer (1, 4)"),
+        (5, "answer (1, 5)"),
+    ]
+    assert [rollout.sample for rollout in kept.rollouts] == [0]
+    assert asked == [(0, 0, [0]), (1, 0, [0, 1]), (1, 1, [2, 3]), (1, 2, [4, 5])]
+    assert collection.times.refills == 2
+    assert len(sampler.asked) == 1 + 2 + 2 + 2
+
+
+def test_other_groups_do_not_wait_for_one_that_is_asked_again():
+    sampler = HeldSampler()
+    items = [item("item 0"), item("item 1")]
+
+    def refill(index: int, times: int, group):
+        return [request([2, 3], index, 1)] if index == 0 and times == 0 else None
+
+    collection = Collection(items, requests_for(1, 1), sampler, pays_by_text, refill=refill)
+    first = sampler.futures
+    for future in first:
+        future.set_result(completion())
+    groups = iter(collection)
+    assert next(groups).item.id == "item 1"
+    sampler.futures[0].set_result(completion())
+    assert next(groups).item.id == "item 0"

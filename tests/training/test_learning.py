@@ -12,7 +12,7 @@ import torch
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FinishReason, Group, MaskReason
-from autoclave.training.learning import mask_groups, row_advantages, with_advantages
+from autoclave.training.learning import account, completed, mask_groups, prepared
 from autoclave.workers import ActorWorker, Batch
 from tests.training_parts import completion, group_of, plain_log_probs, tiny_policy
 
@@ -39,7 +39,8 @@ def groups() -> list[Group]:
 
 
 def packed(algorithm, minibatches: int = 1) -> Batch:
-    return with_advantages(algorithm, Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches))
+    whole = Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches, length_limit=6)
+    return prepared(algorithm, whole, algorithm.first_state)
 
 
 # --- Masks and weights ---------------------------------------------------------------------------------------------
@@ -78,15 +79,16 @@ def test_each_minibatch_has_weights_of_its_own():
 
 
 def test_advantages_compare_a_rollout_with_the_trained_ones_of_its_group():
-    advantages = row_advantages(packed(GRPO_PLUS))
+    batch = packed(GRPO_PLUS)
+    entries = account(batch, completed(GRPO_PLUS, batch.select(batch.rows["computes"])))
     # a: 1 and 0, mean 1/2, sample deviation sqrt(1/2); b: one voter; c: equal rewards.
-    expected = [math.sqrt(0.5), 0, -math.sqrt(0.5), 0, 0, 0, 0, 0, 0]
-    assert advantages.tolist() == pytest.approx(expected, abs=1e-5)
+    expected = [math.sqrt(0.5), None, -math.sqrt(0.5), 0, None, None, 0, None, 0]
+    assert [entry.advantage for entry in entries] == pytest.approx(expected, abs=1e-5)
 
 
 def test_no_groups_need_no_weights():
-    batch = with_advantages(GRPO_PLUS, Batch.from_groups([], minibatches=2))
-    assert len(batch) == len(row_advantages(batch)) == 0
+    batch = prepared(GRPO_PLUS, Batch.from_groups([], minibatches=2, length_limit=6), GRPO_PLUS.first_state)
+    assert len(batch) == len(account(batch, completed(GRPO_PLUS, batch))) == 0
 
 
 # --- The gradient --------------------------------------------------------------------------------------------------

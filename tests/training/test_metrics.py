@@ -6,18 +6,20 @@ import math
 
 import pytest
 
+from autoclave.algorithms import LedgerEntry
 from autoclave.core import FinishReason, MaskReason
 from autoclave.rollout import CollectionTimes
 from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.stages import Learned
 from tests.training_parts import completion, group_of
 
+NOTHING = LedgerEntry(None, False, None, None, None, None, None)
 TIMES = CollectionTimes(started=10.0, sampled=12.0, judged=12.5)
 
 
 def metrics_of(*groups, **policy: float) -> dict[str, float]:
     count = sum(len(group.rollouts) for group in groups)
-    return iteration_metrics(TIMES, Learned(groups, [0.0] * count, policy))
+    return iteration_metrics(TIMES, Learned(groups, [NOTHING] * count, policy))
 
 
 def test_rewards_statuses_and_shares_are_over_all_rollouts():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autoclave.algorithms import LedgerEntry
 from autoclave.core import FinishReason, InputError, MaskReason
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.stages import Learned
@@ -97,11 +98,19 @@ def test_every_rollout_is_kept_with_what_it_earned_and_whether_it_trained(tmp_pa
     folder = RunFolder.create(tmp_path / "run")
     completions = [completion(text="one"), completion(text="two", finish_reason=FinishReason.LENGTH)]
     group = group_of([1.0, None], completions, mask_reasons=[None, MaskReason.NO_VERDICT])
-    folder.write_rollouts(3, Learned([group], [0.5, 0.0], {}))
+    account = [
+        LedgerEntry(1.0, True, 1.0, None, 0.5, 0.25, 1.5),
+        LedgerEntry(None, False, 1.0, None, None, None, None),
+    ]
+    folder.write_rollouts(3, Learned([group], account, {}))
     with gzip.open(tmp_path / "run" / "rollouts" / "step-000003.jsonl.gz", "rt") as file:
         first, second = (json.loads(line) for line in file)
-    assert (first["response"], first["reward"], first["advantage"], first["mask_reason"]) == ("one", 1.0, 0.5, None)
+    assert (first["response"], first["reward"], first["mask_reason"]) == ("one", 1.0, None)
+    assert first["ledger"] == {
+        "reward": 1.0, "votes": True, "group_mean": 1.0, "group_std": None,
+        "advantage": 0.5, "weight": 0.25, "importance": 1.5,
+    }  # fmt: skip
     assert first["verdict"]["status"] == "accepted"
-    assert (second["reward"], second["advantage"], second["mask_reason"]) == (None, None, "no_verdict")
+    assert (second["reward"], second["ledger"]["advantage"], second["mask_reason"]) == (None, None, "no_verdict")
     assert second["verdict"]["fault"]["detail"] == "no cell could be made"
     assert (second["finish_reason"], second["prompt"], second["sample"]) == ("length", "Solve item.", 1)

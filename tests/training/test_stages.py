@@ -5,6 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from autoclave.config import (
+    CispoConfig,
+    DapoConfig,
+    DrGrpoConfig,
+    GrpoPlusConfig,
+    GspoConfig,
+    MaskedCorrectionConfig,
+    ReinforcePlusPlusConfig,
+    RlooConfig,
+)
+from autoclave.core import CheckpointError
 from autoclave.models import encode_prompt
 from autoclave.training.stages import Stages
 from tests.training.toy import ITEMS, toy_stages
@@ -44,7 +55,7 @@ def test_an_item_that_is_dealt_twice_is_answered_twice():
 def test_learning_gives_an_advantage_for_each_rollout_and_metrics_of_the_updates():
     with toy_stages() as stages:
         learned = stages.learn(stages.collect(ITEMS, 0).result())
-    assert len(learned.advantages) == sum(len(group.rollouts) for group in learned.groups) == 32
+    assert len(learned.ledger) == sum(len(group.rollouts) for group in learned.groups) == 32
     assert {"loss", "gradient_norm", "entropy", "sampler_gap"} <= learned.metrics.keys()
 
 
@@ -73,3 +84,68 @@ def _with_fault(rollouts, drops_it: bool):
     """The rollouts of a group of which the first has no verdict, or without it."""
     (unjudged,) = group_of([None], [rollouts[0].completion]).rollouts
     return rollouts[1:] if drops_it else (unjudged, *rollouts[1:])
+
+
+# --- What an algorithm asks of the stages --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("algorithm", "refills"), [(DapoConfig(max_refills=2), 8), (GrpoPlusConfig(), 0)])
+def test_groups_that_teach_nothing_are_sampled_again_as_often_as_the_algorithm_asks(algorithm, refills):
+    with toy_stages(lambda response: 0.0, algorithm=algorithm) as stages:
+        collection = stages.collect(ITEMS, 0)
+        groups = collection.result()
+    assert collection.times.refills == refills  # two for each of four items, which stay uniform
+    first = 8 * refills // len(ITEMS)
+    assert [[rollout.sample for rollout in group.rollouts] for group in groups] == [list(range(first, first + 8))] * 4
+
+
+def test_a_group_that_is_sampled_again_has_other_responses_and_the_same_every_time():
+    with toy_stages(lambda response: 0.0, algorithm=DapoConfig(max_refills=1)) as stages:
+        again, once_more = responses(stages, ITEMS, 0), responses(stages, ITEMS, 0)
+    with toy_stages(lambda response: 0.0) as stages:
+        first = responses(stages, ITEMS, 0)
+    assert again == once_more
+    assert again != first
+
+
+EVERY_SETTING = [
+    GrpoPlusConfig(reading="introduction", exploration_coefficient=0.5, saturation_steps=1, saturation_tolerance=1.0),
+    GrpoPlusConfig(mask_overlong=False, correction=MaskedCorrectionConfig(level="geometric")),
+    DapoConfig(),
+    DrGrpoConfig(),
+    RlooConfig(),
+    ReinforcePlusPlusConfig(),
+    ReinforcePlusPlusConfig(baseline="group"),
+    GspoConfig(),
+    CispoConfig(),
+]
+
+
+@pytest.mark.parametrize("algorithm", EVERY_SETTING, ids=lambda settings: settings.name)
+def test_every_algorithm_that_needs_no_critic_learns_and_accounts_for_every_rollout(algorithm):
+    with toy_stages(algorithm=algorithm) as stages:
+        learned = stages.learn(stages.collect(ITEMS, 0).result())
+    rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+    assert learned.metrics["gradient_norm"] > 0
+    for rollout, entry in zip(rollouts, learned.ledger, strict=True):
+        assert (entry.weight is None) == (entry.advantage is None) == (not rollout.is_trained)
+        assert entry.group_mean is not None
+    by_step = sum(entry.weight or 0 for entry in learned.ledger)
+    if algorithm.name not in ("rloo", "dr_grpo"):  # whose weights are no mean over tokens
+        assert by_step == pytest.approx(2, abs=1e-5)  # two optimizer steps
+
+
+def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_path):
+    settings = EVERY_SETTING[0]
+    with toy_stages(algorithm=settings) as stages:
+        assert stages.adaptation.state == {"entropy_coefficient": (0.5,)}
+        used = [stages.learn(stages.collect(ITEMS, 0).result()).metrics["entropy_coefficient"] for _ in range(3)]
+        assert used == [0.5, 0.5, 0.0]  # two entropies seen, which differ by less than the whole
+        stages.save(tmp_path)
+        kept = stages.adaptation.state
+    with toy_stages(algorithm=settings) as stages:
+        stages.adaptation.load(tmp_path)
+        assert stages.adaptation.state == kept == {"entropy_coefficient": (0.0,)}
+    (tmp_path / "algorithm.json").write_text("{}")
+    with toy_stages(algorithm=settings) as stages, pytest.raises(CheckpointError, match=r"algorithm\.json: damaged"):
+        stages.adaptation.load(tmp_path)

@@ -67,6 +67,6 @@ def test_rollouts_are_stamped_with_the_version_that_sampled_them():
 def test_the_same_seed_gives_the_same_run():
     first, second = learn(), learn()
     for one, other in zip(first, second, strict=True):
-        assert one.advantages == other.advantages
+        assert one.ledger == other.ledger
         texts = [[r.completion.text for group in each.groups for r in group.rollouts] for each in (one, other)]
         assert texts[0] == texts[1]

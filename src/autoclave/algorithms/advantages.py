@@ -1,11 +1,46 @@
-"""How much better each rollout did than was to be expected. Pure functions; no gradient flows through them."""
+"""How much better each rollout did than was to be expected. Pure functions; no gradient flows through them.
+
+Sums are formed in float64: in float32 the mean of equal rewards is off by more than any epsilon, and rollouts that
+teach nothing would be pulled apart.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """Of each row's group, over the rows of it that vote: (B,) each, float64 and bool.
+
+    `deviation` is that of a sample (divisor: voters - 1), 0 for fewer than two voters. `has_spread` says that two
+    voters have different rewards: exactly, where a deviation is rounded. `mean` is 0 where nobody votes.
+    """
+
+    voters: Tensor
+    mean: Tensor
+    deviation: Tensor
+    has_spread: Tensor
+
+
+def group_statistics(rewards: Tensor, group: Tensor, votes: Tensor) -> GroupStatistics:
+    """Mean and spread of the group of each row. Arguments and errors as in `group_advantages`."""
+    _check_rows(rewards, group, votes)
+    exact = torch.where(votes, rewards.double(), 0.0)
+    index, num_groups = numbered(group)
+    zeros = exact.new_zeros(num_groups)
+    voters = zeros.index_add(0, index, votes.double())
+    mean = zeros.index_add(0, index, exact) / voters.clamp(min=1)
+    has_spread = _group_has_spread(rewards, index, votes, num_groups)
+    centred = torch.where(votes & has_spread[index], exact - mean[index], 0.0)
+    variance = zeros.index_add(0, index, centred.square()) / (voters - 1).clamp(min=1)
+    return GroupStatistics(voters[index], mean[index], variance.sqrt()[index], has_spread[index])
 
 
 def group_advantages(
@@ -13,21 +48,24 @@ def group_advantages(
     group: Tensor,
     *,
     votes: Tensor,
+    baseline: Literal["mean", "leave_one_out"] = "mean",
     scale: Literal["std", "none"] = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
     """How much better each rollout did than the others of its group.
 
-        A_i = (r_i - mean_g) / (std_g + epsilon),   g = group of i, over the rows of g that vote
+        A_i = (r_i - b_i) / (std_g + epsilon),   g = group of i, over the n rows of g that vote
+        b_i = mean_g, or the mean of the other n - 1, so that r_i - b_i is n / (n - 1) times as large
 
-    The deviation is that of a sample (divisor: voters - 1). A row that does not vote moves nobody's baseline and gets
-    0; what stands in its reward (NaN, for want of a verdict) is never read.
+    The deviation is that of a sample (divisor: n - 1). A row that does not vote moves nobody's baseline and gets 0;
+    what stands in its reward (NaN, for want of a verdict) is never read.
 
     Args:
         rewards: (B,) float, one number per rollout.
         group: (B,) int64, which rollouts are compared with each other; any order, any group sizes.
         votes: (B,) bool, rows that count in the baseline of their group.
-        scale: "std" divides by the deviation (GRPO); "none" does not (Dr. GRPO).
+        baseline: "mean" (GRPO) or "leave_one_out" (RLOO).
+        scale: "std" divides by the deviation (GRPO); "none" does not (Dr. GRPO, RLOO).
         epsilon: added to the deviation, in units of reward.
 
     Returns:
@@ -36,42 +74,37 @@ def group_advantages(
     Raises:
         ValueError: the three are not all (B,), or a row that votes has a reward that is not finite.
 
-    Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783.
+    Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783; Ahmadian
+    et al., arXiv:2402.14740, section 2.2 (RLOO).
     """
-    _check_rows(rewards, group, votes)
-    # float64: in float32 the mean of equal rewards is off by rounding larger than epsilon.
-    exact = torch.where(votes, rewards.double(), 0.0)
-    index, num_groups = _numbered(group)
-    zeros = exact.new_zeros(num_groups)
-    voters = zeros.index_add(0, index, votes.double())
-    mean = zeros.index_add(0, index, exact) / voters.clamp(min=1)
-    has_spread = _group_has_spread(rewards, index, votes, num_groups)
-    centred = torch.where(votes & has_spread[index], exact - mean[index], 0.0)
-    if scale == "none":
-        return centred.to(rewards.dtype)
-    variance = zeros.index_add(0, index, centred.square()) / (voters - 1).clamp(min=1)
-    return (centred / (variance.sqrt()[index] + epsilon)).to(rewards.dtype)
+    of_group = group_statistics(rewards, group, votes)
+    counts = votes & of_group.has_spread
+    advantages = torch.where(counts, rewards.double() - of_group.mean, 0.0)
+    if baseline == "leave_one_out":
+        advantages = advantages * of_group.voters / (of_group.voters - 1).clamp(min=1)
+    if scale == "std":
+        advantages = advantages / (of_group.deviation + epsilon)
+    return advantages.to(rewards.dtype)
 
 
 def group_token_advantages(
     rewards: Tensor,
     group: Tensor,
-    trains: Tensor,
+    votes: Tensor,
     row: Tensor,
     *,
+    baseline: Literal["mean", "leave_one_out"] = "mean",
     scale: Literal["std", "none"] = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
     """The advantage of each token: that of its rollout, because the reward is given once, at the end.
 
-    Rows that do not train do not vote: a rollout without a verdict, or one that is masked, says nothing about the
-    others of its group.
-
     Args:
-        rewards: (B,) float, as in `group_advantages`; so are the next and the options.
+        rewards: (B,) float, as in `group_advantages`; so are the next two and the options.
         group: (B,) int64.
-        trains: (B,) bool, rows that train and therefore vote.
+        votes: (B,) bool.
         row: (N,) int64, the rollout of each token.
+        baseline: "mean" or "leave_one_out".
         scale: "std" or "none".
         epsilon: in units of reward.
 
@@ -83,14 +116,110 @@ def group_token_advantages(
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2 (outcome supervision).
     """
-    return group_advantages(rewards, group, votes=trains, scale=scale, epsilon=epsilon)[row]
+    return group_advantages(rewards, group, votes=votes, baseline=baseline, scale=scale, epsilon=epsilon)[row]
 
 
-def rows_with_signal(advantages: Tensor, row: Tensor, trains: Tensor) -> Tensor:
-    """Which trained rows have a token whose advantage is not 0; the others cannot move the policy by their reward.
+def generalised_advantages(
+    token_rewards: Tensor, old_values: Tensor, row: Tensor, trains: Tensor, *, discount: float, gae_lambda: float
+) -> Tensor:
+    """The generalised advantage estimate (GAE): what came after each token, against what the critic expected.
+
+        d_t = r_t + discount V_(t+1) - V_t,   V after the last token of a response is 0
+        A_t = d_t + discount gae_lambda A_(t+1)
+
+    The tokens of one rollout stand in the order in which they were sampled; other rollouts may stand in between. A
+    response that was cut by the length limit ends like any other.
+
+    Args:
+        token_rewards: (N,) float, what is earned at each token.
+        old_values: (N,) float, the critic's expectation before the token is chosen, in units of reward.
+        row: (N,) int64, the rollout of each token.
+        trains: (B,) bool, rows that train.
+        discount: gamma, in (0, 1].
+        gae_lambda: lambda, in [0, 1]; 0 trusts the critic, 1 the rewards.
+
+    Returns:
+        (N,) float64; 0 for rows that do not train, whatever they hold.
+
+    Raises:
+        ValueError: the first three are not all (N,).
+
+    Source: Schulman et al., GAE, arXiv:1506.02438, equations 11, 12 and 16.
+    """
+    check_tokens(row, token_rewards=token_rewards, old_values=old_values)
+    trained = trains[row]
+    values = torch.where(trained, old_values.double(), 0.0)
+    deltas = torch.where(trained, token_rewards.double(), 0.0) + discount * next_tokens(values, row) - values
+    return discounted_sums(deltas, row, discount * gae_lambda)
+
+
+def reward_to_go(token_rewards: Tensor, row: Tensor, trains: Tensor) -> Tensor:
+    """What is earned at a token and after it, without discount.
+
+        A_t = sum of r_s over the tokens s of the response from t on
+
+    Args:
+        token_rewards: (N,) float; the tokens of one rollout in order.
+        row: (N,) int64, the rollout of each token.
+        trains: (B,) bool, rows that train.
+
+    Returns:
+        (N,) float64; 0 for rows that do not train, whatever they hold.
+
+    Raises:
+        ValueError: the first two are not both (N,).
+
+    Source: Hu et al., REINFORCE++, arXiv:2501.03262 (advantage as reward minus the KL from the token on).
+    """
+    check_tokens(row, token_rewards=token_rewards)
+    return discounted_sums(torch.where(trains[row], token_rewards.double(), 0.0), row, 1.0)
+
+
+def whitened(advantages: Tensor, row: Tensor, trains: Tensor, *, epsilon: float = 1e-8) -> Tensor:
+    """Advantages brought to mean 0 and deviation 1 over all trained tokens of the batch.
+
+        (A - mean) / (std + epsilon)
+
+    The deviation is that of a sample (divisor: trained tokens - 1).
 
     Args:
         advantages: (N,) float.
+        row: (N,) int64, the rollout of each token.
+        trains: (B,) bool, rows that train.
+        epsilon: added to the deviation, in units of advantage.
+
+    Returns:
+        (N,) float64. Exactly 0 for rows that do not train, for a single token and for equal advantages.
+
+    Raises:
+        ValueError: the first two are not both (N,).
+
+    Source: Hu et al., REINFORCE++, arXiv:2501.03262 (global advantage normalisation); for PPO a common detail of
+    implementations, Huang et al., "The 37 Implementation Details of PPO", 2022.
+    """
+    check_tokens(row, advantages=advantages)
+    trained = trains[row]
+    exact = advantages.double()[trained]
+    result = torch.zeros_like(advantages, dtype=torch.float64)
+    if len(exact) < 2 or exact.amin() == exact.amax():
+        return result
+    result[trained] = (exact - exact.mean()) / (exact.std() + epsilon)
+    return result
+
+
+def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
+    """What the critic should have expected: R_t = A_t + V_t, from advantages (N,) that are not yet normalised.
+
+    Source: Schulman et al., GAE, arXiv:1506.02438, section 5; with lambda = 1 it is the discounted sum of rewards.
+    """
+    return advantages + old_values
+
+
+def rows_with_signal(values: Tensor, row: Tensor, trains: Tensor) -> Tensor:
+    """Which trained rows have a token whose value is not 0; a loss that vanishes with the value cannot move the others.
+
+    Args:
+        values: (N,) float, such as advantages.
         row: (N,) int64, the rollout of each token.
         trains: (B,) bool, rows that are not masked.
 
@@ -98,12 +227,11 @@ def rows_with_signal(advantages: Tensor, row: Tensor, trains: Tensor) -> Tensor:
         (B,) bool.
 
     Raises:
-        ValueError: `advantages` and `row` are not both (N,).
+        ValueError: `values` and `row` are not both (N,).
     """
-    if advantages.ndim != 1 or advantages.shape != row.shape:
-        raise ValueError(f"advantages {tuple(advantages.shape)} and row {tuple(row.shape)} must both be (N,)")
+    check_tokens(row, values=values)
     num_signals = torch.zeros(len(trains), dtype=torch.int64, device=trains.device)
-    return trains & (num_signals.index_add(0, row, (advantages != 0).long()) > 0)
+    return trains & (num_signals.index_add(0, row, (values != 0).long()) > 0)
 
 
 def _check_rows(rewards: Tensor, group: Tensor, votes: Tensor) -> None:
@@ -112,15 +240,6 @@ def _check_rows(rewards: Tensor, group: Tensor, votes: Tensor) -> None:
         raise ValueError(f"{shapes} must all be (B,)")
     if not rewards[votes].isfinite().all():
         raise ValueError("a row that votes has a reward that is not finite; a row without a verdict must not vote")
-
-
-def _numbered(group: Tensor) -> tuple[Tensor, int]:
-    """The groups renamed 0, 1, 2 ..., (B,), and how many there are."""
-    names, index = cast(
-        "tuple[Tensor, Tensor]",
-        torch.unique(group, return_inverse=True),  # pyright: ignore[reportUnknownMemberType]  untyped in torch
-    )
-    return index, len(names)
 
 
 def _group_has_spread(rewards: Tensor, index: Tensor, votes: Tensor, num_groups: int) -> Tensor:

@@ -5,13 +5,15 @@ optimizer step, before it is split; so the sum over micro-batches, ranks or part
 the split, and a part that is left out (because its loss is 0) changes nothing either.
 
 A token trains if and only if its weight is above 0. All tokens of rows that train count, also those of rows whose
-advantage is 0.
+advantage is 0. A row without tokens is no response.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from autoclave.algorithms.packed import row_lengths
 
 
 def token_mean(row: Tensor, trains: Tensor) -> Tensor:
@@ -35,7 +37,7 @@ def token_mean(row: Tensor, trains: Tensor) -> Tensor:
 def sequence_mean(row: Tensor, trains: Tensor) -> Tensor:
     """Weights that make the loss the mean over trained responses of the mean over tokens of a response.
 
-        w_t = 1 / (S * |o_i|),   i = row of t, |o_i| its tokens, S = number of trained rows that have tokens
+        w_t = 1 / (S |o_i|),   i = row of t, |o_i| its tokens, S = number of trained responses
 
     With groups of one size G and no masked row this is the 1/G sum 1/|o_i| sum of GRPO, averaged over groups.
 
@@ -48,6 +50,50 @@ def sequence_mean(row: Tensor, trains: Tensor) -> Tensor:
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, equation 3.
     """
-    lengths = torch.bincount(row, minlength=len(trains))
-    num_sequences = (trains & (lengths > 0)).sum().double()
-    return torch.where(trains[row], 1.0 / (num_sequences * lengths[row]), 0.0).float()
+    lengths = row_lengths(row, len(trains))
+    return torch.where(trains[row], 1.0 / (_num_responses(lengths, trains) * lengths[row]), 0.0).float()
+
+
+def sequence_sum(row: Tensor, trains: Tensor) -> Tensor:
+    """Weights that make the loss the mean over trained responses of the sum over tokens of a response.
+
+        w_t = 1 / S,   S = number of trained responses
+
+    That is the loss of a response taken as one action, whose log-prob is the sum of those of its tokens.
+
+    Args:
+        row: (N,) int64, the rollout of each token of the optimizer step.
+        trains: (B,) bool, rows that train.
+
+    Returns:
+        (N,) float32; all 0 if no row trains.
+
+    Source: Ahmadian et al., arXiv:2402.14740, section 2.2.
+    """
+    return torch.where(trains[row], 1.0 / _num_responses(row_lengths(row, len(trains)), trains), 0.0).float()
+
+
+def budget_mean(row: Tensor, trains: Tensor, length_limits: Tensor) -> Tensor:
+    """Weights that make the loss a sum over tokens, divided by the tokens there could have been.
+
+        w_t = 1 / (S L_i),   i = row of t, L_i its length limit, S = number of trained responses
+
+    The divisor does not depend on what was sampled, so no response gains by being short or long.
+
+    Args:
+        row: (N,) int64, the rollout of each token of the optimizer step.
+        trains: (B,) bool, rows that train.
+        length_limits: (B,) int64, most tokens that each response could have had.
+
+    Returns:
+        (N,) float32, summing to at most 1; all 0 if no row trains.
+
+    Source: Liu et al., Dr. GRPO, arXiv:2503.20783, section 3.2 (its constant is the generation budget).
+    """
+    num_responses = _num_responses(row_lengths(row, len(trains)), trains)
+    return torch.where(trains[row], 1.0 / (num_responses * length_limits[row]), 0.0).float()
+
+
+def _num_responses(lengths: Tensor, trains: Tensor) -> Tensor:
+    """() float64: trained rows that have tokens."""
+    return (trains & (lengths > 0)).sum().double()

@@ -1,22 +1,25 @@
-"""What an algorithm is: a frozen, picklable list of choices, and the five questions that training asks of it.
+"""What an algorithm is: a frozen, picklable list of choices, and the questions that training asks of it.
 
-Training does not know which algorithm it runs. For each optimizer step it asks, in this order:
+Training does not know which algorithm it runs. It asks, in this order:
 
     rollouts = algorithm.mask(rollouts)             which do not train
-    advantages = algorithm.advantages(columns)      (N,), from what was sampled and earned
-    weights = algorithm.weights(row, trains)        (N,), before the step is split
+    columns = algorithm.prepare(columns)            advantages (N,) and weights (N,), before the step is split
     compute = algorithm.rows_to_compute(columns)    (B,), rows that can move the policy
+    columns = algorithm.correct(columns)            the advantages, for a sampler that is not quite the trainer
+    columns = algorithm.trust(columns)              the advantages, at the start of each optimizer step
     loss = algorithm.loss(columns)                  per micro-batch; losses of micro-batches add up
+    state = algorithm.next_state(state, metrics)    coefficients that change from step to step
 
-Data comes in named columns (`Column`), and each choice names the columns that it reads. So a new algorithm is a new
-list of choices; one that needs something new (values of a critic, log-probs of the sampler) adds a column, and nothing
-that exists changes. `reads` says what must be computed for the algorithm, and so which workers a run has.
+Data comes in named columns (`Column`). A choice is a pure function, and the names of its parameters are the columns
+that it reads. So a new algorithm is a new list of choices; one that needs something new adds a column, and nothing that
+exists changes. `reads` says what must be computed for the algorithm, and so which workers a run has.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -24,47 +27,106 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms.advantages import rows_with_signal
+from autoclave.algorithms.control import Controller, Metrics, State
 from autoclave.algorithms.diagnostics import Diagnostics, observe
 from autoclave.algorithms.losses import TokenLoss
-from autoclave.core.rollout import Rollout
+from autoclave.core.rollout import MaskReason, Rollout
 
 Result = TypeVar("Result")
 RolloutFilter = Callable[[Sequence[Rollout]], tuple[Rollout, ...]]
-Weighting = Callable[[Tensor, Tensor], Tensor]
 Columns = Mapping[str, Tensor]
+AlgorithmState = Mapping[str, State]
 
 
 class Column(StrEnum):
     """The columns of a packed batch that algorithms read. Functions that read a column have a parameter of its name."""
 
+    # What was sampled and earned: there from the start.
     REWARDS = "rewards"
     """(B,) float; anything, NaN included, where there is no verdict."""
     GROUP = "group"
     """(B,) int64: rows with one number are compared with each other."""
+    MINIBATCH = "minibatch"
+    """(B,) int64: the optimizer step that the row is of; groups are whole."""
+    LENGTH_LIMITS = "length_limits"
+    """(B,) int64: most response tokens that the row could have had."""
     TRAINS = "trains"
     """(B,) bool: the row is not masked."""
     ROW = "row"
-    """(N,) int64: the rollout of each token, as an index into the columns of B."""
-    ADVANTAGES = "advantages"
-    """(N,) float: as `Algorithm.advantages` gave them."""
-    WEIGHTS = "weights"
-    """(N,) float32: as `Algorithm.weights` gave them; 0 where a token does not train."""
-    LOG_PROBS = "log_probs"
-    """(N,) float, natural logarithms at the sampling temperature, of the policy that learns; carries the gradient."""
+    """(N,) int64: the rollout of each token, as an index into the columns of B. The tokens of a row stand in order."""
+    SAMPLER_LOG_PROBS = "sampler_log_probs"
+    """(N,) float, natural logarithms, of the policy that sampled, as the sampler computed them."""
+
+    # What controllers set: one number for all tokens of a step.
+    KL_COEFFICIENT = "kl_coefficient"
+    """(N,) float: cost of a nat of KL to the reference, in units of reward."""
+    ENTROPY_COEFFICIENT = "entropy_coefficient"
+    """(N,) float: loss per nat of entropy, as a bonus."""
+
+    # What models say before the update.
     OLD_LOG_PROBS = "old_log_probs"
-    """(N,) float: the same of the policy at the start of the step, by the trainer."""
+    """(N,) float, natural logarithms at the sampling temperature, of the policy at the start of `learn`."""
     REFERENCE_LOG_PROBS = "reference_log_probs"
     """(N,) float: the same of the reference policy."""
+    OLD_VALUES = "old_values"
+    """(N,) float: reward that the critic expects before each token is chosen, at the start of `learn`."""
+
+    # What the algorithm derives from these.
+    VOTES = "votes"
+    """(B,) bool: the row counts in the baseline of its group."""
+    KL = "kl"
+    """(N,) float, nats: KL(policy || reference) at each token, estimated."""
+    TOKEN_REWARDS = "token_rewards"
+    """(N,) float: what is earned at each token."""
+    ADVANTAGES = "advantages"
+    """(N,) float: how much better than expected."""
+    RETURNS = "returns"
+    """(N,) float: what the critic should have said."""
+    WEIGHTS = "weights"
+    """(N,) float32: share of each token in the loss; 0 where a token does not train."""
+    IMPORTANCE = "importance"
+    """(N,) float: factor on the advantages for the difference between sampler and trainer."""
+
+    # What models say during the update.
+    STEP_LOG_PROBS = "step_log_probs"
+    """(N,) float: log-probs of the policy at the start of the optimizer step."""
+    LOG_PROBS = "log_probs"
+    """(N,) float: log-probs of the policy that learns; carries the gradient."""
     ENTROPY = "entropy"
     """(N,) float, nats, of the policy that learns; carries the gradient."""
+    VALUES = "values"
+    """(N,) float, of the critic that learns; carries the gradient."""
+
+    @property
+    def is_per_row(self) -> bool:
+        """It has B values, not N."""
+        return self in _PER_ROW
+
+
+_PER_ROW = frozenset(
+    {Column.REWARDS, Column.GROUP, Column.MINIBATCH, Column.LENGTH_LIMITS, Column.TRAINS, Column.VOTES}
+)
+_SCORES = frozenset({Column.OLD_LOG_PROBS, Column.REFERENCE_LOG_PROBS, Column.OLD_VALUES})
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFunction(Generic[Result]):
-    """A pure function with its options bound (`functools.partial`), and the columns that it is called with by name."""
+    """A pure function with its options bound (`functools.partial`); its other parameters name the columns it reads.
+
+    Raises:
+        ValueError: a parameter that is not bound names no column.
+    """
 
     function: Callable[..., Result]
-    reads: tuple[Column, ...]
+    reads: tuple[Column, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.function).parameters.values()
+        names = [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]
+        unknown = sorted(set(names) - set(Column))
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: no such column; bind options with functools.partial")
+        object.__setattr__(self, "reads", tuple(Column(name) for name in names))
 
     def __call__(self, columns: Columns) -> Result:
         """The function's answer.
@@ -76,14 +138,23 @@ class ColumnFunction(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True)
+class Equation:
+    """How one column follows from others. One that gives TRAINS only takes rows out of it, for `mask_reason`."""
+
+    gives: Column
+    compute: ColumnFunction[Tensor]
+    mask_reason: MaskReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LossTerm:
     """One summand of a loss. Of the columns it may read those of N tokens; it never sees tokens that do not train."""
 
     name: str
     """Its total is the metric `loss_<name>`."""
     compute: ColumnFunction[TokenLoss]
-    is_zero_without_advantage: bool
-    """Loss and gradient are 0 wherever the advantage is 0."""
+    vanishes_with: Column | None = None
+    """Loss and gradient of a row are 0 if this column is 0 at all of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +167,55 @@ class StepLoss:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A choice of filters, advantage, weighting and loss terms. Stateless; equal inputs give equal outputs."""
+    """A choice of filters, advantage, weighting and loss terms. Stateless; equal inputs give equal outputs.
+
+    Raises:
+        ValueError: the choices do not fit together.
+    """
 
     name: str
     filters: tuple[RolloutFilter, ...]
     """Applied one after the other; the first reason to mask a rollout stays."""
-    advantage: ColumnFunction[Tensor]
-    """Gives (N,)."""
-    weighting: Weighting
-    """From row (N,) and trains (B,) to weights (N,)."""
+    advantage: tuple[Equation, ...]
+    """Applied one after the other to a whole batch; the last word on ADVANTAGES is among them."""
+    weighting: ColumnFunction[Tensor]
+    """Gives (N,) float32 for the rows that train."""
     terms: tuple[LossTerm, ...]
     """At least one; the loss is their sum."""
+    critic_terms: tuple[LossTerm, ...] = ()
+    """The loss of the critic, likewise; none: there is no critic."""
+    correction: ColumnFunction[Tensor] | None = None
+    """Gives IMPORTANCE (N,); advantages are multiplied by it."""
+    trust_region: ColumnFunction[Tensor] | None = None
+    """Gives (N,) at the start of each optimizer step, from all of its rows; advantages are multiplied by it."""
+    controllers: tuple[Controller, ...] = ()
+    """Coefficients that change from step to step."""
+    masked_rows_vote: bool = False
+    """Masked rows with a reward count in the baseline of their group."""
+    max_refills: int = 0
+    """Dynamic sampling: how often a group with equal rewards is sampled again."""
+
+    def __post_init__(self) -> None:
+        screens = [equation for equation in self.advantage if equation.gives is Column.TRAINS]
+        if Column.ADVANTAGES not in [equation.gives for equation in self.advantage]:
+            raise ValueError(f"{self.name}: no equation gives advantages")
+        if len(screens) > 1 or any(screen.mask_reason is None for screen in screens):
+            raise ValueError(f"{self.name}: one equation may give trains, with its mask_reason")
+        if screens and self.needs_scores:
+            raise ValueError(f"{self.name}: rows are taken out before models are asked, so no equation may read scores")
+
+    # --- What a run must have for it ---------------------------------------------------------------------------------
 
     @property
     def reads(self) -> frozenset[Column]:
-        """Every column that advantage or loss reads."""
-        return frozenset(self.advantage.reads).union(*(term.compute.reads for term in self.terms))
+        """Every column that a choice reads."""
+        functions = (self.weighting, self.correction, self.trust_region)
+        parts = [
+            *(equation.compute.reads for equation in self.advantage),
+            *(function.reads for function in functions if function),
+            *(term.compute.reads for term in (*self.terms, *self.critic_terms)),
+        ]
+        return frozenset[Column]().union(*parts)
 
     @property
     def needs_reference(self) -> bool:
@@ -119,9 +223,31 @@ class Algorithm:
         return Column.REFERENCE_LOG_PROBS in self.reads
 
     @property
+    def needs_critic(self) -> bool:
+        """Values of a critic are read, and it is trained."""
+        return Column.OLD_VALUES in self.reads
+
+    @property
     def needs_entropy(self) -> bool:
         """Entropies that carry a gradient are read."""
         return Column.ENTROPY in self.reads
+
+    @property
+    def needs_sampler_log_probs(self) -> bool:
+        """The sampler's log-probs are read, so it must give those of the distribution that it sampled from."""
+        return Column.SAMPLER_LOG_PROBS in self.reads
+
+    @property
+    def needs_scores(self) -> bool:
+        """Advantages depend on what models say, so models must be asked before `prepare`."""
+        return any(not _SCORES.isdisjoint(equation.compute.reads) for equation in self.advantage)
+
+    @property
+    def discard_reason(self) -> MaskReason | None:
+        """Why rows are masked that `prepare` takes out of TRAINS; None if it takes out none."""
+        return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.TRAINS), None)
+
+    # --- Before the update -------------------------------------------------------------------------------------------
 
     def mask(self, rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
         """The rollouts of an optimizer step or more, in the same order, with a reason where one does not train."""
@@ -130,29 +256,76 @@ class Algorithm:
             masked = rollout_filter(masked)
         return masked
 
-    def advantages(self, columns: Columns) -> Tensor:
-        """(N,), without gradient, from whole groups. 0 for rows that do not train.
+    @torch.no_grad()
+    def prepare(self, columns: Columns) -> dict[str, Tensor]:
+        """`columns` with ADVANTAGES, WEIGHTS, VOTES and whatever else the equations give.
+
+        Args:
+            columns: of whole groups, and of all optimizer steps of a `learn` (MINIBATCH tells them apart; without it
+                there is one). Rows that neither train nor vote may be missing, and may hold anything.
+
+        Returns:
+            ADVANTAGES are 0 for rows that do not train; WEIGHTS are those of each optimizer step by itself.
 
         Raises:
-            ValueError: a column of `advantage.reads` is missing, or columns do not fit each other.
+            ValueError: a column is missing, or columns do not fit each other.
         """
-        with torch.no_grad():
-            return self.advantage(columns)
+        found = dict(columns)
+        for equation in self.advantage:
+            found[Column.VOTES] = self.votes(found)
+            found[equation.gives] = equation.compute(found)
+        found[Column.VOTES] = self.votes(found)
+        trained = found[Column.TRAINS][found[Column.ROW]]
+        found[Column.ADVANTAGES] = torch.where(trained, found[Column.ADVANTAGES], 0.0)
+        found[Column.WEIGHTS] = self._weights(found)
+        return found
 
-    def weights(self, row: Tensor, trains: Tensor) -> Tensor:
-        """(N,) float32: the share of each token in the loss. `row` (N,) and `trains` (B,) of a whole optimizer step."""
-        return self.weighting(row, trains)
+    def votes(self, columns: Columns) -> Tensor:
+        """(B,) bool: rows that count in the baseline of their group, from REWARDS and TRAINS."""
+        found = _read(columns, (Column.REWARDS, Column.TRAINS))
+        return found["trains"] | found["rewards"].isfinite() if self.masked_rows_vote else found["trains"]
 
     def rows_to_compute(self, columns: Columns) -> Tensor:
-        """(B,) bool: rows whose loss can have a gradient. The others may be left out of every micro-batch.
+        """(B,) bool: rows that models must look at. The others may be left out of every forward pass.
 
-        Reads `advantages`, `row` and `trains`. Weights stay as they were: a row that is left out still counts in the
-        mean, it only needs no forward pass. Metrics are then means over the tokens that were computed.
+        These are all rows if `prepare` has still to be asked, less those that neither train nor vote; and after it the
+        rows whose loss can have a gradient. Weights stay as they were: a row that is left out still counts in the mean.
+        Metrics are then means over the tokens that were computed.
         """
-        found = _read(columns, (Column.ADVANTAGES, Column.ROW, Column.TRAINS))
-        if all(term.is_zero_without_advantage for term in self.terms):
-            return rows_with_signal(**found)
-        return found[Column.TRAINS]
+        trains = columns[Column.TRAINS]
+        if Column.ADVANTAGES not in columns:
+            return trains | self.votes(columns)
+        row = _read(columns, (Column.ROW,))["row"]
+        moved = torch.zeros_like(trains)
+        for term in self.terms:
+            if term.vanishes_with is None:
+                return trains
+            moved |= rows_with_signal(_read(columns, (term.vanishes_with,))[term.vanishes_with], row, trains)
+        return moved
+
+    @torch.no_grad()
+    def correct(self, columns: Columns) -> dict[str, Tensor]:
+        """`columns` with IMPORTANCE and ADVANTAGES multiplied by it; as they are without a correction.
+
+        Reads ADVANTAGES and what `correction` reads, of whole rows.
+        """
+        if self.correction is None:
+            return dict(columns)
+        importance, advantages = self.correction(columns), columns[Column.ADVANTAGES]
+        corrected = torch.where(advantages != 0, advantages * importance, 0.0)  # 0 x inf of a masked row is NaN
+        return {**columns, Column.IMPORTANCE: importance, Column.ADVANTAGES: corrected}
+
+    # --- The update --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def trust(self, columns: Columns) -> dict[str, Tensor]:
+        """`columns` with ADVANTAGES as the optimizer step may use them.
+
+        Reads ADVANTAGES and what `trust_region` reads, of all rows of the optimizer step.
+        """
+        if self.trust_region is None:
+            return dict(columns)
+        return {**columns, Column.ADVANTAGES: columns[Column.ADVANTAGES] * self.trust_region(columns)}
 
     def loss(self, columns: Columns, *, observed: Columns | None = None) -> StepLoss:
         """The share of some rows in the loss of their optimizer step.
@@ -171,15 +344,48 @@ class Algorithm:
         Raises:
             ValueError: a column is missing, or columns do not have one length.
         """
-        names = {Column.WEIGHTS}.union(*(term.compute.reads for term in self.terms))
-        selected = _trained_tokens(_read(columns, names), columns[Column.WEIGHTS])
-        means = _trained_tokens(observed or {}, columns[Column.WEIGHTS])
-        parts = {term.name: term.compute(selected) for term in self.terms}
-        totals = {f"loss_{name}": (selected[Column.WEIGHTS] * part.loss).sum() for name, part in parts.items()}
-        total = torch.stack(list(totals.values())).sum()
-        means |= {name: values for part in parts.values() for name, values in part.means.items()}
-        maxima = {name: values for part in parts.values() for name, values in part.maxima.items()}
-        return StepLoss(total, observe({"loss": total} | totals, means, maxima))
+        return _step_loss(self.terms, columns, observed or {})
+
+    def critic_loss(self, columns: Columns, *, observed: Columns | None = None) -> StepLoss:
+        """The same for the critic, from its terms."""
+        return _step_loss(self.critic_terms, columns, observed or {})
+
+    # --- From step to step -------------------------------------------------------------------------------------------
+
+    @property
+    def first_state(self) -> dict[str, State]:
+        """The states of the controllers before the first step, by the name of the coefficient."""
+        return {controller.gives.value: controller.start for controller in self.controllers}
+
+    def next_state(self, state: AlgorithmState, metrics: Metrics) -> dict[str, State]:
+        """The states after a step with these metrics."""
+        return {
+            controller.gives.value: controller.advance(state[controller.gives.value], metrics)
+            for controller in self.controllers
+        }
+
+    # ---
+
+    def _weights(self, columns: Columns) -> Tensor:
+        """(N,) float32: of each optimizer step by itself."""
+        trains = columns[Column.TRAINS]
+        minibatch = columns.get(Column.MINIBATCH, torch.zeros_like(trains, dtype=torch.int64))
+        weights = torch.zeros(len(columns[Column.ROW]), device=trains.device)
+        for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
+            weights += self.weighting({**columns, Column.TRAINS: trains & (minibatch == number)})
+        return weights
+
+
+def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -> StepLoss:
+    names = {Column.WEIGHTS}.union(*(term.compute.reads for term in terms))
+    selected = _trained_tokens(_read(columns, names), columns[Column.WEIGHTS])
+    means = _trained_tokens(observed, columns[Column.WEIGHTS])
+    parts = {term.name: term.compute(selected) for term in terms}
+    totals = {f"loss_{name}": (selected[Column.WEIGHTS] * part.loss).sum() for name, part in parts.items()}
+    total = torch.stack(list(totals.values())).sum()
+    means |= {name: values for part in parts.values() for name, values in part.means.items()}
+    maxima = {name: values for part in parts.values() for name, values in part.maxima.items()}
+    return StepLoss(total, observe({"loss": total} | totals, means, maxima))
 
 
 def _read(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:

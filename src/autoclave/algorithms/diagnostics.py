@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -61,3 +61,38 @@ def step_metrics(parts: Iterable[Diagnostics]) -> dict[str, float]:
             maxima[name] = max(maxima.get(name, value), value)
     means = {name: value / num_tokens for name, value in sums.items()} if num_tokens else {}
     return totals | means | maxima
+
+
+def batch_metrics(columns: Mapping[str, Tensor]) -> dict[str, float]:
+    """What is known of a batch before it is learnt from, over the tokens that train.
+
+    Args:
+        columns: of all rows that were computed, as `Algorithm.prepare` and `Algorithm.correct` gave them.
+
+    Returns:
+        With `kl`: `reward_kl`, mean over tokens, and `reward_kl_per_response`, mean over responses of their sum, in
+        nats. With `importance`: `importance_mean`, `importance_max`, `importance_zero_share`, and
+        `effective_sample_share`, (sum w)^2 / (N sum w^2). With `returns`: `explained_variance`,
+        1 - Var(R - V) / Var(R). Nothing if no token trains.
+    """
+    trained = columns["weights"] > 0
+    if not trained.any():
+        return {}
+    metrics: dict[str, Tensor] = {}
+    if "kl" in columns:
+        kl = columns["kl"][trained].double()
+        metrics["reward_kl"] = kl.mean()
+        metrics["reward_kl_per_response"] = kl.sum() / (torch.bincount(columns["row"][trained]) > 0).sum()
+    if "importance" in columns:
+        factors = columns["importance"][trained].double()
+        metrics["importance_mean"] = factors.mean()
+        metrics["importance_max"] = factors.amax()
+        metrics["importance_zero_share"] = (factors == 0).double().mean()
+        squares = factors.square().sum()
+        metrics["effective_sample_share"] = factors.sum().square() / (len(factors) * squares) if squares else squares
+    if "returns" in columns:
+        returns, values = columns["returns"][trained].double(), columns["old_values"][trained].double()
+        variance = returns.var(correction=0)
+        if variance > 0:
+            metrics["explained_variance"] = 1 - (returns - values).var(correction=0) / variance
+    return {name: float(value) for name, value in metrics.items()}

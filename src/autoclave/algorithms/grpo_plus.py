@@ -1,6 +1,10 @@
-"""GRPO+: GRPO without KL and entropy terms, with a higher upper clip, overlong filtering and a mean over tokens.
+"""GRPO+, in both readings of the thesis that names it.
 
-Source: the DeepCoder report (GRPO+); Yu et al., DAPO, arXiv:2503.14476, sections 3.1, 3.3 and 3.4.
+`report` (chapter 4, as in the DeepCoder report): GRPO without KL and entropy terms, with a higher upper clip and
+overlong filtering. `introduction` (chapter 1): relative-KL clipping, a filter of over-long responses by their variance,
+and an entropy bonus that ends when exploration saturates. Both: groups normalised by deviation, a mean over tokens.
+
+Source: Berkeley EECS-2025-123; the DeepCoder report; Yu et al., DAPO, arXiv:2503.14476, sections 3.1, 3.3 and 3.4.
 """
 
 from __future__ import annotations
@@ -9,25 +13,56 @@ from functools import partial
 
 from autoclave.algorithms.advantages import group_token_advantages
 from autoclave.algorithms.aggregation import token_mean
-from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, LossTerm
-from autoclave.algorithms.losses import clipped_policy_loss
-from autoclave.algorithms.masks import mask_no_verdict, mask_overlong
+from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, Equation, LossTerm
+from autoclave.algorithms.control import Controller, entropy_until_saturation
+from autoclave.algorithms.losses import clipped_policy_loss, controlled_entropy_bonus
+from autoclave.algorithms.options import correction, entropy_term, filters, kl_term, policy_term
+from autoclave.algorithms.trust_region import group_trust
+from autoclave.algorithms.variance import without_dominant
 from autoclave.config.algorithm import GrpoPlusConfig
+from autoclave.core.rollout import MaskReason
 
 
 def grpo_plus(config: GrpoPlusConfig) -> Algorithm:
-    """The choices of GRPO+."""
-    policy = ColumnFunction(
-        partial(clipped_policy_loss, clip_lower=config.clip_lower, clip_upper=config.clip_upper),
-        reads=(Column.LOG_PROBS, Column.OLD_LOG_PROBS, Column.ADVANTAGES),
-    )
+    """The choices of GRPO+, in the reading that the settings name."""
+    return {"report": _report, "introduction": _introduction}[config.reading](config)
+
+
+def _report(config: GrpoPlusConfig) -> Algorithm:
+    policy = partial(clipped_policy_loss, clip_lower=config.clip_lower, clip_upper=config.clip_upper)
     return Algorithm(
         name=config.name,
-        filters=(mask_no_verdict, mask_overlong) if config.mask_overlong else (mask_no_verdict,),
-        advantage=ColumnFunction(
-            partial(group_token_advantages, scale="std"),
-            reads=(Column.REWARDS, Column.GROUP, Column.TRAINS, Column.ROW),
+        filters=filters(config),
+        advantage=(Equation(Column.ADVANTAGES, ColumnFunction(partial(group_token_advantages, scale="std"))),),
+        weighting=ColumnFunction(token_mean),
+        terms=(
+            policy_term(ColumnFunction(policy)),
+            *kl_term(config.kl_coefficient, "k3"),
+            *entropy_term(config.entropy_coefficient),
         ),
-        weighting=token_mean,
-        terms=(LossTerm("policy", policy, is_zero_without_advantage=True),),
+        correction=correction(config),
+        masked_rows_vote=config.masked_rows_vote,
+    )
+
+
+def _introduction(config: GrpoPlusConfig) -> Algorithm:
+    policy = partial(clipped_policy_loss, clip_lower=config.clip_lower, clip_upper=config.clip_upper)
+    of_group = Equation(Column.ADVANTAGES, ColumnFunction(partial(group_token_advantages, scale="std")))
+    balanced = partial(without_dominant, limit=config.variance_share_limit)
+    exploration = Controller(
+        Column.ENTROPY_COEFFICIENT,
+        (config.exploration_coefficient,),
+        partial(entropy_until_saturation, steps=config.saturation_steps, tolerance=config.saturation_tolerance),
+    )
+    bonus = LossTerm("entropy", ColumnFunction(controlled_entropy_bonus), vanishes_with=Column.ENTROPY_COEFFICIENT)
+    return Algorithm(
+        name=config.name,
+        filters=filters(config.model_copy(update={"mask_overlong": False})),
+        advantage=(of_group, Equation(Column.TRAINS, ColumnFunction(balanced), MaskReason.LENGTH_VARIANCE), of_group),
+        weighting=ColumnFunction(token_mean),
+        terms=(policy_term(ColumnFunction(policy)), bonus),
+        correction=correction(config),
+        trust_region=ColumnFunction(partial(group_trust, limit=config.group_kl_limit)),
+        controllers=(exploration,),
+        masked_rows_vote=config.masked_rows_vote,
     )

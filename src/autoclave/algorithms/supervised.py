@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms.aggregation import token_mean
-from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, LossTerm
+from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, Equation, LossTerm
 from autoclave.algorithms.losses import TokenLoss
 
 
@@ -27,13 +27,7 @@ def supervised() -> Algorithm:
     return Algorithm(
         name="supervised",
         filters=(),
-        advantage=ColumnFunction(_no_advantages, reads=(Column.ROW,)),
-        weighting=token_mean,
-        terms=(
-            LossTerm(
-                "likelihood",
-                ColumnFunction(negative_log_likelihood, reads=(Column.LOG_PROBS,)),
-                is_zero_without_advantage=False,
-            ),
-        ),
+        advantage=(Equation(Column.ADVANTAGES, ColumnFunction(_no_advantages)),),
+        weighting=ColumnFunction(token_mean),
+        terms=(LossTerm("likelihood", ColumnFunction(negative_log_likelihood)),),
     )

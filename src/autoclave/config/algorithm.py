@@ -1,15 +1,197 @@
-"""Settings of the learning algorithms. Each has exactly the keys that it uses."""
+"""Settings of the learning algorithms. Each has exactly the keys that it uses, with the defaults of its paper.
+
+`docs/algorithms/` defines what every key means.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from autoclave.config.base import Config, NonNegativeFloat
+from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+
+KlEstimator = Literal["k1", "k2", "k3"]
+ClipLower = Annotated[float, Field(gt=0, le=1)]
+DualClip = Annotated[float, Field(gt=1)] | None
 
 
-class GrpoConfig(Config):
+# --- Importance sampling: the sampler's policy is not quite the trainer's --------------------------------------------
+
+
+class NoCorrectionConfig(Config):
+    """Responses are taken to be samples of the policy that the trainer has at the start of the step."""
+
+    name: Literal["none"] = "none"
+    """The correction."""
+
+
+class TruncatedCorrectionConfig(Config):
+    """Truncated importance sampling: advantages are multiplied by min(ratio, upper)."""
+
+    name: Literal["truncated"] = "truncated"
+    """The correction."""
+
+    level: Literal["token", "sequence", "geometric"] = "token"
+    """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
+
+    upper: PositiveFloat = 2.0
+    """Largest factor."""
+
+
+class MaskedCorrectionConfig(Config):
+    """Masked importance sampling: advantages are multiplied by the ratio where it is within bounds, elsewhere by 0."""
+
+    name: Literal["masked"] = "masked"
+    """The correction."""
+
+    level: Literal["token", "sequence", "geometric"] = "token"
+    """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
+
+    lower: NonNegativeFloat = 0.5
+    """Below this ratio the factor is 0."""
+
+    upper: PositiveFloat = 5.0
+    """Above this ratio the factor is 0."""
+
+    @model_validator(mode="after")
+    def _bounds_hold_the_ratio_of_equal_policies(self) -> Self:
+        if not self.lower <= 1 <= self.upper:
+            raise ValueError(
+                f"lower = {self.lower}, upper = {self.upper}: 1, the ratio of equal policies, must lie between"
+            )
+        return self
+
+
+CorrectionConfig = Annotated[
+    NoCorrectionConfig | TruncatedCorrectionConfig | MaskedCorrectionConfig, Field(discriminator="name")
+]
+
+
+# --- Weight of a KL penalty on rewards -------------------------------------------------------------------------------
+
+
+class FixedKlConfig(Config):
+    """The weight of the KL penalty stays as it is."""
+
+    name: Literal["fixed"] = "fixed"
+    """The controller."""
+
+
+class AdaptiveKlConfig(Config):
+    """The weight of the KL penalty follows the KL (Ziegler et al., arXiv:1909.08593, section 2.2)."""
+
+    name: Literal["adaptive"] = "adaptive"
+    """The controller."""
+
+    target: PositiveFloat = 6.0
+    """KL to the reference that is aimed at, in nats per response."""
+
+    gain: PositiveFloat = 0.1
+    """Relative change per step for an error of 1; errors beyond a fifth count as a fifth."""
+
+
+KlControllerConfig = Annotated[FixedKlConfig | AdaptiveKlConfig, Field(discriminator="name")]
+
+
+# --- What algorithms share -------------------------------------------------------------------------------------------
+
+
+class AlgorithmSettings(Config):
+    """What every algorithm has. Settings of an algorithm of your own derive from this."""
+
+    name: Any
+    """The algorithm: in each a literal of its own."""
+
+    mask_overlong: bool = False
+    """Responses cut by the length limit do not train: neither good nor bad."""
+
+    mask_format: bool = False
+    """Responses without a program do not train, instead of earning 0."""
+
+    correction: CorrectionConfig = NoCorrectionConfig()
+    """Importance sampling against the difference between the sampler's and the trainer's probabilities."""
+
+    @property
+    def compares_group(self) -> bool:
+        """Rollouts are compared with others of their group, so a group needs two."""
+        return False
+
+    @property
+    def needs_critic(self) -> bool:
+        """Values of a critic are read, which is trained along with the policy."""
+        return False
+
+
+class GroupSettings(AlgorithmSettings):
+    """What every algorithm has that compares the rollouts of a group."""
+
+    masked_rows_vote: bool = False
+    """Masked rollouts with a reward count in the mean and deviation of their group all the same."""
+
+    @property
+    def compares_group(self) -> bool:
+        """Always."""
+        return True
+
+
+# --- The algorithms --------------------------------------------------------------------------------------------------
+
+
+class PpoConfig(AlgorithmSettings):
+    """PPO (Schulman et al., arXiv:1707.06347): advantages from a critic, clipped ratio, KL to a reference in reward."""
+
+    name: Literal["ppo"] = "ppo"
+    """The algorithm."""
+
+    clip_lower: ClipLower = 0.2
+    """The ratio is clipped below at 1 - this."""
+
+    clip_upper: PositiveFloat = 0.2
+    """The ratio is clipped above at 1 + this."""
+
+    dual_clip: DualClip = None
+    """For negative advantages the ratio counts as at most this (dual clip); null: no such bound."""
+
+    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Gamma: worth of a reward one token later."""
+
+    gae_lambda: Fraction = 0.95
+    """Lambda of the generalised advantage estimate: 0 trusts the critic, 1 the rewards."""
+
+    whiten: bool = True
+    """Advantages are brought to mean 0 and deviation 1 over the tokens of the batch."""
+
+    value_clip: PositiveFloat | None = 0.2
+    """The critic's loss lets values change by at most this per step, in units of reward; null: no bound."""
+
+    kl_coefficient: NonNegativeFloat = 0.02
+    """What a nat of KL to the reference costs, in units of reward; 0: there is no reference."""
+
+    kl_estimator: KlEstimator = "k1"
+    """Estimator of that KL from the sampled tokens."""
+
+    kl_controller: KlControllerConfig = FixedKlConfig()
+    """Whether `kl_coefficient` is only where it starts."""
+
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus."""
+
+    @property
+    def needs_critic(self) -> bool:
+        """Always."""
+        return True
+
+    @model_validator(mode="after")
+    def _controlled_penalty_exists(self) -> Self:
+        if not self.kl_coefficient and self.kl_controller != FixedKlConfig():
+            raise ValueError(
+                "kl_controller is ignored when kl_coefficient = 0; remove it, or let kl_coefficient start above 0"
+            )
+        return self
+
+
+class GrpoConfig(GroupSettings):
     """GRPO (Shao et al., arXiv:2402.03300): group-normalised advantages, symmetric clip, KL to a reference policy."""
 
     name: Literal["grpo"] = "grpo"
@@ -19,26 +201,165 @@ class GrpoConfig(Config):
     """Half-width of the trust region of the probability ratio, on both sides."""
 
     kl_coefficient: NonNegativeFloat = 0.04
-    """Weight of the KL term (k3 estimator) to the policy that training started from."""
+    """Weight of the KL term to the policy that training started from."""
+
+    kl_estimator: KlEstimator = "k3"
+    """Estimator of that KL from the sampled tokens."""
 
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
 
 
-class GrpoPlusConfig(Config):
+class GrpoPlusConfig(GroupSettings):
     """GRPO+ (the DeepCoder report): GRPO without KL and entropy terms, higher upper clip, overlong filtering."""
 
     name: Literal["grpo_plus"] = "grpo_plus"
     """The algorithm."""
 
+    reading: Literal["report", "introduction"] = "report"
+    """Which description of GRPO+ in the thesis is followed: chapter 4, as in the DeepCoder report, or chapter 1."""
+
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this."""
 
-    clip_upper: Annotated[float, Field(gt=0)] = 0.28
+    clip_upper: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
 
     mask_overlong: bool = True
-    """Responses cut by the length limit do not train: neither good nor bad."""
+    """Report: responses cut by the length limit do not train: neither good nor bad."""
+
+    kl_coefficient: NonNegativeFloat = 0.0
+    """Report: weight of a KL term (k3). GRPO+ has none; above 0 this change is taken back, for ablations."""
+
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Report: weight of an entropy bonus. GRPO+ has none; above 0 this change is taken back, for ablations."""
+
+    group_kl_limit: PositiveFloat = 0.01
+    """Introduction: KL, in nats per token, beyond which the update of a group is scaled down (relative-KL clipping)."""
+
+    variance_share_limit: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Introduction: share of a minibatch's variance beyond which an over-long response is dropped; 1 drops none."""
+
+    exploration_coefficient: NonNegativeFloat = 0.001
+    """Introduction: weight of the entropy bonus until exploration saturates."""
+
+    saturation_steps: Positive = 20
+    """Introduction: exploration is saturated once the mean entropy of this many steps is that of as many before."""
+
+    saturation_tolerance: Fraction = 0.02
+    """Introduction: relative difference up to which the two means are the same."""
+
+    ONLY_IN: ClassVar[dict[str, tuple[str, ...]]] = {
+        "report": ("mask_overlong", "kl_coefficient", "entropy_coefficient"),
+        "introduction": (
+            "group_kl_limit",
+            "variance_share_limit",
+            "exploration_coefficient",
+            "saturation_steps",
+            "saturation_tolerance",
+        ),
+    }
+    """Keys that one reading alone uses."""
+
+    @model_validator(mode="after")
+    def _no_key_of_the_other_reading(self) -> Self:
+        other = "introduction" if self.reading == "report" else "report"
+        for key in self.ONLY_IN[other]:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f"{key} = {getattr(self, key)}: reading = {self.reading} does not use it; "
+                    f"remove it, or set reading = {other}"
+                )
+        return self
 
 
-AlgorithmConfig = Annotated[GrpoConfig | GrpoPlusConfig, Field(discriminator="name")]
+class DapoConfig(GroupSettings):
+    """DAPO (Yu et al., arXiv:2503.14476): GRPO with a higher upper clip, mean over tokens, a soft length limit."""
+
+    name: Literal["dapo"] = "dapo"
+    """The algorithm."""
+
+    clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """The ratio is clipped below at 1 - this."""
+
+    clip_upper: PositiveFloat = 0.28
+    """The ratio is clipped above at 1 + this."""
+
+    overlong_buffer: Fraction = 0.2
+    """Last part of the length limit over which a response loses up to `overlong_penalty`; 0: it loses nothing."""
+
+    overlong_penalty: PositiveFloat = 1.0
+    """What a response that fills the length limit loses, in units of reward."""
+
+    max_refills: NonNegative = 3
+    """Dynamic sampling: how often groups with equal rewards are sampled again in one step."""
+
+
+class DrGrpoConfig(GroupSettings):
+    """Dr. GRPO (Liu et al., arXiv:2503.20783): GRPO without division by deviation or length, and without KL."""
+
+    name: Literal["dr_grpo"] = "dr_grpo"
+    """The algorithm."""
+
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Half-width of the trust region of the probability ratio, on both sides."""
+
+
+class RlooConfig(GroupSettings):
+    """RLOO (Ahmadian et al., arXiv:2402.14740): plain policy gradient, the others of a group as baseline."""
+
+    name: Literal["rloo"] = "rloo"
+    """The algorithm."""
+
+    kl_coefficient: NonNegativeFloat = 0.05
+    """What a nat of KL to the reference costs, in units of reward; 0: there is no reference."""
+
+    kl_estimator: KlEstimator = "k1"
+    """Estimator of that KL from the sampled tokens."""
+
+
+class ReinforcePlusPlusConfig(AlgorithmSettings):
+    """REINFORCE++ (Hu et al., arXiv:2501.03262): advantages normalised over the whole batch, KL in reward or loss."""
+
+    name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
+    """The algorithm."""
+
+    baseline: Literal["none", "group"] = "none"
+    """`group`: the mean of the group is subtracted first, and the KL is a term of the loss."""
+
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Half-width of the trust region of the probability ratio, on both sides."""
+
+    kl_coefficient: NonNegativeFloat = 0.01
+    """Cost of a nat of KL to the reference: in reward (k1), or with baseline `group` in loss (k2); 0: no reference."""
+
+    @property
+    def compares_group(self) -> bool:
+        """With a baseline of the group."""
+        return self.baseline == "group"
+
+
+class GspoConfig(GroupSettings):
+    """GSPO (Zheng et al., arXiv:2507.18071): one clipped ratio per response instead of one per token."""
+
+    name: Literal["gspo"] = "gspo"
+    """The algorithm."""
+
+    clip_lower: Annotated[float, Field(gt=0, lt=1)] = 3e-4
+    """The ratio of a response is clipped below at 1 - this."""
+
+    clip_upper: PositiveFloat = 4e-4
+    """The ratio of a response is clipped above at 1 + this."""
+
+
+class CispoConfig(GroupSettings):
+    """CISPO (MiniMax-M1, arXiv:2506.13585): the ratio is a clipped weight of the gradient, so every token keeps one."""
+
+    name: Literal["cispo"] = "cispo"
+    """The algorithm."""
+
+    clip_lower: ClipLower = 1.0
+    """The weight is at least 1 - this; 1 is no bound."""
+
+    clip_upper: PositiveFloat = 4.0
+    """The weight is at most 1 + this."""

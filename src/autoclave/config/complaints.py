@@ -79,7 +79,7 @@ def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> 
     if len(members) > 1:
         users = [_choice(member) for member in members if name in member.model_fields]
         if users:
-            return f"{chosen} does not use it ({', '.join(users)} does)"
+            return f"{chosen} does not use it ({', '.join(users)} {'does' if len(users) == 1 else 'do'})"
         members = [member for member in members if _choice(member) == chosen] or members
     known = [field for member in members for field in member.model_fields]
     if "." in name:
@@ -109,6 +109,7 @@ def _members(schema: type[BaseModel], path: Sequence[str]) -> list[type[BaseMode
         annotations = [m.model_fields[part].annotation for m in members if part in m.model_fields]
         # The keys of a dict of blocks are names that the user chose.
         members = [model for annotation in annotations for model in _models(annotation)] or members
+        members = list(dict.fromkeys(members))  # several choices may hold the same block
     return members
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autoclave.config.algorithm import AlgorithmConfig, GrpoPlusConfig
+from autoclave.config.algorithm import GrpoPlusConfig
+from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
@@ -180,10 +181,20 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _group_can_be_compared(self) -> Self:
-        if self.group_size < 2:
+        if self.algorithm.compares_group and self.group_size < 2:
             raise ValueError(
                 f"group_size = {self.group_size}: {self.algorithm.name} compares rollouts of one problem, "
-                "so it needs at least 2"
+                "so it needs at least 2; algorithm.name=reinforce_plus_plus needs 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _correction_knows_the_sampler(self) -> Self:
+        if self.sampler.top_p < 1 and self.algorithm.correction.name != "none":
+            raise ValueError(
+                f"algorithm.correction.name = {self.algorithm.correction.name}: with sampler.top_p = "
+                f"{self.sampler.top_p} tokens are not sampled with the probabilities that the trainer computes; "
+                "use sampler.top_p=1 or algorithm.correction.name=none"
             )
         return self
 

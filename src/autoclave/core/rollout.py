@@ -35,6 +35,10 @@ class MaskReason(StrEnum):
 
     OVERLONG = "overlong"
     """The length limit cut the response (overlong filtering)."""
+    FORMAT = "format"
+    """The response holds no program, and such responses are left out."""
+    LENGTH_VARIANCE = "length_variance"
+    """By its length the response would dominate the variance of its minibatch."""
     NO_VERDICT = "no_verdict"
     """The judge had a fault; the rollout neither trains nor counts in its group's baseline."""
 

@@ -1,4 +1,4 @@
-"""From judged groups to the columns that an update reads. Pure functions around `Algorithm`."""
+"""From judged groups to the columns that an update reads, and back to an account of it. Pure, around `Algorithm`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autoclave.algorithms import Algorithm
+from autoclave.algorithms import Algorithm, AlgorithmState, Column, LedgerEntry, ledger
 from autoclave.core import Group
 from autoclave.workers import Batch
 
@@ -19,27 +19,68 @@ def mask_groups(algorithm: Algorithm, groups: Sequence[Group]) -> list[Group]:
     return [Group(group.item, tuple(next(masked) for _ in group.rollouts)) for group in groups]
 
 
-def with_advantages(algorithm: Algorithm, batch: Batch) -> Batch:
-    """`batch` with the columns `advantages` and `weights` (N,), and `computes` (B,): rows that can move the policy."""
-    columns = _tensors(batch)
-    advantages = algorithm.advantages(columns)
-    weights = torch.zeros(len(advantages))
-    for number in range(int(batch.rows["minibatch"].max(initial=-1)) + 1):
-        member = torch.from_numpy(batch.rows["minibatch"] == number)
-        tokens = member[columns["row"]]
-        weights[tokens] = algorithm.weights(columns["row"], columns["trains"] & member)[tokens]
-    computes = algorithm.rows_to_compute({**columns, "advantages": advantages})
-    return batch.with_responses(advantages=advantages.float().numpy(), weights=weights.numpy()).with_rows(
-        computes=computes.numpy()
+def prepared(algorithm: Algorithm, batch: Batch, state: AlgorithmState) -> Batch:
+    """`batch` before models look at it, with the column `computes` (B,): the rows that they must look at.
+
+    It gets the coefficients of `state`, and, unless the algorithm needs to know what models say, `advantages` and
+    `weights` (N,). Where these are known, rows that cannot move the policy need not be computed.
+    """
+    coefficients = {name: np.full(len(batch.response_rows), first, np.float32) for name, (first, *_) in state.items()}
+    batch = batch.with_responses(**coefficients)
+    if not algorithm.needs_scores:
+        batch = _with_columns(batch, algorithm.prepare(tensors(batch)))
+    return batch.with_rows(computes=algorithm.rows_to_compute(tensors(batch)).numpy())
+
+
+def completed(algorithm: Algorithm, batch: Batch) -> Batch:
+    """`batch`, the rows that models looked at, with the `advantages` and `weights` that the update uses."""
+    columns = tensors(batch)
+    if algorithm.needs_scores:
+        columns = algorithm.prepare(columns)
+    return _with_columns(batch, algorithm.correct(columns))
+
+
+def mask_discarded(algorithm: Algorithm, groups: Sequence[Group], batch: Batch) -> list[Group]:
+    """The same groups, with a reason on every rollout that `prepared` took out; `batch` holds them all."""
+    if algorithm.discard_reason is None:
+        return list(groups)
+    trains = iter(batch.rows["trains"])
+    return [
+        Group(group.item, tuple(r if next(trains) else r.masked(algorithm.discard_reason) for r in group.rollouts))
+        for group in groups
+    ]
+
+
+def account(whole: Batch, computed: Batch) -> list[LedgerEntry]:
+    """What was made of each rollout of `whole`; `computed` are those of its rows that `computes` chose, completed."""
+    rows = np.flatnonzero(whole.rows["computes"])
+    merged = whole.with_rows(**_spread(whole.rows, computed.rows, rows, len(whole))).with_responses(
+        **_spread(whole.responses, computed.responses, whole.response_index(rows), len(whole.response_rows))
     )
+    return ledger(tensors(merged))
 
 
-def row_advantages(batch: Batch) -> np.ndarray:
-    """(B,) float64: the mean advantage of each rollout's tokens; 0 for an empty response."""
-    total = np.bincount(batch.response_rows, weights=batch.responses["advantages"], minlength=len(batch))
-    return total / np.maximum(batch.response_lengths, 1)
-
-
-def _tensors(batch: Batch) -> Mapping[str, Tensor]:
-    columns = {**batch.rows, **batch.responses, "row": batch.response_rows}
+def tensors(batch: Batch) -> dict[str, Tensor]:
+    """The columns of `batch` as an algorithm reads them, `row` included. They share its memory."""
+    columns = {**batch.rows, **batch.responses, Column.ROW.value: batch.response_rows}
     return {name: torch.from_numpy(column) for name, column in columns.items()}
+
+
+def _spread(
+    known: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray], index: np.ndarray, size: int
+) -> dict[str, np.ndarray]:
+    """The columns `found` of a part, at `index` among all; elsewhere what is `known`, else NaN or False."""
+    columns: dict[str, np.ndarray] = {}
+    for name, values in found.items():
+        nothing = np.full(size, np.nan if values.dtype.kind == "f" else 0, values.dtype)
+        columns[name] = known.get(name, nothing).copy()
+        columns[name][index] = values
+    return columns
+
+
+def _with_columns(batch: Batch, columns: Mapping[str, Tensor]) -> Batch:
+    """`batch` with the columns of the algorithm; those of tokens in float32."""
+    found = {column: columns[column].numpy() for column in Column if column in columns and column is not Column.ROW}
+    return batch.with_rows(**{name: values for name, values in found.items() if name.is_per_row}).with_responses(
+        **{name: values.astype(np.float32) for name, values in found.items() if not name.is_per_row}
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autoclave.core import FinishReason, Group
+from autoclave.algorithms import is_uniform
+from autoclave.core import FinishReason, Group, Problem, TaskItem
 from autoclave.rollout import CollectionTimes
 from autoclave.training.stages import Learned
 
@@ -25,7 +26,9 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
         "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
         "masked_share": _share([not r.is_trained for r in rollouts]),
-        "groups/zero_variance_share": _share([_is_uniform(group) for group in learned.groups]),
+        "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in learned.groups]),
+        "groups/refilled": float(times.refills),
+        **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
         **{f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
@@ -39,8 +42,23 @@ def _share(flags: list[bool]) -> float:
     return sum(flags) / len(flags) if flags else 0.0
 
 
-def _is_uniform(group: Group) -> bool:
-    return len({rollout.reward.value for rollout in group.rollouts if rollout.is_trained}) <= 1
+def source_of(item: TaskItem) -> str:
+    """What metrics are counted by: the source that a problem names, else the task."""
+    is_named = isinstance(item.payload, Problem) and item.payload.source
+    return item.payload.source if is_named else item.task
+
+
+def _counts_by_source(groups: Sequence[Group]) -> dict[str, float]:
+    """Rollouts by source, those that are masked by reason, and groups of which too few or only equal rewards train."""
+    counts: Counter[str] = Counter()
+    for group in groups:
+        source = source_of(group.item)
+        voters = sum(rollout.is_trained for rollout in group.rollouts)
+        counts[f"rollouts/{source}"] += len(group.rollouts)
+        counts.update(f"masked/{rollout.mask_reason}/{source}" for rollout in group.rollouts if rollout.mask_reason)
+        counts[f"groups/single_voter/{source}"] += voters == 1
+        counts[f"groups/zero_variance/{source}"] += is_uniform(group.rollouts)
+    return {name: float(count) for name, count in sorted(counts.items())}
 
 
 def describe_iteration(metrics: Mapping[str, float]) -> str:

@@ -17,12 +17,14 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from autoclave.algorithms import LedgerEntry
 from autoclave.core import InputError, Rollout
 from autoclave.core.files import atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
@@ -79,8 +81,8 @@ class RunFolder:
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
-            for rollout, advantage in zip(rollouts, learned.advantages, strict=True):
-                file.write(json.dumps(_rollout_line(step, rollout, advantage)) + "\n")
+            for rollout, entry in zip(rollouts, learned.ledger, strict=True):
+                file.write(json.dumps(_rollout_line(step, rollout, entry)) + "\n")
 
     def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Keep the result of every problem of an evaluation."""
@@ -126,7 +128,7 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _rollout_line(step: int, rollout: Rollout, advantage: float) -> dict[str, Any]:
+def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry) -> dict[str, Any]:
     completion, reward = rollout.completion, rollout.reward
     return {
         "step": step,
@@ -140,7 +142,7 @@ def _rollout_line(step: int, rollout: Rollout, advantage: float) -> dict[str, An
         "reward": reward.value,
         "reason": reward.reason,
         "mask_reason": rollout.mask_reason,
-        "advantage": advantage if rollout.is_trained else None,
+        "ledger": asdict(entry),
         "policy_versions": completion.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
     }

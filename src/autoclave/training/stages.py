@@ -8,15 +8,17 @@ publish(version)            weights from the trainer to the sampler
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from autoclave.algorithms import Algorithm
+from autoclave.algorithms import Algorithm, LedgerEntry, batch_metrics, is_uniform
 from autoclave.core import Group, TaskItem
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
-from autoclave.training.learning import mask_groups, row_advantages, with_advantages
+from autoclave.training.adaptation import Adaptation
+from autoclave.training.learning import account, completed, mask_discarded, mask_groups, prepared, tensors
 from autoclave.workers import (
     ActorWorker,
     Batch,
@@ -30,10 +32,10 @@ from autoclave.workers import (
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What one `learn` did: its groups with mask reasons, the advantage of each rollout in order, and metrics."""
+    """What one `learn` did: its groups with mask reasons, the account of each rollout in order, and metrics."""
 
     groups: Sequence[Group]
-    advantages: Sequence[float]
+    ledger: Sequence[LedgerEntry]
     metrics: Mapping[str, float]
 
 
@@ -51,23 +53,49 @@ class Stages:
     group_size: int
     minibatches: int
     seed: int
+    adaptation: Adaptation = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adaptation", Adaptation(self.algorithm))
 
     def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection:
-        """Start sampling and judging. Random numbers depend on (seed, iteration, item, sample) alone."""
-        requests = [
-            [Request(prompt, self.sampling, (self.seed, iteration, index, sample)) for sample in range(self.group_size)]
-            for index, prompt in enumerate(encode_prompt(self.tokenizer, item.messages) for item in items)
-        ]
-        return Collection(items, requests, WorkerSampler(self.sampler), self.reward)
+        """Start sampling and judging. Random numbers depend on (seed, iteration, item, sample) alone.
+
+        Groups that teach nothing are sampled again as often as the algorithm asks (dynamic sampling).
+        """
+        prompts = [encode_prompt(self.tokenizer, item.messages) for item in items]
+
+        def requests(index: int, times: int) -> list[Request]:
+            samples = range(times * self.group_size, (times + 1) * self.group_size)
+            return [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
+
+        def refill(index: int, times: int, group: Group) -> list[Request] | None:
+            is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
+            return None if is_kept else requests(index, times + 1)
+
+        first = [requests(index, 0) for index in range(len(items))]
+        return Collection(items, first, WorkerSampler(self.sampler), self.reward, refill=refill)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of the policy from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
-        whole = with_advantages(self.algorithm, Batch.from_groups(groups, minibatches=self.minibatches))
+        whole = Batch.from_groups(groups, minibatches=self.minibatches, length_limit=self.sampling.max_new_tokens)
+        whole = prepared(self.algorithm, whole, self.adaptation.state)
         batch = self.actor.log_probs(whole.select(whole.rows["computes"]))
         batch = self.reference.log_probs(batch)
-        metrics = self.actor.update(batch, self.minibatches).result()
-        return Learned(groups, row_advantages(whole).tolist(), metrics)
+        batch = completed(self.algorithm, batch.result())
+        metrics = self.actor.update(batch, self.minibatches).result() | batch_metrics(tensors(batch))
+        metrics |= self.adaptation.advance(metrics)
+        return Learned(mask_discarded(self.algorithm, groups, whole), account(whole, batch), metrics)
+
+    def save(self, folder: Path) -> None:
+        """Write the state of the trainer to the folder of a checkpoint.
+
+        Raises:
+            HostError: the disk is full or fails.
+        """
+        self.actor.save(folder).result()
+        self.adaptation.save(folder)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

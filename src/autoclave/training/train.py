@@ -122,5 +122,5 @@ def checkpoint(run: Run, step: int) -> None:
             run.config,
             run.stopwatch.so_far(),
             keep=run.config.checkpoint.keep,
-            save_state=lambda folder: run.stages.actor.save(folder).result(),
+            save_state=run.stages.save,
         )

@@ -70,6 +70,8 @@ class ActorWorker:
         self._steps_taken += 1
         if not len(batch):
             return {}
+        if self._algorithm.trust_region:
+            batch = self._trusted(batch)
         self._optimizer.zero_grad(set_to_none=True)
         observed: list[Diagnostics] = []
         for rows in batch.micro_batches(self._micro_batch_tokens):
@@ -78,7 +80,8 @@ class ActorWorker:
                 self._model, part, self._temperature, entropy_gradient=self._algorithm.needs_entropy
             )
             columns = {name: torch.from_numpy(column).to(log_probs.device) for name, column in part.responses.items()}
-            columns |= {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
+            row = torch.from_numpy(part.response_rows).to(log_probs.device)
+            columns |= {Column.ROW: row, Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
             loss = self._algorithm.loss(columns, observed={"entropy": entropy.detach()})
             loss.total.backward()
             observed.append(loss.diagnostics)
@@ -87,6 +90,14 @@ class ActorWorker:
             raise FaultError(f"gradient norm = {norm} at optimizer step {self._steps_taken}; lower the learning rate")
         self._optimizer.step()
         return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate}
+
+    def _trusted(self, batch: Batch) -> Batch:
+        """All rows of an optimizer step, with the advantages that the algorithm trusts where the policy is now."""
+        scored = log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+        batch = batch.with_responses(step_log_probs=scored)
+        columns = {**batch.rows, **batch.responses, Column.ROW: batch.response_rows}
+        trusted = self._algorithm.trust({name: torch.from_numpy(column) for name, column in columns.items()})
+        return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy())
 
     def _set_learning_rate(self) -> float:
         share = learning_rate_share(self._settings, self._steps_taken, self._total_steps)

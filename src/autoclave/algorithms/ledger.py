@@ -1,0 +1,66 @@
+"""The account of each rollout: what it earned, what it was compared with, and how much it counted. Pure data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from autoclave.algorithms.advantages import group_statistics
+from autoclave.algorithms.algorithm import Column, Columns
+from autoclave.algorithms.packed import row_lengths, row_sums
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What the algorithm made of one rollout. Why it does not train, if so, is `Rollout.mask_reason`."""
+
+    reward: float | None
+    """What the advantage is of: the judge's reward with what the algorithm added or took; None without a verdict."""
+    votes: bool
+    """It counts in mean and deviation of its group."""
+    group_mean: float | None
+    """Mean reward of the voters of its group; None if nobody votes."""
+    group_std: float | None
+    """Sample deviation of the rewards of the voters of its group; None for fewer than two."""
+    advantage: float | None
+    """Mean over its tokens, as the loss has it; None if it does not train."""
+    weight: float | None
+    """Sum over its tokens: its share in the loss of its optimizer step; None if it does not train."""
+    importance: float | None
+    """Mean factor on its advantages for the difference between sampler and trainer; None if it was not computed."""
+
+
+@torch.no_grad()
+def ledger(columns: Columns) -> list[LedgerEntry]:
+    """The entry of each row.
+
+    Args:
+        columns: of all rows of a `learn`, as `Algorithm.prepare` and `Algorithm.correct` gave them. NaN stands where
+            they were not asked.
+    """
+    rewards, row, trains, votes = (columns[name] for name in (Column.REWARDS, Column.ROW, Column.TRAINS, Column.VOTES))
+    num_rows = len(rewards)
+    lengths = row_lengths(row, num_rows).clamp(min=1)
+    nothing = torch.full((num_rows,), torch.nan, dtype=torch.float64)
+    of_group = group_statistics(rewards, columns[Column.GROUP], votes)
+    importance = columns.get(Column.IMPORTANCE)
+    numbers = {
+        "reward": rewards,
+        "group_mean": of_group.mean.where(of_group.voters > 0, nothing),
+        "group_std": of_group.deviation.where(of_group.voters > 1, nothing),
+        "advantage": (row_sums(columns[Column.ADVANTAGES], row, num_rows) / lengths).where(trains, nothing),
+        "weight": row_sums(columns[Column.WEIGHTS], row, num_rows).where(trains, nothing),
+        "importance": nothing if importance is None else row_sums(importance, row, num_rows) / lengths,
+    }
+    plain = {name: _plain(values) for name, values in numbers.items()}
+    return [
+        LedgerEntry(votes=bool(vote), **{name: values[index] for name, values in plain.items()})
+        for index, vote in enumerate(votes)
+    ]
+
+
+def _plain(values: Tensor) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in map(float, values)]

@@ -1,0 +1,83 @@
+"""What several algorithms offer as an option: from settings to filters, a correction, and terms that 0 leaves out."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from autoclave.algorithms.algorithm import Column, ColumnFunction, Equation, LossTerm, RolloutFilter
+from autoclave.algorithms.control import Controller, fixed
+from autoclave.algorithms.importance import masked_importance, truncated_importance
+from autoclave.algorithms.kl import k1, k2, k3
+from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
+from autoclave.algorithms.masks import mask_format, mask_no_verdict, mask_overlong
+from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
+from autoclave.config.algorithm import (
+    AlgorithmSettings,
+    KlEstimator,
+    MaskedCorrectionConfig,
+    TruncatedCorrectionConfig,
+)
+
+ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+
+
+def filters(settings: AlgorithmSettings) -> tuple[RolloutFilter, ...]:
+    """What masks rollouts; one without a verdict never trains."""
+    chosen: list[RolloutFilter] = [mask_no_verdict]
+    if settings.mask_overlong:
+        chosen.append(mask_overlong)
+    if settings.mask_format:
+        chosen.append(mask_format)
+    return tuple(chosen)
+
+
+def correction(settings: AlgorithmSettings) -> ColumnFunction[Tensor] | None:
+    """Importance sampling against the difference between sampler and trainer, or None."""
+    match settings.correction:
+        case TruncatedCorrectionConfig(level=level, upper=upper):
+            return ColumnFunction(partial(truncated_importance, level=level, upper=upper))
+        case MaskedCorrectionConfig(level=level, lower=lower, upper=upper):
+            return ColumnFunction(partial(masked_importance, level=level, lower=lower, upper=upper))
+        case _:
+            return None
+
+
+def policy_term(loss: ColumnFunction[TokenLoss]) -> LossTerm:
+    """The term that learns from advantages."""
+    return LossTerm("policy", loss, vanishes_with=Column.ADVANTAGES)
+
+
+def kl_term(coefficient: float, estimator: KlEstimator) -> tuple[LossTerm, ...]:
+    """KL to the reference as a term of the loss; nothing at 0, so that nothing is computed for it."""
+    penalty = partial(kl_penalty, coefficient=coefficient, estimator=ESTIMATORS[estimator])
+    return (LossTerm("kl", ColumnFunction(penalty)),) if coefficient else ()
+
+
+def entropy_term(coefficient: float) -> tuple[LossTerm, ...]:
+    """The entropy bonus; nothing at 0."""
+    return (
+        (LossTerm("entropy", ColumnFunction(partial(entropy_bonus, coefficient=coefficient))),) if coefficient else ()
+    )
+
+
+def kl_in_token_rewards(coefficient: float, estimator: KlEstimator) -> tuple[Equation, ...]:
+    """What the KL to the reference costs at each token, taken from TOKEN_REWARDS; nothing at 0."""
+    penalised = Equation(Column.TOKEN_REWARDS, ColumnFunction(penalised_token_rewards))
+    return (_kl(estimator), penalised) if coefficient else ()
+
+
+def kl_in_rewards(coefficient: float, estimator: KlEstimator) -> tuple[Equation, ...]:
+    """What the KL of each response to the reference costs, taken from REWARDS; nothing at 0."""
+    penalised = Equation(Column.REWARDS, ColumnFunction(penalised_rewards))
+    return (_kl(estimator), penalised) if coefficient else ()
+
+
+def fixed_kl(coefficient: float) -> tuple[Controller, ...]:
+    """The cost of a nat of KL in rewards, which stays as it is; nothing at 0."""
+    return (Controller(Column.KL_COEFFICIENT, (coefficient,), fixed),) if coefficient else ()
+
+
+def _kl(estimator: KlEstimator) -> Equation:
+    return Equation(Column.KL, ColumnFunction(partial(token_kl, estimator=ESTIMATORS[estimator])))

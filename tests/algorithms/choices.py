@@ -1,0 +1,60 @@
+"""The algorithms and variants of them that every law of algorithms is tested on."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoclave.config import (
+    AlgorithmSettings,
+    CispoConfig,
+    DapoConfig,
+    DrGrpoConfig,
+    GrpoConfig,
+    GrpoPlusConfig,
+    GspoConfig,
+    MaskedCorrectionConfig,
+    PpoConfig,
+    ReinforcePlusPlusConfig,
+    RlooConfig,
+    TruncatedCorrectionConfig,
+)
+
+VARIANTS: dict[str, AlgorithmSettings] = {
+    "ppo": PpoConfig(),
+    "ppo, every option": PpoConfig(
+        clip_lower=0.1,
+        clip_upper=0.3,
+        dual_clip=1.5,
+        discount=0.9,
+        gae_lambda=0.5,
+        whiten=False,
+        value_clip=None,
+        kl_estimator="k3",
+        entropy_coefficient=0.01,
+    ),
+    "grpo": GrpoConfig(),
+    "grpo, entropy, k2, masked rows vote": GrpoConfig(
+        entropy_coefficient=0.01, kl_estimator="k2", masked_rows_vote=True
+    ),
+    "grpo, policy term alone": GrpoConfig(kl_coefficient=0.0, clip=0.1),
+    "grpo_plus": GrpoPlusConfig(),
+    "grpo_plus, ablated": GrpoPlusConfig(kl_coefficient=0.04, entropy_coefficient=0.01, clip_upper=0.2),
+    "grpo_plus, introduction": GrpoPlusConfig(reading="introduction", variance_share_limit=0.1),
+    "dapo": DapoConfig(),
+    "dapo, masked tokens": DapoConfig(correction=MaskedCorrectionConfig(lower=0.8, upper=1.2)),
+    "dr_grpo": DrGrpoConfig(),
+    "dr_grpo, truncated sequences": DrGrpoConfig(correction=TruncatedCorrectionConfig(level="sequence", upper=1.5)),
+    "rloo": RlooConfig(),
+    "rloo, no kl": RlooConfig(kl_coefficient=0.0, masked_rows_vote=True),
+    "reinforce_plus_plus": ReinforcePlusPlusConfig(),
+    "reinforce_plus_plus, baseline": ReinforcePlusPlusConfig(baseline="group"),
+    "gspo": GspoConfig(),
+    "gspo, wide": GspoConfig(
+        clip_lower=0.1, clip_upper=0.2, correction=MaskedCorrectionConfig(level="geometric", lower=0.9, upper=1.1)
+    ),
+    "cispo": CispoConfig(),
+    "cispo, narrow": CispoConfig(clip_lower=0.2, clip_upper=0.3, correction=TruncatedCorrectionConfig(upper=1.1)),
+}
+
+EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS)
+NAMES = sorted({settings.name for settings in VARIANTS.values()})

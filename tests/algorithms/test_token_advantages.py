@@ -1,0 +1,99 @@
+"""Advantages that differ from token to token: GAE, reward to go, and normalisation over the batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.algorithms import generalised_advantages, returns, reward_to_go, rows_with_signal, whitened
+from autoclave.algorithms.packed import discounted_sums, next_tokens
+
+ROW = torch.tensor([0, 0, 0])
+BOTH = torch.tensor([True])
+
+
+def test_generalised_advantages_by_hand():
+    rewards, values = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.5, 0.25, 0.5])
+    found = generalised_advantages(rewards, values, ROW, BOTH, discount=0.5, gae_lambda=0.5)
+    # d = (0.5 * 0.25 - 0.5, 0.5 * 0.5 - 0.25, 1 - 0.5) = (-0.375, 0, 0.5); A_t = d_t + 0.25 A_(t+1)
+    assert found.tolist() == [-0.375 + 0.25 * 0.125, 0.125, 0.5]
+    assert returns(found, values).tolist() == [-0.375 + 0.25 * 0.125 + 0.5, 0.375, 1.0]
+
+
+def test_lambda_of_one_trusts_the_rewards_and_of_zero_the_critic():
+    rewards, values = torch.tensor([0.0, -0.5, 1.0]), torch.tensor([0.5, 0.25, 0.75])
+    trusting = generalised_advantages(rewards, values, ROW, BOTH, discount=1.0, gae_lambda=1.0)
+    assert trusting.tolist() == [0.5 - 0.5, 0.5 - 0.25, 1 - 0.75]  # reward to go less value
+    one_step = generalised_advantages(rewards, values, ROW, BOTH, discount=1.0, gae_lambda=0.0)
+    assert one_step.tolist() == [0.25 - 0.5, -0.5 + 0.75 - 0.25, 1 - 0.75]
+
+
+def test_reward_to_go_is_what_comes_at_a_token_and_after_it():
+    found = reward_to_go(torch.tensor([1.0, 2.0, 4.0, 8.0]), torch.tensor([1, 0, 1, 0]), torch.tensor([True, True]))
+    assert found.tolist() == [5.0, 10.0, 4.0, 8.0]
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1))
+def test_sums_backwards_agree_with_a_loop(make_batch, seed, factor):
+    batch = make_batch(seed)
+    values, row = batch["old_values"], batch["row"]
+    found, following = discounted_sums(values, row, factor), next_tokens(values, row)
+    for name in range(len(batch["group"])):
+        later, after = 0.0, 0.0
+        for token in reversed((row == name).nonzero().flatten().tolist()):
+            assert following[token].item() == after
+            after = values[token].item()
+            later = after + factor * later
+            assert found[token].item() == pytest.approx(later, abs=1e-12)
+
+
+def test_no_tokens_have_no_advantages():
+    empty, nobody = torch.zeros(0), torch.zeros(0, dtype=torch.bool)
+    row = torch.zeros(0, dtype=torch.int64)
+    assert generalised_advantages(empty, empty, row, nobody, discount=1.0, gae_lambda=1.0).shape == (0,)
+    assert whitened(empty, row, nobody).shape == reward_to_go(empty, row, nobody).shape == (0,)
+
+
+def test_whitened_advantages_have_mean_zero_and_deviation_one_over_trained_tokens():
+    row, trains = torch.tensor([0, 0, 1, 2]), torch.tensor([True, True, False])
+    found = whitened(torch.tensor([1.0, 3.0, 2.0, 1e9]), row, trains)
+    assert found.tolist() == pytest.approx([-1.0, 1.0, 0.0, 0.0], abs=1e-7)  # mean 2, sample deviation 1
+
+
+@given(st.floats(-1e6, 1e6, width=32), st.integers(0, 33), st.sampled_from([torch.float32, torch.float64]))
+def test_equal_advantages_are_whitened_to_exactly_nothing(value, size, dtype):
+    found = whitened(torch.full((size,), value, dtype=dtype), torch.arange(size), torch.ones(size, dtype=torch.bool))
+    assert not found.any()
+
+
+@given(st.integers(0, 10_000))
+def test_whitening_forgets_shift_and_scale(make_batch, seed):
+    batch = make_batch(seed)
+    row, trains = batch["row"], batch["trains"]
+    plain, moved = (whitened(values, row, trains) for values in (batch["values"], 5 * batch["values"] - 3))
+    torch.testing.assert_close(moved, plain, rtol=1e-6, atol=1e-6)
+    among = plain[trains[row]]
+    if len(among) > 1:
+        assert among.mean().item() == pytest.approx(0, abs=1e-9)
+        assert among.std().item() == pytest.approx(1, abs=1e-6)
+
+
+def test_columns_that_do_not_fit_are_refused():
+    short = torch.zeros(2)
+    with pytest.raises(ValueError, match=r"old_values \(2,\) and row \(3,\) must both be \(N,\)"):
+        generalised_advantages(torch.zeros(3), short, ROW, BOTH, discount=1.0, gae_lambda=1.0)
+    for refused in (reward_to_go, whitened):
+        with pytest.raises(ValueError, match=r"must both be \(N,\)"):
+            refused(short, ROW, BOTH)
+    with pytest.raises(ValueError, match=r"must both be \(N,\)"):
+        rows_with_signal(short, ROW, BOTH)
+
+
+def test_a_success_that_the_critic_expected_is_no_news():
+    rewards, values = torch.tensor([0.0, 0.0, 1.0]), torch.ones(3)
+    assert not generalised_advantages(rewards, values, ROW, BOTH, discount=1.0, gae_lambda=0.95).any()
+    assert not math.isnan(whitened(torch.zeros(3), ROW, BOTH).sum().item())

@@ -12,12 +12,12 @@ from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
     OptimizerConfig,
-    PoolConfig,
     ScheduleConfig,
     SftConfig,
     SynchronousConfig,
     TrainConfig,
 )
+from autoclave.config.workers import PoolConfig, WorkersConfig
 
 __all__ = [
     "BUILT_IN_PROFILES",
@@ -51,6 +51,7 @@ __all__ = [
     "TinyModelConfig",
     "TrainConfig",
     "TransformersEngineConfig",
+    "WorkersConfig",
     "dump",
     "load",
     "parse_override",

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoclave import __version__
 from autoclave.config import CurriculumConfig, JudgeConfig, ModelConfig, SamplerConfig, SandboxConfig, TrainConfig, dump
-from autoclave.core import InputError, IsolationError, TaskItem, read_problems
+from autoclave.core import ConfigError, InputError, IsolationError, TaskItem, WorkerDied, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.judge import Judge, LocalJudge, examine_languages
 from autoclave.problems import Demonstration, ProblemSets
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from autoclave.training.stages import Stages
     from autoclave.training.timing import Stopwatch
     from autoclave.training.train import Run
+    from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -160,63 +162,141 @@ def _warm_started(
 # --- Training ------------------------------------------------------------------------------------------------------
 
 
-class Workers:
-    """The pools and worker groups of a configuration, with the policy of one folder on all but the reference."""
+@contextmanager
+def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
+    """The resource pools of a configuration, by name; their workers end with the block.
 
-    def __init__(self, config: TrainConfig, model: Path, *, start: Path | None = None) -> None:
+    Raises:
+        ConfigError: a worker group cannot live where the settings put it.
+        HostError: a pool asks for more than there is; the message names what is missing.
+    """
+    from autoclave.algorithms import build_algorithm
+    from autoclave.models import resolve_device
+    from autoclave.workers import open_pools
+
+    workers, actors = config.workers, config.pools[config.workers.actor].processes
+    if actors > 1:
+        raise ConfigError(
+            f"pools.{workers.actor}.processes = {actors}: the actor is not sharded, and runs in one process; "
+            "set workers.actor to a pool of one"
+        )
+    if workers.reference and not build_algorithm(config.algorithm).needs_reference:
+        raise ConfigError(
+            f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
+            "reference; remove it"
+        )
+    has_devices = resolve_device(config.model.device).type == "cuda"
+    pools = open_pools(config.pools, devices_per_process=1 if has_devices else 0)
+    try:
+        yield pools
+    finally:
+        for pool in pools.values():
+            pool.close()
+
+
+class Workers:
+    """The worker groups of a configuration, with the policy of one folder on all but the reference."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: Path,
+        *,
+        start: Path | None = None,
+        pools: Mapping[str, ResourcePool] | None = None,
+    ) -> None:
         """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
 
+        They run on `pools`, or on pools of their own.
+
         Raises:
-            ConfigError: a pool cannot be had as configured.
+            ConfigError, HostError: as `open_pools`.
             InputError: `model` is not the folder of a policy.
         """
         from autoclave.algorithms import build_algorithm
         from autoclave.models import load_tokenizer
-        from autoclave.workers import ResourcePool
 
+        self._config = config
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
-        self._pools = {name: ResourcePool(name, devices=pool.devices) for name, pool in config.pools.items()}
-        try:
-            self._start(config, model, start or model)
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as opened:
+            self._start(pools or opened.enter_context(open_pools(config)), model, start or model)
+            self._opened = opened.pop_all()
 
-    def _start(self, config: TrainConfig, model: Path, start: Path) -> None:
-        from autoclave.models import load_policy
-        from autoclave.rollout import TransformersEngine
-        from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, SamplerWorker, WorkerGroup
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
+        from autoclave.workers import NoReference, WorkerGroup
 
-        def policy(folder: Path) -> Policy:
-            return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
-
-        place = {worker: self._pools[name] for name, pool in config.pools.items() for worker in pool.workers}
-        scoring = {"temperature": config.sampler.temperature, "micro_batch_tokens": config.micro_batch_tokens}
-        self.actor = WorkerGroup(
-            place["actor"],
-            lambda: ActorWorker(
-                policy(model),
-                self.algorithm,
-                config.optimizer,
-                total_steps=config.steps * config.minibatches,
-                **scoring,
-            ),
+        config, places = self._config, self._config.workers.places()
+        self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
+            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
         )
-        self.reference = (
-            WorkerGroup(place["actor"], lambda: ReferenceWorker(policy(start), **scoring))
+        self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
+            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
             if self.algorithm.needs_reference
             else NoReference()
         )
-        self.sampler = WorkerGroup(
-            place["sampler"],
-            lambda: SamplerWorker(TransformersEngine(policy(model), batch_size=config.sampler.engine.batch_size)),
+        self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
+            pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
 
+    def restart(self, model: Path) -> None:
+        """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
+        from autoclave.workers import NoReference
+
+        restarts = [
+            self.actor.restart(partial(_make_actor, self._config, model)),
+            self.sampler.restart(partial(_make_sampler, self._config, model)),
+        ]
+        if not isinstance(self.reference, NoReference):
+            restarts.append(self.reference.restart())
+        for restart in restarts:
+            restart.result()
+
     def close(self) -> None:
-        """End the threads of all pools."""
-        for pool in self._pools.values():
-            pool.close()
+        """End all workers, unless that is left to whoever opened the pools."""
+        self._opened.close()
+
+
+# Workers are made where they run, which may be in another process: by functions that can be imported there.
+
+
+def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+    from autoclave.algorithms import build_algorithm
+    from autoclave.workers import ActorWorker
+
+    return ActorWorker(
+        _load(config, model),
+        build_algorithm(config.algorithm),
+        config.optimizer,
+        total_steps=config.steps * config.minibatches,
+        temperature=config.sampler.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
+    from autoclave.workers import ReferenceWorker
+
+    return ReferenceWorker(
+        _load(config, model),
+        temperature=config.sampler.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
+    from autoclave.rollout import TransformersEngine
+    from autoclave.workers import SamplerWorker
+
+    return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
+
+
+def _load(config: TrainConfig, folder: Path) -> Policy:
+    from autoclave.models import load_policy
+
+    own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
+    _settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))
+    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
 
 
 def train(
@@ -259,7 +339,12 @@ def train(
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
     if config.model.path:
         load_tokenizer(config.model.path)  # a wrong path is found before anything is written
-    with build_judge(config.judge, config.sandbox) as judge, StopRequest() as stop, stopwatch.time("total"):
+    with (
+        build_judge(config.judge, config.sandbox) as judge,
+        open_pools(config) as pools,
+        StopRequest() as stop,
+        stopwatch.time("total"),
+    ):
         problems = ProblemSets(config)
         folder = existing or RunFolder.create(out)
         folder.write_config(dump(config))
@@ -268,7 +353,6 @@ def train(
             f"programs run {judge.level}"
         )
         log = MetricsLog(folder)
-        workers = None
         try:
             if checkpoint:
                 say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
@@ -278,18 +362,26 @@ def train(
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
                     folder.keep_start(_warm_started(config, problems, log, say, stop, fresh=fresh))
-            workers = Workers(config, checkpoint.model if checkpoint else folder.start, start=folder.start)
-            if checkpoint:
-                workers.actor.load_optimizer(checkpoint.folder).result()
+            model = checkpoint.model if checkpoint else folder.start
+            workers = Workers(config, model, start=folder.start, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
-            if checkpoint:
-                run.stages.adaptation.load(checkpoint.folder)
-                run.stages.publish(checkpoint.step)
-            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
+            for restarts_left in range(config.worker_restarts, -1, -1):
+                try:
+                    if checkpoint:
+                        workers.actor.load_optimizer(checkpoint.folder).result()
+                        run.stages.adaptation.load(checkpoint.folder)
+                        run.stages.publish(checkpoint.step)
+                    run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
+                    break
+                except WorkerDied as death:
+                    if not restarts_left:
+                        raise
+                    checkpoint = latest_checkpoint(folder.checkpoints, config)
+                    say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
+                    workers.restart(checkpoint.model if checkpoint else folder.start)
+                    run.stages.adaptation.begin_anew()
         finally:
             log.close()
-            if workers:
-                workers.close()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     folder.write_summary(summary)
     say(describe(summary))
@@ -436,9 +528,10 @@ def _sampling(config: SamplerConfig) -> SamplingParameters:
     return SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)
 
 
-def _settle_libraries(config: ModelConfig) -> None:
+def _settle_libraries(config: ModelConfig, *, processes: int = 1) -> None:
+    """Set what libraries keep per process; `processes` share the cores of a machine."""
     import torch
     from transformers.utils import logging
 
-    torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(config.threads or max(1, len(os.sched_getaffinity(0)) // processes))
     logging.disable_progress_bar()  # one line per file read or written says nothing to our users

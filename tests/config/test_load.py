@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 import pytest
@@ -135,13 +136,23 @@ def test_the_name_of_a_run_is_no_choice(tmp_path: Path):
 
 
 def test_one_entry_of_a_dict_of_blocks_can_be_set():
-    pool = overridden("pools.main.workers=[sampler, actor]").pools["main"]
-    assert (pool.workers, pool.devices) == (("sampler", "actor"), 1)
+    pool = overridden("pools.main.executor=spawn").pools["main"]
+    assert (pool.executor, pool.processes) == ("spawn", 1)
 
 
 def test_a_recipe_replaces_a_dict_of_blocks_whole(tmp_path: Path):
-    config = loaded(tmp_path, "pools: {a: {workers: [actor]}, b: {workers: [sampler]}}").config
+    config = loaded(tmp_path, "pools: {a: {}, b: {}}\nworkers: {actor: a, sampler: b}").config
     assert list(config.pools) == ["a", "b"]
+
+
+def test_a_group_moves_to_a_pool_of_its_own_by_three_lines(tmp_path: Path):
+    before = ["pools:", "  main: {executor: ray, processes: 4}", "workers:", "  actor: main"]
+    after = [*before[:2], "  apart: {executor: ray, processes: 2}", *before[2:], "  sampler: apart"]
+    changed = [line for line in difflib.ndiff(before, after) if line.startswith(("+", "-"))]
+    places = [loaded(tmp_path, "\n".join(lines)).config.workers.places() for lines in (before, after)]
+    assert len(changed) <= 3
+    assert places[0] == {"actor": "main", "sampler": "main", "reference": "main"}
+    assert places[1] == {"actor": "main", "sampler": "apart", "reference": "main"}
 
 
 def test_a_date_is_text(tmp_path: Path):
@@ -183,7 +194,7 @@ def test_lines_hold_every_setting_with_its_value(tmp_path: Path):
     lines = {path: value for path, value, _ in loaded(tmp_path, "steps: 5").lines()}
     assert lines["steps"] == 5
     assert lines["judge.time_limit_range"] == [6.0, 12.0]
-    assert lines["pools.main.devices"] == 1
+    assert lines["pools.main.processes"] == 1
     assert "sft" not in lines
 
 

@@ -35,7 +35,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "sft.optimizer.learning_rat=1",
             "sft.optimizer.learning_rat: no such setting; did you mean sft.optimizer.learning_",
         ),
-        ("pools.main.devics=1", "pools.main.devics: no such setting; did you mean pools.main.devices?"),
+        ("pools.main.proceses=1", "pools.main.proceses: no such setting; did you mean pools.main.processes?"),
         ("batch_size=1", "batch_size: no such setting; did you mean sampler.engine.batch_size?"),
         (
             "model.tiny.qqq=1",
@@ -110,9 +110,17 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("sampler.max_new_tokens=9999", "sampler.max_new_tokens = 9999: must be below model.tiny.context = "),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
         (
-            "pools={a: {workers: [actor]}}",
-            "pools place ['actor']; each of actor and sampler belongs to exactly one pool",
+            "pools.main.processes=2",
+            "pools.main: processes = 2: the inline executor runs one worker, in this process; use executor=spawn or r",
         ),
+        (
+            "pools.main.devices_per_process=1",
+            "pools.main: devices_per_process = 1: the inline executor does not use it, its workers run where model.dev",
+        ),
+        ("pools.main.executor=thread", "pools.main.executor = \"thread\": must be 'inline', 'spawn' or 'ray'"),
+        ("workers.sampler=mian", 'workers.sampler = "mian": no such pool; did you mean main?'),
+        ("workers.reference=gpus", 'workers.reference = "gpus": no such pool; known are main'),
+        ("pools.idle.executor=ray", "pools.idle: no worker group lives on it; remove it, or set workers.actor=idle"),
         (
             "model={path: a, tiny: {layers: 1}}",
             "model: tiny is ignored when path = 'a'; remove model.tiny, or leave model.path empty",
@@ -207,8 +215,8 @@ def test_a_dotted_key_in_a_recipe_says_how_to_write_it(tmp_path: Path):
 
 
 def test_a_misspelt_key_is_blamed_before_what_it_leaves_out():
-    message = complaint(TrainConfig, None, "pools={main: {worker: [actor, sampler]}}")
-    assert message == "pools.main.worker: no such setting; did you mean pools.main.workers?"
+    message = complaint(TrainConfig, None, "workers={actr: main, sampler: other}")
+    assert message == "workers.actr: no such setting; did you mean workers.actor?"
 
 
 @pytest.mark.parametrize(("name", "rule"), [("nothing.yaml", "no such file"), (".", "is a folder; give a file")])

@@ -259,6 +259,39 @@ def test_with_a_kl_term_a_resumed_run_keeps_the_reference_that_it_began_with(tra
     assert metrics(whole_grpo, "train")[-1]["policy/reference_kl"] > 0
 
 
+# --- Workers in processes of their own -----------------------------------------------------------------------------
+
+SPAWNED = {"pools": {"main": {"executor": "spawn"}, "apart": {}}, "workers": {"sampler": "apart"}}
+"""The actor in a process of its own, the sampler in this one."""
+
+
+def test_workers_elsewhere_do_the_same_and_one_that_is_killed_is_replaced(trainings, whole):
+    changes = SPAWNED | {"worker_restarts": 1}
+    moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
+    assert trainings.run("replaced", changes=changes, **moment) == 0, trainings.log("replaced")
+    assert "rank 0 of worker group 'actor'" in trainings.log("replaced")
+    assert "going on after step 2 with new workers" in trainings.log("replaced")
+    assert same_weights(trainings.path("replaced"), whole)
+    assert rollouts(trainings.path("replaced")) == rollouts(whole)
+
+
+def test_without_restarts_a_killed_worker_stops_the_run_which_can_be_resumed_on_other_pools(trainings, whole):
+    moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
+    assert trainings.run("bereft", changes=SPAWNED, **moment) == 1, trainings.log("bereft")
+    last = trainings.log("bereft").splitlines()[-1]
+    assert last.startswith("Error: rank 0 of worker group 'actor' on node ")
+    assert "was killed by signal 9" in last
+    assert trainings.run("bereft", "--resume") == 0, trainings.log("bereft")
+    assert same_weights(trainings.path("bereft"), whole)
+
+
+def test_a_placement_that_cannot_be_is_refused_before_any_work(trainings):
+    changes = {"pools": {"main": {"executor": "spawn", "devices_per_process": 1000}}}
+    assert trainings.run("too-much", changes=changes) == 3
+    assert "GPUs for pools that spawn processes, they need 1000 (1000 for pools.main)" in trainings.log("too-much")
+    assert not trainings.path("too-much").exists()
+
+
 # --- Ended early ---------------------------------------------------------------------------------------------------
 
 

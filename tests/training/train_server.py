@@ -2,20 +2,23 @@
 
 Reads orders from standard input, one JSON object per line, and answers each with the exit code of its child:
 
-    {"arguments": ["train", ...], "log": "file", "at": "pattern", "do": "kill" | "interrupt" | "fill the disk"}
+    {"arguments": ["train", ...], "log": "file", "at": "pattern", "do": "kill" | "interrupt" | ...}
 
 The child writes its output to `log`. What it prints, and every file operation of its Python code, is a moment such as
-"said SFT step 10 of 40" or "open /runs/a/config.yaml"; at the first one that fits the pattern `at`, `do` happens.
+"said SFT step 10 of 40" or "open /runs/a/config.yaml"; at the first one that fits the pattern `at`, `do` happens:
+"kill", "interrupt", "fill the disk" or "kill a worker" (the first process of a worker).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import resource
 import signal
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import torch
@@ -44,6 +47,8 @@ class Watch:
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._deed == "interrupt":
             os.killpg(0, signal.SIGINT)  # as a terminal does: the cells of the judge get it too
+        elif self._deed == "kill a worker":
+            os.kill(min(worker_processes()), signal.SIGKILL)
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_FILE, SMALL_FILE))
 
@@ -51,6 +56,17 @@ class Watch:
         """A hook that makes file operations moments."""
         if self._pattern and event in ("open", "os.rename", "os.mkdir", "os.remove", "shutil.rmtree"):
             self.moment(f"{event} {arguments[0]}")
+
+
+def worker_processes() -> list[int]:
+    """Children of this process that a worker lives in."""
+    found: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"autoclave.workers.spawn_executor" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 class WatchedOutput:

@@ -1,4 +1,4 @@
-"""Laws of the packed batch: selecting, splitting, joining and padding lose nothing and mix nothing up."""
+"""Laws of the packed batch: selecting, joining and padding lose nothing and mix nothing up."""
 
 from __future__ import annotations
 
@@ -69,26 +69,12 @@ def test_lengths_are_those_of_the_parts(batch):
     assert batch.response_rows.tolist() == [row for row, (_, response) in enumerate(parts) for _ in range(response)]
 
 
-# --- Splitting and joining -----------------------------------------------------------------------------------------
-
-
-@given(batches(), st.integers(1, 5))
-def test_what_was_split_is_whole_again_when_joined(batch, parts):
-    split = batch.split(parts)
-    assert len(split) == parts
-    assert unpacked(Batch.concatenate(split)) == unpacked(batch)
+# --- Joining, micro-batches ----------------------------------------------------------------------------------------
 
 
 @given(batches(), batches())
 def test_joined_batches_hold_the_rows_of_both_in_order(first, second):
     assert unpacked(Batch.concatenate([first, second])) == unpacked(first) + unpacked(second)
-
-
-@given(batches(min_rows=1), st.integers(1, 4))
-def test_parts_of_a_split_have_about_equal_numbers_of_tokens(batch, parts):
-    longest = int(batch.lengths.max())
-    for part in batch.split(parts):
-        assert len(part.tokens) <= len(batch.tokens) / parts + longest
 
 
 @given(batches(), st.integers(1, 40))

@@ -1,4 +1,4 @@
-"""Calls on one pool are serial, calls on two overlap, and what a worker raises reaches the caller."""
+"""Calls on one pool are serial, calls on two overlap, groups take turns. What executors share is in test_executors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 
-import numpy as np
 import pytest
 
 from autoclave.core import ConfigError, FaultError
-from autoclave.workers import Batch, Dispatch, NoReference, ResourcePool, WorkerGroup, register
-from autoclave.workers.dispatch import join, split
+from autoclave.workers import Dispatch, Mesh, NoReference, ResourcePool, WorkerGroup, register
 from tests.training_parts import DEADLINE_S, settled
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)
@@ -31,11 +29,28 @@ class Recorder:
     def threads(self):
         return self.built_on, threading.current_thread()
 
-    @register(Dispatch.DATA_PARALLEL)
-    def marked(self, batch: Batch) -> Batch:
-        return batch.with_rows(seen=np.ones(len(batch)))
 
-    def unregistered(self) -> None: ...
+class Resident(Recorder):
+    """Notes when its turns begin and end, in a list that the test has."""
+
+    def __init__(self, name: str, diary: list[str]) -> None:
+        super().__init__()
+        self._name, self._diary = name, diary
+
+    def onload(self) -> None:
+        self._diary.append(f"{self._name} comes")
+
+    def offload(self) -> None:
+        self._diary.append(f"{self._name} goes")
+
+    @register(Dispatch.ONE_TO_ALL)
+    def work(self) -> None:
+        self._diary.append(f"{self._name} works")
+
+
+class Stuck(Resident):
+    def offload(self) -> None:
+        raise FaultError("cannot be moved")
 
 
 @pytest.fixture
@@ -137,65 +152,59 @@ def test_futures_by_name_are_resolved_too(pools):
     assert pools[0].submit(int, "11", base=settled(2)).result(DEADLINE_S) == 3
 
 
-# --- Failures ------------------------------------------------------------------------------------------------------
+# --- Turns ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_exception_of_a_worker_reaches_the_caller_with_its_type(group):
-    def fail() -> None:
-        raise FaultError("gradient norm = nan")
+def test_groups_of_a_pool_take_turns_on_its_devices(pools):
+    diary: list[str] = []
+    first = WorkerGroup(pools[0], lambda: Resident("first", diary))
+    second = WorkerGroup(pools[0], lambda: Resident("second", diary))
+    for group in (second, first, first, second):
+        group.work().result(DEADLINE_S)
+    assert diary == [
+        "first goes", "second works",
+        "second goes", "first comes", "first works", "first works",
+        "first goes", "second comes", "second works",
+    ]  # fmt: skip
 
-    with pytest.raises(FaultError, match="gradient norm = nan"):
-        group.do(fail).result(DEADLINE_S)
-    assert group.do(int).result(DEADLINE_S) == 0  # the pool lives on
+
+def test_a_group_that_has_its_pool_to_itself_stays_on_the_devices(pools):
+    diary: list[str] = []
+    groups = [WorkerGroup(pool, lambda name=pool.name: Resident(name, diary)) for pool in pools]
+    for group in (*groups, *groups):
+        group.work().result(DEADLINE_S)
+    assert diary == ["first works", "second works", "first works", "second works"]
+
+
+def test_a_group_does_not_come_before_the_other_has_gone(pools):
+    diary: list[str] = []
+    WorkerGroup(pools[0], lambda: Resident("before", diary))
+    stuck = WorkerGroup(pools[0], lambda: Stuck("stuck", diary))
+    with pytest.raises(FaultError, match="cannot be moved"):
+        WorkerGroup(pools[0], lambda: Resident("after", diary))
+    stuck.work().result(DEADLINE_S)
+    assert diary == ["before goes", "stuck works"]
+
+
+def test_a_worker_without_hooks_shares_its_pool_all_the_same(pools):
+    diary: list[str] = []
+    plain, resident = WorkerGroup(pools[0], Recorder), WorkerGroup(pools[0], lambda: Resident("it", diary))
+    assert plain.do(int).result(DEADLINE_S) == 0
+    resident.work().result(DEADLINE_S)
+    assert diary == ["it goes", "it comes", "it works"]
+
+
+# --- Groups --------------------------------------------------------------------------------------------------------
+
+
+def test_a_mesh_of_another_size_than_the_pool_is_refused(pools):
+    with pytest.raises(ConfigError, match="a mesh of 2 data x 2 tensor x 1 pipeline has 4 ranks, pool 'first' has 1"):
+        WorkerGroup(pools[0], Recorder, mesh=Mesh(data=2, tensor=2))
 
 
 def test_an_exception_in_an_argument_reaches_the_caller(group):
     with pytest.raises(OSError, match="lost"):
         group.do(str, settled(OSError("lost"))).result(DEADLINE_S)
-
-
-def test_an_exception_while_building_a_worker_is_raised_where_the_group_is_made(pools):
-    def fail() -> Recorder:
-        raise FaultError("no weights")
-
-    with pytest.raises(FaultError, match="no weights"):
-        WorkerGroup(pools[0], fail)
-
-
-@pytest.mark.parametrize("name", ["unregistered", "nonsense"])
-def test_only_registered_methods_can_be_called(group, name):
-    with pytest.raises(AttributeError, match=f"Recorder.{name} is not a registered worker method"):
-        getattr(group, name)
-
-
-@pytest.mark.parametrize("devices", [0, 2])
-def test_more_than_one_device_inline_is_refused_with_the_mend(devices):
-    with pytest.raises(ConfigError, match=rf"pools\.main\.devices = {devices}: .* use 1"):
-        ResourcePool("main", devices=devices)
-
-
-# --- Dispatch ------------------------------------------------------------------------------------------------------
-
-
-def small_batch(rows: int) -> Batch:
-    return Batch.from_sequences([(np.array([2]), np.array([5, 6]))] * rows, rows={}, responses={})
-
-
-def test_a_data_parallel_call_gives_the_whole_batch_back(group):
-    assert group.marked(small_batch(3)).result(DEADLINE_S).rows["seen"].tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_data_parallel_arguments_are_split_and_results_joined(ranks):
-    parts = split(Dispatch.DATA_PARALLEL, (small_batch(6), "option"), ranks)
-    assert [len(batch) for batch, _ in parts] == [6 // ranks] * ranks
-    assert {option for _, option in parts} == {"option"}
-    assert len(join(Dispatch.DATA_PARALLEL, [batch for batch, _ in parts])) == 6
-
-
-def test_one_to_all_gives_every_rank_all_and_the_caller_the_result_of_rank_0():
-    assert split(Dispatch.ONE_TO_ALL, (1, 2), 3) == [(1, 2)] * 3
-    assert join(Dispatch.ONE_TO_ALL, ["first", "second"]) == "first"
 
 
 def test_no_reference_hands_a_batch_or_its_future_on():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -70,17 +71,15 @@ def test_a_completion_that_the_engine_forgot_is_an_error_and_no_hang(pool):
 def test_sampling_on_a_pool_that_closes_is_an_error_and_no_hang():
     pool = ResourcePool("closing")
     sampler = sampler_with(pool, lambda deliver: None)
-    go_on, futures = [], []
-
-    def close_behind() -> None:
-        futures.extend(sampler.submit(REQUESTS))
-        pool._thread.shutdown(wait=False, cancel_futures=True)
-        go_on.append(True)
-
-    pool.submit(close_behind).result(DEADLINE_S)
+    go_on = threading.Event()
+    pool.submit(go_on.wait, DEADLINE_S)
+    futures = sampler.submit(REQUESTS)
+    closing = threading.Thread(target=pool.close)
+    closing.start()
     with pytest.raises(RuntimeError, match="cancelled"):
         futures[0].result(DEADLINE_S)
-    pool.close()
+    go_on.set()
+    closing.join(DEADLINE_S)
 
 
 def test_a_real_engine_answers_through_its_group(pool):

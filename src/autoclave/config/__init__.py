@@ -30,12 +30,12 @@ from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
     OptimizerConfig,
-    PoolConfig,
     ScheduleConfig,
     SftConfig,
     SynchronousConfig,
     TrainConfig,
 )
+from autoclave.config.workers import PoolConfig, WorkersConfig
 
 __all__ = [
     "BUILT_IN_PROFILES",
@@ -83,6 +83,7 @@ __all__ = [
     "TrainConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
+    "WorkersConfig",
     "dump",
     "load",
     "parse_override",

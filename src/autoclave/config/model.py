@@ -44,7 +44,7 @@ class ModelConfig(Config):
     """Where it runs; `auto` is CUDA where there is a GPU."""
 
     threads: NonNegative = 0
-    """CPU threads of the tensor library; 0 means one per core."""
+    """CPU threads of the tensor library in each process; 0 means one per core, shared by the processes of all pools."""
 
     @model_validator(mode="after")
     def _tiny_is_used(self) -> Self:

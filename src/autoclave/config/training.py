@@ -13,6 +13,8 @@ from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.config.task import TaskConfig
+from autoclave.config.workers import PoolConfig, WorkersConfig
+from autoclave.core.json import nearest
 
 
 class OptimizerConfig(Config):
@@ -103,16 +105,6 @@ class CheckpointConfig(Config):
     """Newest checkpoints kept."""
 
 
-class PoolConfig(Config):
-    """A group of devices, and which workers live on it."""
-
-    devices: Annotated[int, Field(ge=1, le=1)] = 1
-    """Devices of the pool, one worker of each group on each. In one process there is one."""
-
-    workers: tuple[Literal["actor", "sampler"], ...]
-    """The worker groups on this pool; groups of one pool share its devices and run one at a time."""
-
-
 class TrainConfig(Config):
     """A reinforcement-learning run, whole."""
 
@@ -164,8 +156,15 @@ class TrainConfig(Config):
     schedule: ScheduleConfig = SynchronousConfig()
     """When sampling, learning and publishing happen."""
 
-    pools: dict[str, PoolConfig] = {"main": PoolConfig(workers=("actor", "sampler"))}
-    """Resource pools."""
+    pools: dict[str, PoolConfig] = {"main": PoolConfig()}
+    """Resource pools, by name; they do not overlap."""
+
+    workers: WorkersConfig = WorkersConfig()
+    """Worker groups on the pools."""
+
+    worker_restarts: NonNegative = 0
+    """How often a run goes on from its newest checkpoint by itself after the process of a worker died; after that, and
+    if it is 0, the run stops."""
 
     judge: JudgeConfig = JudgeConfig()
     """Judging."""
@@ -208,10 +207,14 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _every_worker_has_one_pool(self) -> Self:
-        placed = [worker for pool in self.pools.values() for worker in pool.workers]
-        if sorted(placed) != ["actor", "sampler"]:
-            raise ValueError(f"pools place {sorted(placed)}; each of actor and sampler belongs to exactly one pool")
+    def _every_group_has_a_pool(self) -> Self:
+        places = self.workers.places()
+        for group, pool in places.items():
+            if pool not in self.pools:
+                raise ValueError(f'workers.{group} = "{pool}": no such pool; {nearest(pool, list(self.pools))}')
+        for pool in self.pools:
+            if pool not in places.values():
+                raise ValueError(f"pools.{pool}: no worker group lives on it; remove it, or set workers.actor={pool}")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,8 @@ from autoclave.core.errors import (
     IsolationError,
     JudgeFault,
     SandboxFault,
+    WorkerDied,
+    WorkerFault,
 )
 from autoclave.core.outcome import Ended, Outcome
 from autoclave.core.problem import (
@@ -77,6 +79,8 @@ __all__ = [
     "Trace",
     "TraceStatus",
     "Verdict",
+    "WorkerDied",
+    "WorkerFault",
     "read_problems",
     "read_submissions",
 ]

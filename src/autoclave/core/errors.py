@@ -10,11 +10,15 @@
     ├── FaultError (RuntimeError)      the infrastructure failed; never evidence about a program
     │   ├── SandboxFault               a cell died or misbehaved for reasons that are not the program's
     │   │   └── ExhaustedFault         the host had no process, descriptor or memory left for it
-    │   └── JudgeFault                 no verdict after retries
+    │   ├── JudgeFault                 no verdict after retries
+    │   └── WorkerFault                a worker of a group raised what cannot cross to the driver
+    │       └── WorkerDied             the process of a worker ended
     └── IncompleteError (RuntimeError) the work was done but not all of it: exit code 1
 
 All cross process borders, so each is built from its message alone and pickles.
 """
+
+from __future__ import annotations
 
 
 class AutoclaveError(Exception):
@@ -59,6 +63,25 @@ class ExhaustedFault(SandboxFault):
 
 class JudgeFault(FaultError):
     """No verdict could be reached, also on fresh cells."""
+
+
+class WorkerFault(FaultError):
+    """A worker of a group raised something that is no type here, or that cannot be sent; the message has its text."""
+
+
+class WorkerDied(WorkerFault):
+    """The process of a worker ended, or had to be ended. Its group can be restarted; the state that it held is gone."""
+
+    group: str
+    rank: int
+    node: str
+
+    @staticmethod
+    def of(group: str, rank: int, node: str, how: str) -> WorkerDied:
+        """The death of rank `rank` of worker group `group` on `node`; `how` ends the sentence."""
+        error = WorkerDied(f"rank {rank} of worker group {group!r} on node {node} {how}")
+        error.group, error.rank, error.node = group, rank, node
+        return error
 
 
 class IncompleteError(AutoclaveError, RuntimeError):

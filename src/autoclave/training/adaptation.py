@@ -18,7 +18,11 @@ class Adaptation:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
-        self.state = algorithm.first_state
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Go back to the state before the first step."""
+        self.state = self._algorithm.first_state
 
     def advance(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Go on to the next step, after one with these metrics.

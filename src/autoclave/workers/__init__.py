@@ -5,8 +5,9 @@ May import `rollout`, `models`, `algorithms` and below. Knows nothing of schedul
 
 from autoclave.workers.actor import ActorWorker
 from autoclave.workers.batch import Batch
-from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.dispatch import Dispatch, Mesh, register
 from autoclave.workers.group import WorkerGroup
+from autoclave.workers.placement import open_pools
 from autoclave.workers.pool import ResourcePool
 from autoclave.workers.sampler import SamplerWorker, WorkerSampler
 from autoclave.workers.scoring import NoReference, ReferenceWorker
@@ -15,11 +16,13 @@ __all__ = [
     "ActorWorker",
     "Batch",
     "Dispatch",
+    "Mesh",
     "NoReference",
     "ReferenceWorker",
     "ResourcePool",
     "SamplerWorker",
     "WorkerGroup",
     "WorkerSampler",
+    "open_pools",
     "register",
 ]

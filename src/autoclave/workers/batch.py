@@ -119,12 +119,6 @@ class Batch:
         starts = np.cumsum(self.response_lengths) - self.response_lengths
         return _ranges(starts[rows], self.response_lengths[rows])
 
-    def split(self, parts: int) -> list[Batch]:
-        """`parts` batches of consecutive rows with about equal numbers of tokens."""
-        middles = self.offsets[:-1] + self.lengths / 2
-        owner = np.minimum((middles * parts / max(1, len(self.tokens))).astype(np.int64), parts - 1)
-        return [self.select(owner == part) for part in range(parts)]
-
     @staticmethod
     def concatenate(batches: Sequence[Batch]) -> Batch:
         """The rows of all `batches`, which have the same columns, in order."""

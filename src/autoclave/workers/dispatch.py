@@ -1,10 +1,24 @@
-"""How a call to a worker group is split over its ranks, and how their results are joined."""
+"""How a call to a worker group is split over its ranks, and how their results are joined. Pure functions.
+
+Ranks stand on a mesh of pipeline stages x data-parallel replicas x tensor-parallel peers, the last counted fastest:
+
+    rank = (pipeline * mesh.data + data) * mesh.tensor + tensor
+
+as `init_device_mesh` numbers a mesh of shape (pipeline, data, tensor), Megatron its ranks, and torchtitan its mesh.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, TypeVar
+
+import numpy as np
+
+from autoclave.workers.balance import even_parts
+from autoclave.workers.batch import Batch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -14,8 +28,17 @@ class Dispatch(StrEnum):
 
     ONE_TO_ALL = "one_to_all"
     """Every rank gets all arguments; the caller gets the result of rank 0."""
+    ALL_TO_LIST = "all_to_list"
+    """Every rank gets all arguments; the caller gets the list of all results, by rank."""
     DATA_PARALLEL = "data_parallel"
-    """The first argument, a batch, is split by rows; results are concatenated in order."""
+    """Each rank gets its share of the first argument, a batch; batches that come back are joined. Any other result must
+    be equal on all ranks, as metrics are that they have reduced; the caller gets that of the first."""
+    MODEL_3D = "model_3d"
+    """As data parallel over the replicas of the mesh: all ranks of a replica get the same share, and its last pipeline
+    stage answers, by its first tensor-parallel rank."""
+    STREAM = "stream"
+    """The first argument, a sequence, is cut over the replicas into runs of about equal length. The last one is a
+    function that is called here with `(position in the sequence, result)` for each result, as soon as it is there."""
 
 
 def register(dispatch: Dispatch) -> Callable[[F], F]:
@@ -28,21 +51,99 @@ def register(dispatch: Dispatch) -> Callable[[F], F]:
     return mark
 
 
-def dispatch_of(method: Any) -> Dispatch | None:
-    """How `method` was registered, or None."""
-    return getattr(method, "__dispatch__", None)
+def registered_methods(worker: type) -> dict[str, Dispatch]:
+    """How each registered method of a worker class is called, by name."""
+    found = {name: getattr(getattr(worker, name), "__dispatch__", None) for name in dir(worker)}
+    return {name: dispatch for name, dispatch in found.items() if dispatch is not None}
 
 
-def split(dispatch: Dispatch, args: tuple[Any, ...], ranks: int) -> list[tuple[Any, ...]]:
-    """The arguments of each rank."""
-    if dispatch is Dispatch.DATA_PARALLEL:
-        first, *rest = args
-        return [(part, *rest) for part in first.split(ranks)]
-    return [args] * ranks
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """How many replicas of the model there are, and over how many ranks each is spread."""
+
+    data: int
+    tensor: int = 1
+    pipeline: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.pipeline * self.data * self.tensor
+
+    def replica(self, rank: int) -> int:
+        """The data-parallel replica that `rank` belongs to."""
+        return rank // self.tensor % self.data
+
+    @property
+    def answering(self) -> list[int]:
+        """The rank that answers for each replica: of its last pipeline stage, the first tensor-parallel one."""
+        return [((self.pipeline - 1) * self.data + replica) * self.tensor for replica in range(self.data)]
 
 
-def join(dispatch: Dispatch, results: Sequence[Any]) -> Any:
-    """What the caller gets from the results of all ranks, in order of rank."""
-    if dispatch is Dispatch.DATA_PARALLEL:
-        return type(results[0]).concatenate(results)
-    return results[0]
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """What to send, whose results are wanted, and what to make of them."""
+
+    arguments: Sequence[tuple[Any, ...]]
+    """Of each rank."""
+    answering: Sequence[int]
+    """The ranks whose results count, in the order in which `join` takes them."""
+    join: Callable[[Sequence[Any]], Any] | None = None
+    """From their results to the caller's; None: the only result is the caller's, and stays where it is until read."""
+    deliver: Callable[[int, int, Any], None] | None = None
+    """Takes (rank, position, result) of what is streamed; None for calls that do not stream."""
+
+
+def plan_call(dispatch: Dispatch, args: Sequence[Any], mesh: Mesh) -> CallPlan:
+    """How to call all ranks of `mesh` with `args`.
+
+    Raises:
+        TypeError: the first argument is nothing that this dispatch can split.
+    """
+    if dispatch is Dispatch.ONE_TO_ALL:
+        return CallPlan([tuple(args)] * mesh.size, [0])
+    if dispatch is Dispatch.ALL_TO_LIST:
+        return CallPlan([tuple(args)] * mesh.size, range(mesh.size), list)
+    if dispatch is Dispatch.STREAM:
+        return _plan_stream(args, mesh)
+    return _plan_split(args, mesh if dispatch is Dispatch.MODEL_3D else Mesh(data=mesh.size))
+
+
+def _plan_split(args: Sequence[Any], mesh: Mesh) -> CallPlan:
+    batch, *rest = args
+    if not isinstance(batch, Batch):
+        raise TypeError(f"the first argument of a data-parallel call is a Batch, not a {type(batch).__name__}")
+    if mesh.data == 1:
+        return CallPlan([tuple(args)] * mesh.size, mesh.answering)
+    stages = batch.rows["minibatch"] if "minibatch" in batch.rows else np.zeros(len(batch), dtype=np.int64)
+    rows = even_parts(batch.lengths, stages, mesh.data)
+    shares = [batch.select(part) for part in rows]
+    order = np.argsort(np.concatenate(rows), kind="stable")
+
+    def join(results: Sequence[Any]) -> Any:
+        if not isinstance(results[0], Batch):
+            return results[0]
+        for replica, (result, part) in enumerate(zip(results, rows, strict=True)):
+            if len(result) != len(part):
+                raise ValueError(f"replica {replica} was given {len(part)} rows and returned {len(result)}")
+        return Batch.concatenate(results).select(order)
+
+    return CallPlan([(shares[mesh.replica(rank)], *rest) for rank in range(mesh.size)], mesh.answering, join)
+
+
+def _plan_stream(args: Sequence[Any], mesh: Mesh) -> CallPlan:
+    sequence, *rest, deliver = args
+    starts = [len(sequence) * replica // mesh.data for replica in range(mesh.data + 1)]
+    replica_of = {rank: replica for replica, rank in enumerate(mesh.answering)}
+    shares = [sequence[start:stop] for start, stop in pairwise(starts)]
+
+    def deliver_from(rank: int, position: int, result: Any) -> None:
+        if rank in replica_of:
+            deliver(starts[replica_of[rank]] + position, result)
+
+    return CallPlan(
+        [(shares[mesh.replica(rank)], *rest) for rank in range(mesh.size)], mesh.answering, _nothing, deliver_from
+    )
+
+
+def _nothing(results: Sequence[Any]) -> None:
+    """A stream has been delivered; there is nothing to join."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from autoclave.workers.dispatch import dispatch_of, join, split
-from autoclave.workers.pool import ResourcePool
+from autoclave.core import ConfigError, WorkerDied
+from autoclave.workers.dispatch import Dispatch, Mesh, plan_call
+from autoclave.workers.executor import OFFLOAD, ONLOAD, Ranks
+from autoclave.workers.pool import CallFuture, ResourcePool
+from autoclave.workers.wire import Held
 
 W = TypeVar("W")
 
@@ -16,26 +20,113 @@ class WorkerGroup(Generic[W]):
     """Calls every worker of the group; each registered method of the worker is a method here that returns a Future.
 
     Arguments may be futures of earlier calls: they are resolved where the worker is, so that what passes from one
-    group to another never goes through the caller.
+    group to another whole never goes through the caller. (What is split over ranks is split in the driver.)
     """
 
-    def __init__(self, pool: ResourcePool, make_worker: Callable[[], W]) -> None:
-        """Build the workers on the pool; an exception of `make_worker` is raised here."""
+    def __init__(
+        self,
+        pool: ResourcePool,
+        make_worker: Callable[[], W],
+        *,
+        name: str = "",
+        mesh: Mesh | None = None,
+        process_group: bool = False,
+    ) -> None:
+        """Make a worker on each rank of the pool.
+
+        Args:
+            pool: where.
+            make_worker: is called once on each rank. For executors other than inline, something that can be imported
+                there by name, or a `functools.partial` of such a thing.
+            name: what messages call the group; the pool's name if it is left out.
+            mesh: how the ranks are laid out; data parallel if it is left out.
+            process_group: whether the ranks are members of one `torch.distributed` process group when their workers
+                are made: gloo for tensors on the CPU, NCCL on GPUs. Has no effect inline: there is one rank.
+
+        Raises:
+            ConfigError: the mesh has another number of ranks than the pool.
+            Exception: what `make_worker` raised.
+        """
         self.pool = pool
-        self._workers: list[W] = [pool.submit(make_worker).result() for _ in range(pool.devices)]
+        self.name = name or pool.name
+        ranks = pool.executor.processes
+        self._mesh = mesh or Mesh(data=ranks)
+        if self._mesh.size != ranks:
+            raise ConfigError(
+                f"worker group {self.name!r}: a mesh of {self._mesh.data} data x {self._mesh.tensor} tensor x "
+                f"{self._mesh.pipeline} pipeline has {self._mesh.size} ranks, pool {pool.name!r} has {ranks}"
+            )
+        self._make_worker = make_worker
+        self._process_group = process_group
+        self._ranks: Ranks
+        pool.submit(self._start).result()
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The machine of each rank."""
+        return self._ranks.nodes
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether calls can succeed; False from a death that a call has met with until `restart`."""
+        return self._ranks.are_alive
+
+    def restart(self, make_worker: Callable[[], W] | None = None) -> Future[None]:
+        """End the workers, alive or not, and make new ones, which remember nothing; by `make_worker` if it is given."""
+        return self.pool.submit(lambda: self._restart(make_worker or self._make_worker))
 
     def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
-        method = getattr(type(self._workers[0]), name, None)
-        dispatch = dispatch_of(method)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        interface = self._ranks.interface
+        dispatch = interface.methods.get(name)
         if dispatch is None:
-            raise AttributeError(f"{type(self._workers[0]).__name__}.{name} is not a registered worker method")
+            raise AttributeError(f"{interface.worker}.{name} is not a registered worker method")
 
         def call(*args: Any) -> Future[Any]:
-            return self.pool.submit(self._run, name, dispatch, *args)
+            return self.pool.submit(lambda: self._call(name, dispatch, args))
 
         return call
 
-    def _run(self, name: str, dispatch: Any, *args: Any) -> Any:
-        parts = split(dispatch, args, len(self._workers))
-        results = [getattr(worker, name)(*part) for worker, part in zip(self._workers, parts, strict=True)]
-        return join(dispatch, results)
+    # --- On the pool's thread
+
+    def _start(self) -> None:
+        self.pool.give_turn(self, self._make_workers)
+
+    def _make_workers(self) -> None:
+        start = self.pool.executor.start
+        self._ranks = start(self.name, self._make_worker, process_group=self._process_group)
+
+    def _restart(self, make_worker: Callable[[], W]) -> None:
+        self._make_worker = make_worker
+        self._ranks.end()
+        self._start()
+
+    def _call(self, name: str, dispatch: Dispatch, args: Sequence[Any]) -> Any:
+        values = [_settled(arg) for arg in args]
+        if dispatch in (Dispatch.DATA_PARALLEL, Dispatch.MODEL_3D, Dispatch.STREAM):
+            values[:1] = [value.fetch() if isinstance(value, Held) else value for value in values[:1]]
+        plan = plan_call(dispatch, values, self._mesh)
+        self.pool.give_turn(self)
+        results = self._ranks.call(name, plan)
+        return plan.join([result.fetch() for result in results]) if plan.join else results[0]
+
+    def begin_turn(self) -> None:
+        """Called by the pool: the devices are this group's now."""
+        self._call_hook(ONLOAD)
+
+    def end_turn(self) -> None:
+        """Called by the pool: another group is to have the devices."""
+        with suppress(WorkerDied):  # then it holds nothing any more, and the next call to it says so
+            self._call_hook(OFFLOAD)
+
+    def _call_hook(self, hook: str) -> None:
+        if self._ranks.are_alive and hook in self._ranks.interface.hooks:
+            self._ranks.call(hook, plan_call(Dispatch.ONE_TO_ALL, (), self._mesh))
+
+
+def _settled(arg: Any) -> Any:
+    """What an argument stands for, left where it is if workers hold it."""
+    if isinstance(arg, CallFuture):
+        return arg.held()
+    return arg.result() if isinstance(arg, Future) else arg

@@ -1,43 +1,124 @@
-"""A pool of devices, and the thread that its calls run on.
+"""A pool of devices, and the thread that calls of its worker groups run on.
 
-Executor `inline`: one dedicated thread per pool, in this process. Calls of one pool run one after the other in the
-order they were made, whichever worker group they belong to; calls of two pools overlap.
+Calls of one pool run one after the other in the order they were made, whichever group they belong to; calls of two
+pools overlap. Groups of one pool take turns on its devices: before a call to another group than the last, the workers
+of that one are told to `offload` and those of this one to `onload`, if they have such methods.
 """
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from autoclave.core import ConfigError
+from autoclave.workers.executor import Executor, InlineExecutor
+from autoclave.workers.wire import Held
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class CallFuture(Future[R]):
+    """The result of a call; one that is held by workers is fetched when somebody asks for it."""
+
+    def result(self, timeout: float | None = None) -> R:
+        """The result itself; see `Future.result`."""
+        value = self.held(timeout)
+        return value.fetch() if isinstance(value, Held) else value
+
+    def held(self, timeout: float | None = None) -> Any:
+        """The result, or where it is."""
+        return super().result(timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    future: Future[Any]
+    call: Callable[[], Any]
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.call())
+        except BaseException as error:  # noqa: BLE001  raised where the future is read
+            self.future.set_exception(error)
+
+
+_END = _Call(Future(), lambda: None)
+"""The last call of a pool."""
+
+
+class Tenant(Protocol):
+    """Who takes turns on the devices of a pool. Both are called on the pool's thread."""
+
+    def begin_turn(self) -> None:
+        """Move what the workers need onto the devices."""
+        ...
+
+    def end_turn(self) -> None:
+        """Move all that the workers hold off the devices."""
+        ...
+
+
 class ResourcePool:
-    """Devices that the worker groups placed on them share."""
+    """Devices that the worker groups placed on them share, and that no other pool has."""
 
-    def __init__(self, name: str, *, devices: int = 1) -> None:
-        """Make the pool.
-
-        Raises:
-            ConfigError: more than one device; in one process there is one rank.
-        """
-        if devices != 1:
-            raise ConfigError(f"pools.{name}.devices = {devices}: the inline executor runs one worker per pool; use 1")
+    def __init__(self, name: str, executor: Executor | None = None) -> None:
+        """A pool of one rank in this process, or of what `executor` starts; the pool closes it."""
         self.name = name
-        self.devices = devices
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"pool-{name}")
+        self.executor: Executor = executor or InlineExecutor()
+        self._tenant: Tenant | None = None
+        self._waiting: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name=f"pool-{name}", daemon=True)
+        self._thread.start()
 
     def submit(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Run `call` on the pool after everything submitted before it. Futures among `args` are waited for there."""
-        return self._thread.submit(_resolved, call, args, kwargs)
+        """Run `call` on the pool after everything submitted before it. Futures among `args` are waited for there.
+
+        Raises:
+            RuntimeError: the pool is closed.
+        """
+        future: Future[Any] = CallFuture()
+        with self._closing:
+            if self._is_closed:
+                raise RuntimeError(f"pool {self.name} is closed")
+            self._waiting.put(_Call(future, lambda: _resolved(call, args, kwargs)))
+        return future
+
+    def give_turn(self, tenant: Tenant, begin: Callable[[], None] | None = None) -> None:
+        """Clear the devices for `tenant`, which begins its turn, or does so by `begin`. On the pool's thread."""
+        if self._tenant is tenant and begin is None:
+            return
+        if self._tenant is not None:
+            self._tenant.end_turn()
+            self._tenant = None
+        (begin or tenant.begin_turn)()
+        self._tenant = tenant
 
     def close(self) -> None:
-        """Finish what runs, drop what waits, and end the thread."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """Finish what runs, drop what waits, end the workers and the thread. Does nothing the second time."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait().future.cancel()
+        self._waiting.put(_END)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (call := self._waiting.get()) is not _END:
+            call.run()
+            del call  # or its result would live until the next one
+        self.executor.close()
 
 
 def _resolved(call: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:

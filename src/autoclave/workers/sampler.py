@@ -19,7 +19,7 @@ class SamplerWorker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    @register(Dispatch.ONE_TO_ALL)
+    @register(Dispatch.STREAM)
     def generate(self, requests: Sequence[Request], deliver: Deliver) -> None:
         """Sample `requests`, handing over each completion as it is done."""
         self._engine.generate(requests, deliver)

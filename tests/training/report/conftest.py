@@ -47,7 +47,7 @@ CONFIG: dict[str, Any] = {
     "algorithm": {"name": "grpo_plus", "clip_lower": 0.2, "clip_upper": 0.28, "mask_overlong": True},
     "optimizer": {"learning_rate": 4e-4, "warmup_steps": 0, "decay": "linear", "betas": [0.9, 0.95]},
     "schedule": {"name": "synchronous"},
-    "pools": {"main": {"devices": 1, "workers": ["actor", "sampler"]}},
+    "pools": {"main": {"executor": "inline"}},
     "judge": {"backend": "local", "workers": 0, "time_limit_range": [6.0, 12.0]},
     "sandbox": {"backend": "namespace", "level": "auto", "minimum_level": "sealed", "memory_limit_mb": 512},
     "evaluation": {"every": 10, "samples": 4, "final_samples": 8, "problems": 100},

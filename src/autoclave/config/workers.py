@@ -1,0 +1,54 @@
+"""Settings: resource pools, and which worker group lives on which."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from autoclave.config.base import Config, NonNegative, Positive
+
+
+class PoolConfig(Config):
+    """Processes with devices of their own. Groups on one pool share its devices and run one at a time."""
+
+    executor: Literal["inline", "spawn", "ray"] = "inline"
+    """What runs the workers. `inline`: a thread of this process. `spawn`: processes of this machine. `ray`: actors in a
+    Ray cluster: that of RAY_ADDRESS, or one that runs here, or one that is started here."""
+
+    processes: Positive = 1
+    """Processes of each worker group on the pool; the ranks that its data is split over."""
+
+    devices_per_process: NonNegative | None = None
+    """GPUs that each process has to itself; 0 is the CPU. Left out: 1 if model.device finds a GPU on this machine."""
+
+    @model_validator(mode="after")
+    def _inline_is_this_process(self) -> Self:
+        if self.executor == "inline" and self.processes > 1:
+            raise ValueError(
+                f"processes = {self.processes}: the inline executor runs one worker, in this process; "
+                "use executor=spawn or ray for more"
+            )
+        if self.executor == "inline" and self.devices_per_process is not None:
+            raise ValueError(
+                f"devices_per_process = {self.devices_per_process}: the inline executor does not use it, its workers "
+                "run where model.device says; use executor=spawn or ray"
+            )
+        return self
+
+
+class WorkersConfig(Config):
+    """Which pool each worker group lives on."""
+
+    actor: str = "main"
+    """Pool of the policy in training."""
+
+    sampler: str = "main"
+    """Pool of the engine that samples responses."""
+
+    reference: str = ""
+    """Pool of the policy that training started from, for algorithms with a KL term; empty: that of the actor."""
+
+    def places(self) -> dict[str, str]:
+        """Worker group -> pool."""
+        return {name: pool or self.actor for name, pool in self.model_dump().items()}

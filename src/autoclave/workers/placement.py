@@ -1,0 +1,88 @@
+"""From the pools that settings ask for to pools that exist: each with devices of its own, or none at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from autoclave.config import PoolConfig
+from autoclave.core import HostError
+from autoclave.workers.executor import Executor, InlineExecutor
+from autoclave.workers.pool import ResourcePool
+from autoclave.workers.spawn_executor import SpawnExecutor
+
+
+def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> dict[str, ResourcePool]:
+    """The pools by name. Whether all of them can have what they ask for is found out before any process starts.
+
+    Args:
+        pools: the settings.
+        devices_per_process: GPUs of each process where a pool does not say.
+
+    Raises:
+        HostError: resources are missing, which are named; or Ray is not installed.
+    """
+    asked = {
+        name: [devices_per_process if pool.devices_per_process is None else pool.devices_per_process] * pool.processes
+        for name, pool in pools.items()
+    }
+    inline = [name for name, pool in pools.items() if pool.executor == "inline"]
+    # Pools in this process all use its current device, the first one; nobody else gets it.
+    free = visible_devices()[1 if inline and devices_per_process else 0 :]
+    executors: dict[str, Executor] = {name: InlineExecutor() for name in inline}
+    here = deal_devices({name: asked[name] for name, pool in pools.items() if pool.executor == "spawn"}, free)
+    on_ray = {name: asked[name] for name, pool in pools.items() if pool.executor == "ray"}
+    executors |= {name: SpawnExecutor(devices) for name, devices in here.items()}
+    executors |= _ray_executors(on_ray) if on_ray else {}
+    return {name: ResourcePool(name, executors[name]) for name in pools}
+
+
+def deal_devices(pools: Mapping[str, Sequence[int]], free: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+    """The devices of each process of each pool, all different, in order.
+
+    Args:
+        pools: for each pool, how many devices each process needs.
+        free: the devices that there are.
+
+    Raises:
+        HostError: there are too few; the message says who needs how many.
+    """
+    needed = sum(map(sum, pools.values()))
+    if needed > len(free):
+        parts = " + ".join(f"{sum(counts)} for pools.{name}" for name, counts in pools.items() if sum(counts))
+        raise HostError(
+            f"this machine has {len(free)} GPUs for pools that spawn processes, they need {needed} ({parts}); lower "
+            "processes or devices_per_process, or put groups on one pool"
+        )
+    left = iter(free)
+    return {name: [tuple(next(left) for _ in range(count)) for count in counts] for name, counts in pools.items()}
+
+
+def visible_devices() -> list[str]:
+    """The GPUs of this machine that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+
+def _ray_executors(pools: Mapping[str, Sequence[int]]) -> dict[str, Executor]:
+    try:
+        from autoclave.workers.ray_executor import Demand, RayExecutor, check_cluster, cluster_nodes
+    except ModuleNotFoundError as error:
+        raise HostError(
+            f"pools.{next(iter(pools))}.executor = ray: {error.name} is not installed here. "
+            "Mend: pip install 'autoclave[ray]'"
+        ) from None
+    demands = {name: Demand(len(devices), devices[0]) for name, devices in pools.items()}
+    check_cluster(demands, cluster_nodes())
+    opened: dict[str, Executor] = {}
+    try:
+        for name, demand in demands.items():
+            opened[name] = RayExecutor(name, demand)
+    except BaseException:
+        for executor in opened.values():
+            executor.close()
+        raise
+    return opened

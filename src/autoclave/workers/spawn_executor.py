@@ -1,0 +1,174 @@
+"""Executor `spawn`: a process of this machine for each rank of each group.
+
+Each process is a fresh interpreter that leads a session of its own: Ctrl-C in the terminal does not reach it, and all
+that it started in turn is killed with it. It reads orders from a Unix socket. When the driver's end of that is closed,
+for whatever reason, the process kills its session, so that nothing outlives a driver that was killed with -9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autoclave.workers.channel import Channel
+from autoclave.workers.orders import Answer, Delivered, Died, Event, Order, Raised, Returned
+from autoclave.workers.remote_ranks import RemoteRanks
+from autoclave.workers.shared_memory import Parcel
+from autoclave.workers.wire import Held, pack
+from autoclave.workers.worker_host import Seat, WorkerHost
+
+_START = (
+    "import json, sys\n"
+    "path, end, seat = json.loads(sys.argv[1])\n"
+    "sys.path[:] = path\n"
+    "from autoclave.workers.spawn_executor import serve\n"
+    "serve(end, *seat)"
+)
+
+
+class SpawnExecutor:
+    """`devices[rank]` are the GPUs of this machine that the processes of a rank see; none runs on the CPU."""
+
+    def __init__(self, devices: Sequence[tuple[str, ...]]) -> None:
+        self._devices = devices
+        self._started: list[SpawnRanks] = []
+
+    @property
+    def processes(self) -> int:
+        return len(self._devices)
+
+    def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> SpawnRanks:
+        """Start a process for each rank; see `Executor`."""
+        seats = [Seat(rank, self.processes, own) for rank, own in enumerate(self._devices)]
+        ranks = SpawnRanks(group, seats)
+        self._started.append(ranks)
+        ranks.build(make_worker, "127.0.0.1" if process_group else None)
+        return ranks
+
+    def close(self) -> None:
+        """End all processes."""
+        for ranks in self._started:
+            ranks.end()
+
+
+class SpawnRanks(RemoteRanks):
+    """The processes of one group."""
+
+    def __init__(self, group: str, seats: Sequence[Seat]) -> None:
+        super().__init__(group, [socket.gethostname()] * len(seats))
+        self._processes = [_Process(seat) for seat in seats]
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of each rank; a process leads a group of this number."""
+        return [process.id for process in self._processes]
+
+    def _packed(self, value: Any) -> Parcel:
+        if isinstance(value, Parcel):
+            return value
+        return Parcel.of(pack(value.fetch() if isinstance(value, Held) else value))
+
+    def _send(self, rank: int, order: Order, args: Sequence[Parcel]) -> None:
+        with contextlib.suppress(OSError):  # it is dead: the next event says so
+            self._processes[rank].channel.send(order, args)
+
+    def _next_event(self, ranks: set[int], timeout_s: float | None) -> tuple[int, Event] | None:
+        with selectors.DefaultSelector() as selector:
+            for rank in sorted(ranks):
+                selector.register(self._processes[rank].channel, selectors.EVENT_READ, rank)
+            ready = selector.select(timeout_s)
+        if not ready:
+            return None
+        rank: int = ready[0][0].data
+        return rank, self._processes[rank].next_event()
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+class _Process:
+    """One process, seen from the driver."""
+
+    def __init__(self, seat: Seat) -> None:
+        here, there = socket.socketpair()
+        self.channel = Channel(here)
+        with there:
+            arguments = json.dumps([sys.path, there.fileno(), [seat.rank, seat.world_size, seat.devices]])
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-c", _START, arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what a worker prints is no output of the command
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+            )
+        self.id = self._process.pid
+        self._is_gone = False
+
+    def next_event(self) -> Event:
+        try:
+            answer, parcels = self.channel.receive()
+        except EOFError:
+            return Died(_ending(self.kill()))
+        if isinstance(answer, Delivered):
+            return Delivered(answer.position, parcels[0])
+        return Returned(parcels[0]) if isinstance(answer, Returned) else answer
+
+    def kill(self) -> int:
+        """End the process and all that it started; returns how it ended, which may have been before."""
+        if not self._is_gone:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
+            self._process.wait()
+            self.channel.close()
+            self._is_gone = True
+        return self._process.returncode
+
+
+def _ending(code: int) -> str:
+    """How a process ended, as the end of a sentence."""
+    if code >= 0:
+        return f"ended by itself (exit code {code})"
+    hint = "; often the kernel, when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was killed by signal {-code} ({signal.Signals(-code).name}{hint})"
+
+
+# --- In the process ------------------------------------------------------------------------------------------------
+
+
+def serve(end: int, rank: int, world_size: int, devices: Sequence[str]) -> None:
+    """Carry out orders that come in at the socket `end`, one after the other, for as long as the driver lives."""
+    channel = Channel(socket.socket(fileno=end))
+    host = WorkerHost(Seat(rank, world_size, tuple(devices)))
+    orders: queue.SimpleQueue[tuple[Order, list[Parcel]]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
+
+    def answer(given: Answer) -> None:
+        if isinstance(given, Raised):
+            channel.send(given, [])
+            return
+        parcel = Parcel.of(given.value)
+        channel.send(Delivered(given.position, None) if isinstance(given, Delivered) else Returned(None), [parcel])
+
+    while True:
+        order, parcels = orders.get()
+        host.carry_out(order, parcels, answer)
+
+
+def _listen(channel: Channel, orders: queue.SimpleQueue[tuple[Order, list[Parcel]]]) -> None:
+    """Take orders while another is carried out: that the driver has gone must be heard at once."""
+    try:
+        while True:
+            orders.put(channel.receive())
+    finally:
+        os.killpg(0, signal.SIGKILL)

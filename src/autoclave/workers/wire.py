@@ -1,0 +1,98 @@
+"""Values as bytes, between the driver and worker processes that it started: large arrays stand beside the rest.
+
+Tensors travel as numpy arrays and arrive on the CPU, without gradient. What arrives belongs to the receiver alone.
+Only what our own processes sent over a channel of ours may be unpacked: it is pickle, with arrays out of band.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle  # noqa: TID251  between our own processes only; see above
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+IN_BAND_BYTES = 1 << 14
+"""Arrays up to this size stand among the other bytes."""
+
+
+class Held(ABC):
+    """A value that stays where it was made until someone asks for it."""
+
+    @abstractmethod
+    def fetch(self) -> Any:
+        """The value itself.
+
+        Raises:
+            WorkerDied: it was lost with the process that held it.
+        """
+
+
+@dataclass(frozen=True)
+class Message(Held):
+    """A packed value: `body`, and large arrays as (n,) uint8, which may share memory with the value."""
+
+    body: bytes
+    buffers: tuple[np.ndarray, ...]
+
+    def fetch(self) -> Any:
+        """The value; its arrays are writable views of the buffers if those are writable, else copies."""
+        buffers = (buffer if buffer.flags.writeable else buffer.copy() for buffer in self.buffers)
+        return pickle.loads(self.body, buffers=buffers)
+
+
+def pack(value: Any) -> Message:
+    """`value` as bytes.
+
+    Raises:
+        TypeError: something in it cannot be sent, such as a lambda or an open file.
+    """
+    body = io.BytesIO()
+    buffers: list[np.ndarray] = []
+
+    def stays_in_band(buffer: pickle.PickleBuffer) -> bool:
+        raw = np.frombuffer(buffer.raw(), dtype=np.uint8)
+        if raw.nbytes > IN_BAND_BYTES:
+            buffers.append(raw)
+        return raw.nbytes <= IN_BAND_BYTES
+
+    try:
+        _Pickler(body, protocol=5, buffer_callback=stays_in_band).dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"{_named(value)} cannot be sent to another process ({error}); functions and classes must be "
+            "importable by name: no lambda, nothing local, nothing of __main__"
+        ) from error
+    return Message(body.getvalue(), tuple(buffers))
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) in (Tensor, torch.nn.Parameter):
+            return _reduced(obj)
+        if getattr(obj, "__module__", None) == "__main__" and isinstance(obj, (type, Callable)):
+            raise pickle.PicklingError(f"{_named(obj)} is defined in __main__")
+        return NotImplemented
+
+
+def _reduced(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    host = tensor.detach().cpu().contiguous()
+    try:
+        return _tensor, (host.numpy(), None)
+    except TypeError:  # bfloat16 and the 8-bit floats, which numpy does not have
+        integers = {1: torch.int8, 2: torch.int16}[host.element_size()]
+        return _tensor, (host.view(integers).numpy(), host.dtype)
+
+
+def _tensor(array: np.ndarray, dtype: torch.dtype | None) -> Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor if dtype is None else tensor.view(dtype)
+
+
+def _named(value: Any) -> str:
+    return getattr(value, "__qualname__", f"a {type(value).__name__}")

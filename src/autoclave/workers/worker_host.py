@@ -1,0 +1,79 @@
+"""What runs in a worker's own process, whichever executor started it: one worker, its surroundings, its calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  its documented place
+
+from autoclave.workers.executor import Interface
+from autoclave.workers.failures import Failure
+from autoclave.workers.orders import Answer, Delivered, Order, Raised, Returned
+from autoclave.workers.wire import Held, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker's place in its group: rank, how many there are, and the GPUs of this machine that are its own."""
+
+    rank: int
+    world_size: int
+    devices: tuple[str, ...]
+
+    def settle(self) -> None:
+        """Tell libraries in this process, by the variables that they look for. Before any of them looks for devices."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)
+        os.environ["RANK"], os.environ["WORLD_SIZE"] = str(self.rank), str(self.world_size)
+        os.environ["LOCAL_RANK"] = "0"  # it sees no devices but its own
+
+
+class WorkerHost:
+    """Makes a worker and calls it."""
+
+    def __init__(self, seat: Seat) -> None:
+        seat.settle()
+        self._seat = seat
+        self._worker: Any = None
+        self._store: TCPStore | None = None
+
+    def carry_out(self, order: Order, args: Sequence[Held], answer: Callable[[Answer], None]) -> None:
+        """Do what is ordered, and answer with packed values. Whatever is raised is answered too."""
+        try:
+            result = self._carry_out(order, [arg.fetch() for arg in args], answer)
+            answer(Returned(pack(result if order.is_wanted else None)))
+        except BaseException as error:  # noqa: BLE001  all of it is raised in the driver
+            answer(Raised(Failure.of(error)))
+
+    def _carry_out(self, order: Order, args: list[Any], answer: Callable[[Answer], None]) -> Any:
+        if order.operation == "open_store":
+            return self._open_store(*args)
+        if order.operation == "build":
+            return self._build(*args)
+        if order.operation == "stream":
+            args.append(lambda position, result: answer(Delivered(position, pack(result))))
+        return getattr(self._worker, order.method)(*args)
+
+    def _open_store(self, address: str) -> tuple[str, int]:
+        """Open the store where the ranks of the group meet, on a port that is free."""
+        self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
+        return address, self._store.port
+
+    def _build(self, make_worker: Callable[[], Any], store: tuple[str, int] | None) -> Interface:
+        if store:
+            self._join(*store)
+        self._worker = make_worker()
+        return Interface.of(type(self._worker))
+
+    def _join(self, address: str, port: int) -> None:
+        """Enter the process group: gloo for tensors on the CPU, NCCL for those on GPUs."""
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, str(port)
+        torch.distributed.init_process_group(
+            backend="cpu:gloo,cuda:nccl" if self._seat.devices else "gloo",
+            store=self._store or TCPStore(address, port, is_master=False),
+            rank=self._seat.rank,
+            world_size=self._seat.world_size,
+        )

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.algorithms import Algorithm, Column, ColumnFunction, Equation, build_algorithm, step_metrics
@@ -27,6 +27,7 @@ from tests.algorithms.choices import EVERY_VARIANT, NAMES, VARIANTS
 BUILT = {name: build_algorithm(settings) for name, settings in VARIANTS.items()}
 GRPO, GRPO_PLUS = build_algorithm(GrpoConfig(entropy_coefficient=0.01)), BUILT["grpo_plus"]
 SEEDS = st.integers(0, 10_000)
+SOME = settings(max_examples=25)  # for each of twenty variants
 SCORES = ("log_probs", "old_log_probs", "reference_log_probs", "sampler_log_probs", "entropy", "values", "old_values")
 
 
@@ -90,8 +91,8 @@ def test_what_must_be_computed_follows_from_the_choices(settings, expected):
 
 
 def test_settings_know_without_torch_what_the_algorithm_needs():
-    for settings in VARIANTS.values():
-        assert settings.needs_critic == build_algorithm(settings).needs_critic
+    for chosen in VARIANTS.values():
+        assert chosen.needs_critic == build_algorithm(chosen).needs_critic
 
 
 def test_every_choice_has_settings_of_its_name_and_is_tested_here():
@@ -112,6 +113,7 @@ def test_an_algorithm_survives_pickling(make_batch, learn, variant):
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS, num_parts=st.integers(2, 6))
 def test_micro_batches_add_up_to_the_whole(make_batch, learn, variant, seed, num_parts):
     algorithm = BUILT[variant]
@@ -130,6 +132,7 @@ def test_micro_batches_add_up_to_the_whole(make_batch, learn, variant, seed, num
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS)
 def test_in_float32_a_split_changes_the_gradient_by_less_than_a_millionth(make_batch, learn, variant, seed):
     algorithm = BUILT[variant]
@@ -141,6 +144,7 @@ def test_in_float32_a_split_changes_the_gradient_by_less_than_a_millionth(make_b
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS, random=st.randoms(use_true_random=False))
 def test_packing_order_does_not_matter(make_batch, learn, variant, seed, random):
     algorithm, batch = BUILT[variant], make_batch(seed)
@@ -158,6 +162,7 @@ def test_packing_order_does_not_matter(make_batch, learn, variant, seed, random)
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS, hostile=st.sampled_from([float("nan"), float("inf"), -1e38]))
 def test_tokens_that_do_not_train_have_no_gradient_whatever_they_hold(make_batch, learn, variant, seed, hostile):
     algorithm, batch = BUILT[variant], make_batch(seed)
@@ -173,6 +178,7 @@ def test_tokens_that_do_not_train_have_no_gradient_whatever_they_hold(make_batch
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS)
 def test_rows_that_need_no_computing_can_be_left_out(make_batch, learn, variant, seed):
     algorithm = BUILT[variant]
@@ -185,6 +191,7 @@ def test_rows_that_need_no_computing_can_be_left_out(make_batch, learn, variant,
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS)
 def test_where_the_policy_has_not_moved_the_gradient_is_that_of_reinforce(make_batch, learn, variant, seed):
     algorithm, batch = BUILT[variant], make_batch(seed)
@@ -208,6 +215,7 @@ def test_a_step_in_which_nothing_trains_has_a_loss_of_zero(make_batch, learn, va
 
 
 @EVERY_VARIANT
+@SOME
 @given(seed=SEEDS)
 def test_optimizer_steps_have_weights_of_their_own(make_batch, learn, variant, seed):
     algorithm, batch = BUILT[variant], make_batch(seed)

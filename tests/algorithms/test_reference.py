@@ -6,7 +6,7 @@ from math import sqrt
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.algorithms import build_algorithm, step_metrics
@@ -16,6 +16,7 @@ from tests.algorithms.reference import reference
 
 
 @EVERY_VARIANT
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_loss_and_gradient_are_those_of_the_equations(make_batch, learn, variant, seed):
     algorithm = build_algorithm(VARIANTS[variant])

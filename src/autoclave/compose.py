@@ -174,6 +174,11 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     from autoclave.models import resolve_device
     from autoclave.workers import open_pools
 
+    if config.algorithm.needs_critic:
+        raise ConfigError(
+            f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and there is no worker that trains "
+            "one yet; choose an algorithm that needs none, as docs/algorithms/index.md lists them"
+        )
     workers, actors = config.workers, config.pools[config.workers.actor].processes
     if actors > 1:
         raise ConfigError(

@@ -292,6 +292,12 @@ def test_a_placement_that_cannot_be_is_refused_before_any_work(trainings):
     assert not trainings.path("too-much").exists()
 
 
+def test_an_algorithm_that_needs_a_critic_is_refused_before_any_work(trainings):
+    assert trainings.run("critic", changes={"algorithm": {"name": "ppo"}}) == 2
+    assert "algorithm.name = ppo: reads the values of a critic" in trainings.log("critic")
+    assert not trainings.path("critic").exists()
+
+
 # --- Ended early ---------------------------------------------------------------------------------------------------
 
 

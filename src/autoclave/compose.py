@@ -176,7 +176,7 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
 
     if config.algorithm.needs_critic:
         raise ConfigError(
-            f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and there is no worker that trains "
+            f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and no worker trains "
             "one yet; choose an algorithm that needs none, as docs/algorithms/index.md lists them"
         )
     workers, actors = config.workers, config.pools[config.workers.actor].processes

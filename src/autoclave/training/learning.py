@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm
 from autoclave.core import Group
+from autoclave.core.rollout import FloatArray
 from autoclave.workers import Batch
 
 
@@ -38,6 +39,16 @@ def row_advantages(batch: Batch) -> np.ndarray:
     """(B,) float64: the mean advantage of each rollout's tokens; 0 for an empty response."""
     total = np.bincount(batch.response_rows, weights=batch.responses["advantages"], minlength=len(batch))
     return total / np.maximum(batch.response_lengths, 1)
+
+
+def trainer_log_probs(whole: Batch, computed: Batch) -> list[FloatArray | None]:
+    """For each rollout of `whole` the (T,) `old_log_probs` of its response; None if it was not computed.
+
+    `computed` are the rows of `whole` that its column `computes` chose, in order.
+    """
+    ends = np.cumsum(computed.response_lengths)[:-1]
+    found = iter(np.split(computed.responses["old_log_probs"], ends))
+    return [next(found) if computes else None for computes in whole.rows["computes"]]
 
 
 def _tensors(batch: Batch) -> Mapping[str, Tensor]:

@@ -14,9 +14,10 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm
 from autoclave.core import Group, TaskItem
+from autoclave.core.rollout import FloatArray
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
-from autoclave.training.learning import mask_groups, row_advantages, with_advantages
+from autoclave.training.learning import mask_groups, row_advantages, trainer_log_probs, with_advantages
 from autoclave.workers import (
     ActorWorker,
     Batch,
@@ -35,6 +36,8 @@ class Learned:
     groups: Sequence[Group]
     advantages: Sequence[float]
     metrics: Mapping[str, float]
+    log_probs: Sequence[FloatArray | None]
+    """Of each rollout in order: (T,) of its tokens under the policy at the start; None if they were not computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Stages:
         batch = self.actor.log_probs(whole.select(whole.rows["computes"]))
         batch = self.reference.log_probs(batch)
         metrics = self.actor.update(batch, self.minibatches).result()
-        return Learned(groups, row_advantages(whole).tolist(), metrics)
+        return Learned(groups, row_advantages(whole).tolist(), metrics, trainer_log_probs(whole, batch.result()))
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

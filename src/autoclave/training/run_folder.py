@@ -29,11 +29,8 @@ from autoclave.core.files import atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
 from autoclave.evaluation import Evaluation
-from autoclave.training.pages.rollouts import ROLLOUT_FORMAT
+from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
 from autoclave.training.stages import Learned
-
-LOG_PROB_DECIMALS = 5
-"""Of log-probs in rollout files: float32 sums of a forward pass agree to about as many."""
 
 
 class RunFolder:

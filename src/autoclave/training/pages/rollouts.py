@@ -22,6 +22,8 @@ from autoclave.core.verdict import Verdict
 from autoclave.training.pages.run_folder import number
 
 ROLLOUT_FORMAT = "autoclave-rollout/1"
+LOG_PROB_DECIMALS = 5
+"""Of log-probs in rollout files: float32 sums of a forward pass agree to about as many."""
 
 _NUMBERS = (float, int, type(None))
 
@@ -45,7 +47,7 @@ class TokenColumns:
     @property
     def gaps(self) -> np.ndarray:
         """(T,) trainer minus sampler, nats; NaN where one is missing."""
-        return self.trainer - self.sampler
+        return np.round(self.trainer - self.sampler, LOG_PROB_DECIMALS)
 
 
 @dataclass(frozen=True)

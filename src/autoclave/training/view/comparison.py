@@ -42,6 +42,11 @@ class ComparedGroup:
     after: ShownGroup
     pairs: Sequence[Pair]
 
+    @property
+    def open_pair(self) -> Pair:
+        """The first whose verdict changed, else the first; the others unfold on a click."""
+        return next((pair for pair in self.pairs if len({shown.status for shown in pair.both}) > 1), self.pairs[0])
+
 
 def compared(before: ShownGroup, after: ShownGroup) -> ComparedGroup:
     """Samples of one number stand together: with one seed they had the same random numbers."""

@@ -115,13 +115,13 @@ def _why_none(is_recorded: bool, has_tokenizer: bool) -> str:
 
 
 LEDGER = {
-    "reward": "reward that the advantage is of",
-    "group_mean": "mean reward of its group",
-    "group_std": "deviation of its group",
-    "weight": "share in the loss of its optimizer step",
+    "reward": "reward used",
+    "group_mean": "group mean",
+    "group_std": "group deviation",
+    "weight": "share in loss",
     "importance": "importance weight",
 }
-"""Parts of the ledger that stand beside the advantage."""
+"""Parts of the ledger that stand beside the advantage, and their names on the page."""
 
 
 def _facts(rollout: RecordedRollout, strip: TokenStrip | None) -> Iterable[tuple[str, str]]:
@@ -141,7 +141,7 @@ def _ledger(ledger: Mapping[str, object]) -> Iterable[tuple[str, str]]:
         if (value := number(ledger, key)) is not None:
             yield label, quantity(value)
     if ledger.get("votes") is False:
-        yield "counts in its group", "no"
+        yield "votes in group", "no"
 
 
 def _versions(versions: Sequence[tuple[int, int, int]]) -> str:

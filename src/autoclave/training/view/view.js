@@ -62,9 +62,9 @@ document.addEventListener("keydown", (event) => {
 
 // What a token is, when it is pointed at.
 document.addEventListener("pointerover", (event) => {
-  const token = event.target.closest(".tokens i");
+  const token = event.target.closest(".token-strip i");
   if (!token || token.title) return;
-  const strip = token.closest(".tokens");
+  const strip = token.closest(".token-strip");
   const place = [...strip.querySelectorAll("i")].indexOf(token);
   const index = place < Number(strip.dataset.head) ? place : place + Number(strip.dataset.leftOut);
   const [id, sampler, trainer] = strip.dataset.numbers.split(";")[place].split(" ");

@@ -55,8 +55,9 @@ class Browser:
     def point_at(self, selector: str) -> None:
         """Move the pointer to the middle of the first element of `selector`."""
         box = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
-            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            f"(() => {{ const element = document.querySelector({json.dumps(selector)});"
+            " element.scrollIntoView({ block: 'center', behavior: 'instant' });"
+            " const box = element.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -160,7 +163,9 @@ def test_a_problem_that_is_not_there_is_named_with_those_that_are(run, problem, 
 
 def test_of_many_problems_the_message_names_a_few(record, rollout):
     folder = record({1: [rollout(f"problem-{number}") for number in range(30)]})
-    with pytest.raises(InputError, match="there are problem-0, problem-1, problem-2, problem-3, problem-4 and others$"):
+    with pytest.raises(
+        InputError, match=r"there are problem-0, problem-1, problem-2, problem-3, problem-4 and others$"
+    ):
         write_view(Request(folder, problems=("x",)))
 
 
@@ -208,6 +213,12 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(run):
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+
+
+def test_looking_needs_no_torch():
+    script = "import autoclave.training.view, json, sys; print(json.dumps(list(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert {"torch", "transformers", "tensorboard"}.isdisjoint(json.loads(ended.stdout))
 
 
 def test_the_same_request_gives_the_same_bytes(run):

@@ -18,8 +18,8 @@ def figures_of(folder, **words):
 
 def test_figures_are_over_all_rollouts_of_a_step(record, rollout):
     folder = record({1: [
-        rollout("a", 0, "accepted", tokens=10, sampler_log_probs=[-1.0, -2.0], trainer_log_probs=[-1.5, -2.0], token_ids=[1, 2]),
-        rollout("a", 1, "wrong_answer", tokens=20, finish_reason="length", mask_reason="overlong", trainer_log_probs=None),
+        rollout("a", 0, tokens=10, token_ids=[1, 2], sampler_log_probs=[-1, -2], trainer_log_probs=[-1.5, -2]),
+        rollout("a", 1, "wrong_answer", tokens=20, finish_reason="length", mask_reason="overlong", token_ids=None),
         rollout("b", 0, None, tokens=30, token_ids=None),
     ]})  # fmt: skip
     found = figures_of(folder)

@@ -96,7 +96,7 @@ def test_an_installation_without_extras_answers(environment: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("train",), ("report", "."), ("evaluate", "model")], ids=" ".join)
+@pytest.mark.parametrize("words", [("train",), ("report", "."), ("view", "."), ("evaluate", "model")], ids=" ".join)
 def test_what_needs_an_extra_names_it(environment: Path, tmp_path: Path, words: tuple[str, ...]):
     ended = run(environment / "bin" / "autoclave", *words, cwd=tmp_path)
     assert ended.returncode == 3

@@ -12,7 +12,7 @@ import torch
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FinishReason, Group, MaskReason
-from autoclave.training.learning import account, completed, mask_groups, prepared
+from autoclave.training.learning import account, completed, mask_groups, prepared, trainer_log_probs
 from autoclave.workers import ActorWorker, Batch
 from tests.training_parts import completion, group_of, plain_log_probs, tiny_policy
 
@@ -69,6 +69,19 @@ def test_weights_are_fixed_before_rows_are_left_out():
 def test_a_kl_term_needs_every_row_that_trains():
     batch = packed(GRPO)
     assert batch.rows["computes"].tolist() == batch.rows["trains"].tolist() == [True] * 5 + [False] + [True] * 3
+
+
+def test_the_trainers_log_probs_go_back_to_the_rollouts_that_were_computed():
+    whole = packed(GRPO_PLUS)  # of 9 rollouts the first and the third can move the policy: 3 and 2 tokens
+    computed = whole.select(whole.rows["computes"]).with_responses(old_log_probs=np.arange(5, dtype=np.float32))
+    first, second, third, *others = trainer_log_probs(whole, computed)
+    assert (first.tolist(), second, third.tolist(), others) == ([0.0, 1.0, 2.0], None, [3.0, 4.0], [None] * 6)
+
+
+def test_where_no_rollout_was_computed_none_has_log_probs_of_the_trainer():
+    whole = packed(GRPO_PLUS).with_rows(computes=np.zeros(9, dtype=bool))
+    computed = whole.select(whole.rows["computes"]).with_responses(old_log_probs=np.zeros(0, dtype=np.float32))
+    assert trainer_log_probs(whole, computed) == [None] * 9
 
 
 def test_each_minibatch_has_weights_of_its_own():

@@ -19,7 +19,7 @@ TIMES = CollectionTimes(started=10.0, sampled=12.0, judged=12.5)
 
 def metrics_of(*groups, **policy: float) -> dict[str, float]:
     count = sum(len(group.rollouts) for group in groups)
-    return iteration_metrics(TIMES, Learned(groups, [NOTHING] * count, policy))
+    return iteration_metrics(TIMES, Learned(groups, [NOTHING] * count, policy, [None] * count))
 
 
 def test_rewards_statuses_and_shares_are_over_all_rollouts():

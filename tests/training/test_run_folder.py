@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autoclave.algorithms import LedgerEntry
@@ -102,7 +103,8 @@ def test_every_rollout_is_kept_with_what_it_earned_and_whether_it_trained(tmp_pa
         LedgerEntry(1.0, True, 1.0, None, 0.5, 0.25, 1.5),
         LedgerEntry(None, False, 1.0, None, None, None, None),
     ]
-    folder.write_rollouts(3, Learned([group], account, {}))
+    log_probs = np.array([-0.123456, -2.0, -np.inf], dtype=np.float32)
+    folder.write_rollouts(3, Learned([group], account, {}, [log_probs, None]))
     with gzip.open(tmp_path / "run" / "rollouts" / "step-000003.jsonl.gz", "rt") as file:
         first, second = (json.loads(line) for line in file)
     assert (first["response"], first["reward"], first["mask_reason"]) == ("one", 1.0, None)
@@ -113,4 +115,7 @@ def test_every_rollout_is_kept_with_what_it_earned_and_whether_it_trained(tmp_pa
     assert first["verdict"]["status"] == "accepted"
     assert (second["reward"], second["ledger"]["advantage"], second["mask_reason"]) == (None, None, "no_verdict")
     assert second["verdict"]["fault"]["detail"] == "no cell could be made"
+    assert (first["token_ids"], first["sampler_log_probs"], first["log_prob_kind"]) == ([5, 6, 1], [-1.0] * 3, "raw")
+    assert (first["trainer_log_probs"], second["trainer_log_probs"]) == ([-0.12346, -2.0, None], None)
+    assert first["format"] == second["format"] == "autoclave-rollout/1"
     assert (second["finish_reason"], second["prompt"], second["sample"]) == ("length", "Solve item.", 1)

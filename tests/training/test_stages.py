@@ -59,6 +59,17 @@ def test_learning_gives_an_advantage_for_each_rollout_and_metrics_of_the_updates
     assert {"loss", "gradient_norm", "entropy", "sampler_gap"} <= learned.metrics.keys()
 
 
+def test_the_trainers_log_probs_of_fresh_rollouts_are_the_samplers():
+    with toy_stages() as stages:
+        learned = stages.learn(stages.collect(ITEMS, 0).result())
+    rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+    pairs = [(each.completion.log_probs, found) for each, found in zip(rollouts, learned.log_probs, strict=True)]
+    computed = [(sampler, trainer) for sampler, trainer in pairs if trainer is not None]
+    assert 0 < len(computed) <= 32
+    for sampler, trainer in computed:
+        assert trainer.tolist() == pytest.approx(sampler.tolist(), abs=1e-4)
+
+
 def test_only_publishing_changes_what_is_sampled():
     with toy_stages() as stages:
         before = responses(stages, ITEMS, 0)

@@ -17,11 +17,14 @@ from autoclave.cli.report import report
 from autoclave.cli.run import run
 from autoclave.cli.trace import trace
 from autoclave.cli.train import sft, train
+from autoclave.cli.view import view
 from autoclave.core import AutoclaveError, HostError, InputError
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-EXTRAS: dict[str, str] = dict.fromkeys(("torch", "transformers", "safetensors", "tensorboard", "jinja2"), "train")
+EXTRAS: dict[str, str] = dict.fromkeys(
+    ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers"), "train"
+)
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
 
@@ -34,7 +37,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, train, sft, evaluate, judge, run, trace, config, report):
+for command in (doctor, train, sft, evaluate, judge, run, trace, config, report, view):
     cli.add_command(command)
 
 

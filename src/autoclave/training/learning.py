@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, AlgorithmState, Column, LedgerEntry, ledger
 from autoclave.core import Group
+from autoclave.core.rollout import FloatArray
 from autoclave.workers import Batch
 
 
@@ -58,6 +59,16 @@ def account(whole: Batch, computed: Batch) -> list[LedgerEntry]:
         **_spread(whole.responses, computed.responses, whole.response_index(rows), len(whole.response_rows))
     )
     return ledger(tensors(merged))
+
+
+def trainer_log_probs(whole: Batch, computed: Batch) -> list[FloatArray | None]:
+    """For each rollout of `whole` the (T,) `old_log_probs` of its response; None if it was not computed.
+
+    `computed` are the rows of `whole` that its column `computes` chose, in order.
+    """
+    ends = np.cumsum(computed.response_lengths)[:-1]
+    found = iter(np.split(computed.responses["old_log_probs"], ends))
+    return [next(found) if computes else None for computes in whole.rows["computes"]]
 
 
 def tensors(batch: Batch) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 config.yaml                     the resolved configuration
 metrics.jsonl                   one object per line; "kind" is sft, train or evaluation
 tensorboard/                    the same numbers for TensorBoard
-rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict and advantage
+rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advantage and log-probs
 evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
 checkpoints/step-000010/        state to resume from
@@ -22,13 +22,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import InputError, Rollout
 from autoclave.core.files import atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
+from autoclave.core.rollout import FloatArray
 from autoclave.evaluation import Evaluation
+from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
 from autoclave.training.stages import Learned
 
 
@@ -81,8 +84,8 @@ class RunFolder:
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
-            for rollout, entry in zip(rollouts, learned.ledger, strict=True):
-                file.write(json.dumps(_rollout_line(step, rollout, entry)) + "\n")
+            for rollout, entry, log_probs in zip(rollouts, learned.ledger, learned.log_probs, strict=True):
+                file.write(json.dumps(_rollout_line(step, rollout, entry, log_probs)) + "\n")
 
     def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Keep the result of every problem of an evaluation."""
@@ -128,9 +131,10 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry) -> dict[str, Any]:
+def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry, log_probs: FloatArray | None) -> dict[str, Any]:
     completion, reward = rollout.completion, rollout.reward
     return {
+        "format": ROLLOUT_FORMAT,
         "step": step,
         "item": rollout.item.id,
         "group": rollout.item.group_key,
@@ -145,4 +149,13 @@ def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry) -> dict[str, 
         "ledger": asdict(entry),
         "policy_versions": completion.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
+        "token_ids": completion.tokens.tolist(),
+        "log_prob_kind": completion.log_prob_kind,
+        "sampler_log_probs": _rounded(completion.log_probs),
+        "trainer_log_probs": None if log_probs is None else _rounded(log_probs),
     }
+
+
+def _rounded(log_probs: FloatArray) -> list[float | None]:
+    """Nats with `LOG_PROB_DECIMALS` decimals; None for what JSON cannot hold."""
+    return finite(np.round(log_probs.astype(np.float64), LOG_PROB_DECIMALS).tolist())

@@ -15,10 +15,19 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, LedgerEntry, batch_metrics, is_uniform
 from autoclave.core import Group, TaskItem
+from autoclave.core.rollout import FloatArray
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
 from autoclave.training.adaptation import Adaptation
-from autoclave.training.learning import account, completed, mask_discarded, mask_groups, prepared, tensors
+from autoclave.training.learning import (
+    account,
+    completed,
+    mask_discarded,
+    mask_groups,
+    prepared,
+    tensors,
+    trainer_log_probs,
+)
 from autoclave.workers import (
     ActorWorker,
     Batch,
@@ -37,6 +46,8 @@ class Learned:
     groups: Sequence[Group]
     ledger: Sequence[LedgerEntry]
     metrics: Mapping[str, float]
+    log_probs: Sequence[FloatArray | None]
+    """Of each rollout in order: (T,) of its tokens under the policy at the start; None if they were not computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,8 @@ class Stages:
         batch = completed(self.algorithm, batch.result())
         metrics = self.actor.update(batch, self.minibatches).result() | batch_metrics(tensors(batch))
         metrics |= self.adaptation.advance(metrics)
-        return Learned(mask_discarded(self.algorithm, groups, whole), account(whole, batch), metrics)
+        groups = mask_discarded(self.algorithm, groups, whole)
+        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch))
 
     def save(self, folder: Path) -> None:
         """Write the state of the trainer to the folder of a checkpoint.

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from autoclave.training.pages.run_folder import read_run
 from autoclave.training.report.figures import averaged, evaluation_figure, running_mean, status_figure
-from autoclave.training.report.run_folder import read_run
 from autoclave.training.report.tables import STAGES, stage_seconds
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from autoclave.training.pages.run_folder import read_run
 from autoclave.training.report.headline import headline
-from autoclave.training.report.run_folder import read_run
 
 
 def _rewrite_summary(folder, **changes):

@@ -4,7 +4,6 @@ import pytest
 
 from autoclave.training.report import samples
 from autoclave.training.report.samples import sample_step
-from autoclave.training.report.text import count
 
 
 def _record(group: str, sample: int, status: str | None, **more: object) -> dict[str, object]:
@@ -65,9 +64,3 @@ def test_only_the_beginning_of_a_long_file_is_read(write, monkeypatch):
     monkeypatch.setattr(samples, "SCANNED_ROLLOUTS", 10)
     path = write([_record(f"g{i}", 0, "accepted") for i in range(50)])
     assert len(sample_step(path, 40).groups) == 10
-
-
-def test_long_responses_are_cut_and_say_so(write):
-    rollout = sample_step(write([_record("a", 0, "accepted", response="x" * 7001)]), 1).groups[0].rollouts[0]
-    assert rollout.response.endswith("x\n[1,001 more characters]")
-    assert count(1, "problem") == "1 problem"

@@ -1,36 +1,24 @@
-"""Put the page together and write it: `report.html`, one file that loads nothing.
-
-Rollouts hold text that a policy wrote. Three walls stand before it: the template escapes every value (only the SVG of
-`charts.py` and our own script are exempt), the page's security policy runs that one script by its hash and loads
-nothing, and characters that show as nothing or reorder text are spelled out (`made_visible`).
-"""
+"""Put the page together and write it: `report.html`, one file that loads nothing (`pages/html.py`)."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from autoclave.core.files import write_atomically
-from autoclave.training.report import tables, text
+from autoclave.training.pages.html import render_page
+from autoclave.training.pages.rollouts import SHOWN_TESTS
+from autoclave.training.pages.run_folder import Run, read_run
+from autoclave.training.report import tables
 from autoclave.training.report.figures import DRAWN_POINTS, curve_sections
 from autoclave.training.report.headline import Headline, headline
-from autoclave.training.report.run_folder import Run, read_run
-from autoclave.training.report.samples import SHOWN_TESTS, SampledStep, sample_step
+from autoclave.training.report.samples import SHOWN_CHARACTERS, SampledStep, sample_step
 
 REPORT_NAME = "report.html"
 SHOWN_GROUPS = 4
 """Groups of rollouts shown of the first and of the last rollout file."""
 
 _HERE = Path(__file__).parent
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 def write_report(run_folder: Path) -> Path:
@@ -46,12 +34,11 @@ def write_report(run_folder: Path) -> Path:
 
 def render(run: Run) -> str:
     """The whole page."""
-    script = (_HERE / "report.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     steps = sampled_steps(run)
     family_rows, families_after = tables.family_rows(run)
-    page = _environment().get_template("report.html.j2")
-    html = page.render(
+    return render_page(
+        _HERE / "report.html.j2",
+        _HERE / "report.js",
         run=run,
         headline=_with_level(headline(run), steps),
         sections=curve_sections(run),
@@ -65,11 +52,9 @@ def render(run: Run) -> str:
         steps=steps,
         config_blocks=tables.config_blocks(run.config),
         environment=tables.environment_rows(run),
+        shown_characters=SHOWN_CHARACTERS,
         shown_tests=SHOWN_TESTS,
-        script=Markup(script),
-        script_digest=digest,
     )
-    return made_visible(html)
 
 
 def missing_parts(run: Run) -> list[str]:
@@ -93,14 +78,6 @@ def sampled_steps(run: Run) -> list[SampledStep]:
     return [replace(step, groups=step.groups[:fewest]) for step in steps]
 
 
-def made_visible(text: str) -> str:
-    r"""`text` with control, invisible and text-reordering characters as escapes such as `\u202e`; tab and newline stay.
-
-    Lone surrogates, which JSON can hold and UTF-8 cannot, become escapes too.
-    """
-    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
-
-
 def _with_level(headline: Headline, steps: list[SampledStep]) -> Headline:
     """An unfinished run has no summary to name the isolation, but its verdicts do."""
     if any(label == "Isolation" for label, _ in headline.facts):
@@ -108,18 +85,3 @@ def _with_level(headline: Headline, steps: list[SampledStep]) -> Headline:
     rollouts = [rollout for step in steps for group in step.groups for rollout in group.rollouts]
     levels = sorted({rollout.verdict.level for rollout in rollouts if rollout.verdict and rollout.verdict.level})
     return replace(headline, facts=(*headline.facts, ("Isolation", ", ".join(levels)))) if levels else headline
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    filters: dict[str, Callable[..., Any]] = {
-        "percent": text.percent,
-        "points": text.points,
-        "quantity": text.quantity,
-        "signed": lambda value: f"{value:+.2f}".replace("-", "\N{MINUS SIGN}"),
-        "svg": Markup,  # of charts.py, which escapes its texts
-    }
-    environment.filters.update(filters)
-    return environment

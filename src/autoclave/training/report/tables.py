@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoclave.training.report import text
+from autoclave.training.pages import text
+from autoclave.training.pages.run_folder import Row, Run, number
 from autoclave.training.report.charts import Axis, column_chart
 from autoclave.training.report.figures import Figure, averaged, metric_figure
-from autoclave.training.report.run_folder import Row, Run, number
 
 STAGES = {
     "sampling": ("accepted", "judging runs beside it"),

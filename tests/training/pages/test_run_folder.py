@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from autoclave.core.errors import DataError, InputError
-from autoclave.training.report.run_folder import number, read_run
+from autoclave.training.pages.run_folder import number, read_run
 
 
 def test_of_repeated_steps_the_last_wins(make_run, add_lines):

@@ -38,3 +38,25 @@ def duration(seconds: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 problem`, `2 problems`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def signed(value: float) -> str:
+    """With a sign and two decimals: `-1.5` -> `−1.50`."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def change(value: float) -> str:
+    """A quantity with its sign: `-1234.5` -> `−1,234`."""
+    return f"{'+' if value > 0 else ''}{quantity(value)}".replace("-", "\N{MINUS SIGN}", 1)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` without its middle where it is longer than `limit` characters; a line there says how much is missing.
+
+    Both ends stay: a response begins with thoughts and ends with the program.
+    """
+    missing = len(text) - limit
+    if missing <= 0:
+        return text
+    head, tail = limit - limit // 2, limit // 2
+    return f"{text[:head]}\n[{count(missing, 'character')} left out]\n{text[len(text) - tail :]}"

@@ -200,7 +200,7 @@ def _rollout(step: int, group: int, sample: int, draw: random.Random) -> dict[st
         "response": program if status == "bad_format" else f"```python\n{program}\n```",
         "reward": verdict["reward"], "reason": status, "policy_versions": [[step - 1, 0, 30]],
         "mask_reason": "no_verdict" if is_fault else "overlong" if is_cut else None,
-        "advantage": None if is_fault or is_cut else draw.gauss(0, 1), "verdict": verdict,
+        "ledger": {"advantage": None if is_fault or is_cut else draw.gauss(0, 1)}, "verdict": verdict,
     }  # fmt: skip
 
 

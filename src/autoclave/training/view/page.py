@@ -1,0 +1,173 @@
+"""Put the page together and write it: one file that loads nothing (`pages/html.py`), of bounded size.
+
+Every rollout file that is looked at is read twice: for figures over all of it, and for the rollouts that are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoclave.core.errors import InputError
+from autoclave.core.files import write_atomically
+from autoclave.core.json import nearest, shown
+from autoclave.training.pages import text
+from autoclave.training.pages.html import render_page
+from autoclave.training.pages.rollouts import SHOWN_TESTS, step_of
+from autoclave.training.pages.run_folder import Run
+from autoclave.training.view.choice import choose_pairs, choose_varied, shared_groups
+from autoclave.training.view.comparison import ComparedGroup, compared
+from autoclave.training.view.shown import ShownGroup, ShownRollout, read_chosen
+from autoclave.training.view.sources import Request, ranges, sources_of
+from autoclave.training.view.survey import Figures, Survey, survey
+from autoclave.training.view.tokens import GAP_LEVELS, Detokenizer
+
+VIEW_NAME = "view.html"
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The page, and how many of the rollouts that fit the request are on it."""
+
+    path: Path
+    num_shown: int
+    num_found: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A choice on the page. Values are those of `data-<name>` of groups or rollouts."""
+
+    name: str
+    label: str
+    values: Sequence[str]
+
+
+def write_view(request: Request, out: Path | None = None) -> Written:
+    """Write the page to `out`; by default it is `view.html` in the folder of the run.
+
+    Raises:
+        InputError: not a run folder, no rollouts recorded, a step or a problem that is not, or a damaged file.
+    """
+    surveys = [survey(source, request.problems) for source in sources_of(request)]
+    _check_problems(request.problems, surveys)
+    if not request.compares:
+        surveys = [found for found in surveys if found.groups]
+    groups = [] if request.compares else _groups(surveys, request.limit)
+    pairs = _pairs(surveys, request.limit) if request.compares else []
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rollouts += [rollout for group in pairs for pair in group.pairs for rollout in pair.both]
+    num_found = sum(found.figures.rollouts for found in surveys)
+    html = render_page(
+        _HERE / "view.html.j2",
+        _HERE / "view.js",
+        runs=_runs(surveys),
+        compares=request.compares,
+        surveys=surveys,
+        changes=_changes(*(found.figures for found in surveys)) if len(surveys) == 2 else [],
+        unpaired=_unpaired(surveys) if request.compares else (0, 0),
+        groups=groups,
+        pairs=pairs,
+        num_shown=len(rollouts),
+        num_found=num_found,
+        filters=_filters(groups, pairs, rollouts),
+        has_tokens=any(rollout.strip for rollout in rollouts),
+        gap_levels=GAP_LEVELS,
+        shown_tests=SHOWN_TESTS,
+    )
+    path = out or request.run / VIEW_NAME
+    write_atomically(path, html)
+    return Written(path, len(rollouts), num_found)
+
+
+def _check_problems(problems: Sequence[str], surveys: Sequence[Survey]) -> None:
+    found = {outline.item for survey in surveys for outline in survey.groups.values()}
+    for problem in problems:
+        if problem not in found:
+            others = list(dict.fromkeys(item for survey in surveys for item in survey.other_problems))
+            steps = ranges(sorted({survey.source.step for survey in surveys}))
+            mend = nearest(problem, others[:SHOWN_NAMES]) if len(others) <= SHOWN_NAMES else _nearest(problem, others)
+            raise InputError(f"--problem {shown(problem)}: no rollout of it in step {steps}; {mend}")
+
+
+SHOWN_NAMES = 5
+"""Most problems that a message lists."""
+
+
+def _nearest(problem: str, others: Sequence[str]) -> str:
+    """Names like it, or a few."""
+    mend = nearest(problem, others)
+    return mend if mend.startswith("did") else f"there are {', '.join(others[:SHOWN_NAMES])} and others"
+
+
+def _groups(surveys: Sequence[Survey], limit: int) -> list[ShownGroup]:
+    chosen = choose_varied(surveys, limit)
+    groups: list[ShownGroup] = []
+    for number, found in enumerate(surveys):
+        of_source = [group for group in chosen if group.source == number]
+        shown = read_chosen(found.source, of_source, Detokenizer.of_run(found.source.run.folder))
+        groups += [shown[group.group] for group in of_source]
+    return groups
+
+
+def _pairs(surveys: Sequence[Survey], limit: int) -> list[ComparedGroup]:
+    chosen = choose_pairs(*surveys, limit=limit)
+    before, after = (
+        read_chosen(found.source, [pair[number] for pair in chosen], Detokenizer.of_run(found.source.run.folder))
+        for number, found in enumerate(surveys)
+    )
+    return [compared(before[old.group], after[new.group]) for old, new in chosen]
+
+
+def _unpaired(surveys: Sequence[Survey]) -> tuple[int, int]:
+    """Problems that only the first, and only the second of the two sources has."""
+    first, second = (survey.groups for survey in surveys)
+    shared = {first[name].item for name, _ in shared_groups(first, second)}
+    items = [{outline.item for outline in groups.values()} - shared for groups in (first, second)]
+    return len(items[0]), len(items[1])
+
+
+def _changes(before: Figures, after: Figures) -> list[str]:
+    """From one row of the table of steps to the next, for its columns from `accepted` on; `–` where one is missing."""
+    share = _difference(before.accepted_share, after.accepted_share)
+    others = [
+        _difference(before.reward.value, after.reward.value),
+        _difference(before.masked, after.masked),
+        _difference(before.cut, after.cut),
+        _difference(before.length.value, after.length.value),
+        _difference(before.gap.value, after.gap.value),
+        _difference(before.max_gap, after.max_gap),
+    ]
+    in_words = ["–" if share is None else f"{text.points(share)} points"]
+    return in_words + ["–" if change is None else text.change(change) for change in others]
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
+
+
+def _runs(surveys: Sequence[Survey]) -> list[tuple[Run, str]]:
+    """Each run with its recorded steps in words, the one that the page is about first."""
+    runs = {survey.source.run.folder: survey.source.run for survey in reversed(surveys)}
+    return [(run, ranges([step_of(path) for path in run.rollout_files])) for run in runs.values()]
+
+
+def _filters(
+    groups: Sequence[ShownGroup], pairs: Sequence[ComparedGroup], rollouts: Sequence[ShownRollout]
+) -> list[Filter]:
+    """What can be chosen between: with a single value there is nothing to."""
+    found = [
+        Filter("step", "step", _distinct(group.source.label for group in groups)),
+        Filter("problem", "problem", _distinct([g.item for g in groups] + [g.after.item for g in pairs])),
+        Filter("status", "status", sorted({rollout.status for rollout in rollouts})),
+        Filter("mask", "mask reason", sorted({rollout.mask_reason or "none" for rollout in rollouts})),
+        Filter("advantage", "advantage", sorted({rollout.advantage_sign for rollout in rollouts})),
+        Filter("finish", "ended by", sorted({rollout.finish_reason or "none" for rollout in rollouts})),
+    ]
+    return [choice for choice in found if len(choice.values) > 1]
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))

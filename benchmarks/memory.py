@@ -9,7 +9,6 @@ grew by at its peak (VmHWM), measured without the profiler.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import tempfile
 from collections.abc import Callable, Mapping
@@ -87,11 +86,11 @@ def settings(problems: int, group_size: int, micro_batch_tokens: int, dtype: str
 
 
 CASES = {
-    "demo": Case(demo_model, Lengths(48, 64), settings(16, 8, 4096)),
-    "llama": Case(llama_model, Lengths(96, 160), settings(8, 4, 4096)),
-    "llama, bfloat16": Case(llama_model, Lengths(96, 160), settings(8, 4, 4096, "bfloat16")),
-    "llama, short": Case(llama_model, Lengths(16, 16), settings(4, 4, 512)),
-    "qwen": Case(qwen_model, Lengths(64, 32), settings(4, 4, 768)),
+    "demo": Case(demo_model, Lengths(48, 24), settings(8, 8, 2048)),
+    "llama": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024)),
+    "llama, bfloat16": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024, "bfloat16")),
+    "llama, short": Case(llama_model, Lengths(8, 8), settings(4, 4, 64)),
+    "qwen": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512)),
 }
 
 
@@ -165,11 +164,9 @@ def allocated(name: str) -> dict[str, int]:
         nonlocal held
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
             work()
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            profiler.export_chrome_trace(file.name)
-            events = json.loads(Path(file.name).read_text(encoding="utf-8"))["traceEvents"]
-        changes = [event for event in events if event.get("name") == "[memory]"]
-        course = held + np.cumsum([event["args"]["Bytes"] for event in sorted(changes, key=lambda event: event["ts"])])
+        events = profiler.profiler.kineto_results.events()
+        changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+        course = held + np.cumsum([size for _, size in changes])
         held = int(course[-1])
         return int(course.max())
 

@@ -21,7 +21,10 @@ from autoclave.config import (
 from autoclave.core import IncompleteError, JudgeFault
 from autoclave.evaluation import Evaluation, ProblemResult
 from autoclave.models import load_policy
+from autoclave.rollout import RewardFunction
+from autoclave.training.accounting import Throughput
 from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
 from autoclave.training.run_folder import MetricsLog, RunFolder
@@ -50,6 +53,8 @@ def run_in(
     evaluate: Callable[[int, bool], Evaluation] = lambda step, whole: EVALUATION,
     goes_on_from: Checkpoint | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
+    judge_by_all: RewardFunction | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -64,7 +69,20 @@ def run_in(
     try:
         with toy_stages(rule, steps=4, algorithm=algorithm, **found) as stages:
             source = ItemSource(ITEMS, per_iteration=2, seed=0)
-            yield Run(config, folder, log, stages, synchronous, source, evaluate, Stopwatch(), lambda line: None)
+            yield Run(
+                config=config,
+                folder=folder,
+                log=log,
+                stages=stages,
+                schedule=synchronous,
+                items=source,
+                evaluate=evaluate,
+                stopwatch=Stopwatch(),
+                throughput=Throughput(None, None, scoring_passes=1),
+                health=Health(config.health),
+                judge_by_all=judge_by_all,
+                say=say,
+            )
     finally:
         log.close()
 

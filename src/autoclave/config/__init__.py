@@ -2,6 +2,7 @@
 
 from autoclave.config.algorithm import AlgorithmConfig, GrpoConfig, GrpoPlusConfig
 from autoclave.config.base import Config
+from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
@@ -31,6 +32,7 @@ __all__ = [
     "EvaluationConfig",
     "GrpoConfig",
     "GrpoPlusConfig",
+    "HealthConfig",
     "JudgeConfig",
     "JudgeRunConfig",
     "Level",

@@ -16,6 +16,7 @@ from autoclave.algorithms import Algorithm
 from autoclave.core import Group, TaskItem
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
+from autoclave.training.accounting import NOTHING, SequenceLengths
 from autoclave.training.learning import mask_groups, row_advantages, with_advantages
 from autoclave.workers import (
     ActorWorker,
@@ -35,6 +36,8 @@ class Learned:
     groups: Sequence[Group]
     advantages: Sequence[float]
     metrics: Mapping[str, float]
+    computed: SequenceLengths = NOTHING
+    """Of the rollouts that were scored and learnt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,12 @@ class Stages:
         """One update of the policy from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
         whole = with_advantages(self.algorithm, Batch.from_groups(groups, minibatches=self.minibatches))
-        batch = self.actor.log_probs(whole.select(whole.rows["computes"]))
+        computed = whole.select(whole.rows["computes"])
+        batch = self.actor.log_probs(computed)
         batch = self.reference.log_probs(batch)
         metrics = self.actor.update(batch, self.minibatches).result()
-        return Learned(groups, row_advantages(whole).tolist(), metrics)
+        lengths = SequenceLengths(computed.lengths, computed.response_lengths)
+        return Learned(groups, row_advantages(whole).tolist(), metrics, lengths)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

@@ -6,11 +6,12 @@ Arithmetic on settings and on a model's `config.json`. Imports `core` and `confi
 from autoclave.training.accounting.devices import GPUS, Gpu, peak_flops
 from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, plan_for, plan_run
 from autoclave.training.accounting.shape import ModelShape, read_shape, shape_of
-from autoclave.training.accounting.speed import SequenceLengths, Throughput
+from autoclave.training.accounting.speed import NOTHING, SequenceLengths, Throughput
 from autoclave.training.accounting.text import describe_plan
 
 __all__ = [
     "GPUS",
+    "NOTHING",
     "Gpu",
     "Lengths",
     "ModelShape",

@@ -84,10 +84,8 @@ def draw_bytes(shape: ModelShape, rows: int, width: int) -> int:
 
 
 def decoding_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What decoding takes beside cache and logits.
-
-    Where heads share keys and values, those of one layer repeated for every head; and for each place a random number
-    and an entry of the mask.
+    """What the layers take to decode a token for each of `rows`: for each place a random number and an entry of the mask;
+    and where heads share keys and values, those of one layer repeated for every head.
     """
     is_shared = shape.key_value_heads < shape.heads
     repeated = 2 * shape.query_width * width if is_shared else 0

@@ -178,10 +178,12 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
     width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
     weights, tokens = shape.parameters * width, rows * lengths.response
     in_minibatch = config.problems_per_step // config.minibatches * config.group_size
-    score = {
-        "activations": forward_bytes(shape, rows, lengths.whole, width),
-        "logits": logits_bytes(shape, tokens, width, learns=False),
-    }
+    # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
+    hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
+    score = _larger(
+        {"activations": forward_bytes(shape, rows, lengths.whole, width)},
+        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, learns=False)},
+    )
     update = {
         # Freed before the first micro-batch, whole from the second one on.
         "gradients": weights if in_minibatch > rows else 0,
@@ -201,10 +203,18 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
 def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[str, int]:
     width = WIDTHS[config.model.dtype]
     rows = min(config.sampler.engine.batch_size, config.problems_per_step * config.group_size)
-    # Each distinct prompt is computed once, before anything is decoded.
-    prefill = forward_bytes(shape, math.ceil(rows / config.group_size), lengths.prompt, width)
-    return {
-        "KV cache": key_value_bytes(shape, rows, lengths.whole, width),
-        "logits": draw_bytes(shape, rows, width),
-        "activations": max(prefill, decoding_bytes(shape, rows, lengths.whole, width)),
-    }
+    prompts = math.ceil(rows / config.group_size)  # each distinct one is computed once, before anything is decoded
+    cache = key_value_bytes(shape, rows, lengths.whole, width)
+    return _larger(
+        {
+            "KV cache": key_value_bytes(shape, prompts, lengths.whole, width),
+            "activations": forward_bytes(shape, prompts, lengths.prompt, width),
+        },
+        {"KV cache": cache, "activations": decoding_bytes(shape, rows, lengths.whole, width)},
+        {"KV cache": cache, "logits": draw_bytes(shape, rows, width)},
+    )
+
+
+def _larger(*moments: dict[str, int]) -> dict[str, int]:
+    """The one that takes most of several moments of a phase."""
+    return max(moments, key=lambda parts: sum(parts.values()))

@@ -19,10 +19,8 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.finite import gradients_of, require_finite
 from autoclave.workers.scoring import log_probs_of, padded_scores
 
-_LOOK_AT_POLICY = (
-    "Go on from a checkpoint with a lower optimizer.learning_rate; policy/ratio_max before shows the course."
-)
-_LOWER_LEARNING_RATE = "Lower optimizer.learning_rate or optimizer.gradient_clip, and go on from a checkpoint."
+_LOOK_AT_POLICY = "Go on from a checkpoint with a lower optimizer.learning_rate; policy/ratio_max shows the course."
+_LOWER_LEARNING_RATE = "Go on from a checkpoint with a lower optimizer.learning_rate."
 
 
 class ActorWorker:

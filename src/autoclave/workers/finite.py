@@ -24,7 +24,9 @@ def require_finite(tensors: Mapping[str, Tensor], where: str, mend: str) -> None
     bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]
     if bad:
         more = f" and {len(bad) - NAMED} more tensors" if len(bad) > NAMED else ""
-        raise FaultError(f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. The weights are those before. {mend}")
+        raise FaultError(
+            f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. No weight of that step was overwritten. {mend}"
+        )
 
 
 def gradients_of(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:

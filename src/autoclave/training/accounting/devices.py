@@ -11,7 +11,7 @@ class Gpu:
 
     name: str
     device_names: tuple[str, ...]
-    """A device is of this kind if one of these is in the name that its driver gives."""
+    """What drivers call it."""
     memory_mib: int
     """As its driver reports it."""
     peak_flops: float
@@ -21,14 +21,14 @@ class Gpu:
 GPUS = (
     Gpu("L4", ("NVIDIA L4",), 23034, 121e12),
     Gpu("A10", ("NVIDIA A10",), 23028, 125e12),
-    Gpu("RTX 4090", ("RTX 4090",), 24564, 165e12),
-    Gpu("A100 40 GB", ("A100-SXM4-40GB", "A100-PCIE-40GB"), 40960, 312e12),
-    Gpu("L40S", ("L40S",), 46068, 362e12),
-    Gpu("A100 80 GB", ("A100-SXM4-80GB", "A100 80GB PCIe"), 81920, 312e12),
-    Gpu("H100 PCIe", ("H100 PCIe",), 81559, 756e12),
-    Gpu("H100 SXM", ("H100 80GB HBM3",), 81559, 989e12),
-    Gpu("H200", ("H200",), 143771, 989e12),
-    Gpu("B200", ("B200",), 183359, 2250e12),
+    Gpu("RTX 4090", ("NVIDIA GeForce RTX 4090",), 24564, 165e12),
+    Gpu("A100 40 GB", ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"), 40960, 312e12),
+    Gpu("L40S", ("NVIDIA L40S",), 46068, 362e12),
+    Gpu("A100 80 GB", ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"), 81920, 312e12),
+    Gpu("H100 PCIe", ("NVIDIA H100 PCIe",), 81559, 756e12),
+    Gpu("H100 SXM", ("NVIDIA H100 80GB HBM3",), 81559, 989e12),
+    Gpu("H200", ("NVIDIA H200",), 143771, 989e12),
+    Gpu("B200", ("NVIDIA B200",), 183359, 2250e12),
 )
 """By memory. Rates are those of the vendor's data sheets, halved where a sheet counts sparsity."""
 
@@ -38,10 +38,5 @@ def peak_flops(device_name: str, dtype: str) -> float | None:
 
     `device_name` is that of the driver (`torch.cuda.get_device_name`). Rates are known for bfloat16 alone.
     """
-    if dtype != "bfloat16":
-        return None
-    for gpu in GPUS:
-        for name in gpu.device_names:
-            if name in device_name and not device_name.partition(name)[2][:1].isalnum():  # "A10" is not in "A100"
-                return gpu.peak_flops
-    return None
+    rates = (gpu.peak_flops for gpu in GPUS if device_name in gpu.device_names)
+    return next(rates, None) if dtype == "bfloat16" else None

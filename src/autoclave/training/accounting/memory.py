@@ -84,8 +84,10 @@ def draw_bytes(shape: ModelShape, rows: int, width: int) -> int:
 
 
 def decoding_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What the layers take to decode a token for each of `rows`: for each place a random number and an entry of the mask;
-    and where heads share keys and values, those of one layer repeated for every head.
+    """What the layers take to decode a token for each of `rows`.
+
+    For each place a random number and an entry of the mask; where heads share keys and values, those of one layer
+    repeated for every head.
     """
     is_shared = shape.key_value_heads < shape.heads
     repeated = 2 * shape.query_width * width if is_shared else 0

@@ -134,7 +134,7 @@ def read_shape(folder: Path) -> ModelShape:
         settings = json.loads(path.read_text(encoding="utf-8"))
         return _shape(settings)
     except FileNotFoundError:
-        raise InputError(f"model.path = {shown(str(folder))}: no config.json there") from None
+        raise InputError(f"{path}: no such file; model.path must be the folder of a model") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not the settings of a model ({' '.join(str(error).split())[:160]})") from None
     except KeyError as error:

@@ -73,7 +73,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = iteration_metrics(collection.times, learned)
             metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
-            metrics |= run.throughput.metrics(learned.computed, spent["learn"])
+            metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
             metrics |= judged_by_all(run, step, learned)
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)

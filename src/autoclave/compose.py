@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from autoclave.models import Policy
     from autoclave.rollout import SamplingParameters
     from autoclave.tasks import CodeGeneration
+    from autoclave.training.accounting import Throughput
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.schedules import Schedule
@@ -424,6 +425,7 @@ def _run(
     schedule: Schedule | None,
 ) -> Run:
     from autoclave.tasks import CodeGeneration
+    from autoclave.training.health import Health
     from autoclave.training.items import ItemSource
     from autoclave.training.schedules import choose_schedule
     from autoclave.training.train import Run
@@ -431,6 +433,7 @@ def _run(
     task = CodeGeneration(judge, config.task)
     items = [task.item(problem) for problem in problems.train]
     heldout = [task.item(problem) for problem in problems.heldout]
+    by_all = CodeGeneration(judge, config.task.model_copy(update={"tests": "all", "reward": "binary"}))
     return Run(
         config=config,
         folder=folder,
@@ -440,8 +443,27 @@ def _run(
         items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
         evaluate=partial(evaluate_during_training, config, workers, task, heldout),
         stopwatch=stopwatch,
+        throughput=_throughput(config, workers, folder.start),
+        health=Health(config.health),
+        judge_by_all=None if config.task.tests == "all" else by_all.reward,
         say=say,
     )
+
+
+def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughput:
+    """How the speed of learning is counted; without operations where the family of the model is unknown."""
+    import torch
+
+    from autoclave.models import resolve_device
+    from autoclave.training.accounting import Throughput, peak_flops, read_shape
+
+    try:
+        shape = read_shape(model)
+    except InputError:
+        shape = None
+    device = resolve_device(config.model.device)
+    peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
+    return Throughput(shape, peak, scoring_passes=2 if workers.algorithm.needs_reference else 1)
 
 
 def evaluate_during_training(

@@ -57,7 +57,9 @@ def test_both_names_of_help_work(words: tuple[str, ...]):
     assert long.output == short.output
 
 
-@pytest.mark.parametrize("words", [("doctor",), ("judge",), ("run",), ("trace",), ("config", "show")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("doctor",), ("judge",), ("run",), ("trace",), ("plan",), ("config", "show")], ids=" ".join
+)
 def test_the_example_works_when_pasted(words: tuple[str, ...], write_lines: Callable[..., Path], tmp_path: Path):
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl", RIGHT)
@@ -79,7 +81,7 @@ def test_the_examples_of_training_have_settings_that_exist():
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["doctor"], ["judge"], ["run"], ["trace"], ["config", "show"]], ids=" ".join
+    "words", [["--help"], ["doctor"], ["judge"], ["run"], ["trace"], ["plan"], ["config", "show"]], ids=" ".join
 )
 def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callable[..., Path], tmp_path: Path):
     arguments: dict[str, list[Any]] = {

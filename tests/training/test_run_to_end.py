@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from autoclave.config import (
     EvaluationConfig,
     GrpoConfig,
     GrpoPlusConfig,
+    HealthConfig,
     ProblemFilesConfig,
     TrainConfig,
 )
-from autoclave.core import IncompleteError, JudgeFault
+from autoclave.core import IncompleteError, JudgeFault, Reward, TaskItem
 from autoclave.evaluation import Evaluation, ProblemResult
 from autoclave.models import load_policy
+from autoclave.rollout import RewardFunction
+from autoclave.training.accounting import Throughput
 from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
 from autoclave.training.run_folder import MetricsLog, RunFolder
@@ -29,7 +34,7 @@ from autoclave.training.schedules import synchronous
 from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
 from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
-from tests.training_parts import tiny_policy
+from tests.training_parts import earned, settled, tiny_policy
 
 EVALUATION = Evaluation((ProblemResult("p", "f", 2, 1, True),), 2, 1.0, 0.0, 0.0, 3.0)
 CONFIG = TrainConfig(
@@ -50,6 +55,8 @@ def run_in(
     evaluate: Callable[[int, bool], Evaluation] = lambda step, whole: EVALUATION,
     goes_on_from: Checkpoint | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
+    judge_by_all: RewardFunction | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -64,7 +71,20 @@ def run_in(
     try:
         with toy_stages(rule, steps=4, algorithm=algorithm, **found) as stages:
             source = ItemSource(ITEMS, per_iteration=2, seed=0)
-            yield Run(config, folder, log, stages, synchronous, source, evaluate, Stopwatch(), lambda line: None)
+            yield Run(
+                config=config,
+                folder=folder,
+                log=log,
+                stages=stages,
+                schedule=synchronous,
+                items=source,
+                evaluate=evaluate,
+                stopwatch=Stopwatch(),
+                throughput=Throughput(None, None, scoring_passes=1),
+                health=Health(config.health),
+                judge_by_all=judge_by_all,
+                say=say,
+            )
     finally:
         log.close()
 
@@ -159,6 +179,62 @@ def test_a_stop_in_the_last_step_is_no_early_end(tmp_path: Path):
 
     with run_in(tmp_path, evaluate=evaluate) as run:
         run_to_end(run, done=0, stop=stop)
+
+
+# --- Alerts --------------------------------------------------------------------------------------------------------
+
+MEMORISED = CONFIG.model_copy(update={"health": HealthConfig(overfit_every=2), "steps": 4})
+
+
+def lines_of(path: Path, kind: str) -> list[dict]:
+    lines = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines() if line)
+    return [line for line in lines if line["kind"] == kind]
+
+
+def fails_all(item: TaskItem, response: str) -> Future[Reward]:
+    return settled(earned(0.0))
+
+
+def test_every_so_many_steps_accepted_programs_are_judged_by_all_tests_and_the_alert_is_printed_and_kept(
+    tmp_path: Path,
+):
+    said: list[str] = []
+    with run_in(tmp_path, config=MEMORISED, judge_by_all=fails_all, say=said.append) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    judged = {line["step"]: line.get("overfit_to_sampled_tests") for line in lines_of(tmp_path, "train")}
+    assert judged == {1: None, 2: 1.0, 3: None, 4: 1.0}
+    alerts = lines_of(tmp_path, "alert")
+    assert [(alert["step"], alert["name"]) for alert in alerts] == [
+        (2, "overfit_to_sampled_tests"),
+        (4, "overfit_to_sampled_tests"),
+    ]
+    assert alerts[0]["seen"] == "100.0% of the programs that the sampled tests accept fail others"
+    assert [line[:42] for line in said if "alert" in line] == [
+        "step    2  alert: overfit_to_sampled_tests",
+        "step    4  alert: overfit_to_sampled_tests",
+    ]
+
+
+def test_where_all_tests_are_used_nothing_is_judged_again(tmp_path: Path):
+    with run_in(tmp_path, config=MEMORISED) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    assert not any("overfit_judged" in line for line in lines_of(tmp_path, "train"))
+
+
+def test_a_resumed_run_knows_the_steps_before_it(tmp_path: Path):
+    with run_in(tmp_path) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+        seen = run.health.history
+    checkpoint = Checkpoint(run.folder.checkpoints / "step-000003", 3, {})
+    with run_in(tmp_path, goes_on_from=checkpoint) as run:
+        run_to_end(run, done=3, stop=StopRequest())
+        assert run.health.history == seen
+
+
+def test_the_speed_of_learning_counts_what_was_computed(tmp_path: Path):
+    with run_in(tmp_path) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    assert all(line["learned_tokens_per_s"] > 0 for line in lines_of(tmp_path, "train"))
 
 
 # --- A judge that does not judge -----------------------------------------------------------------------------------

@@ -132,14 +132,44 @@ def test_the_gradient_is_clipped_to_its_norm():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_gradient_that_is_not_finite_is_a_fault_and_leaves_the_weights(value):
+@pytest.mark.parametrize("column", ["advantages", "old_log_probs"])
+def test_a_column_that_is_not_finite_is_named_with_the_step_and_leaves_the_weights(column: str, value: float):
     policy = tiny_policy()
     before = flat_weights(policy)
     batch = batch_of()
-    advantages = batch.responses["advantages"].copy()
-    advantages[0] = value
-    with pytest.raises(FaultError, match="lower the learning rate"):
-        actor_on(policy).update(batch.with_responses(advantages=advantages), 1)
+    spoilt = batch.responses[column].copy()
+    spoilt[0] = value
+    with pytest.raises(FaultError, match=rf"before optimizer step 1: not finite: {column} \(1 of 19\)"):
+        actor_on(policy).update(batch.with_responses(**{column: spoilt}), 1)
+    assert torch.equal(flat_weights(policy), before)
+
+
+def test_tokens_that_do_not_train_may_hold_anything():
+    batch = batch_of()
+    weights, advantages = (batch.responses[name].copy() for name in ("weights", "advantages"))
+    weights[0], advantages[0] = 0.0, math.nan
+    metrics = actor_on(tiny_policy()).update(batch.with_responses(weights=weights, advantages=advantages), 1)
+    assert math.isfinite(metrics["gradient_norm"])
+
+
+def test_a_policy_that_gives_nan_is_found_before_its_loss_reaches_a_weight():
+    policy = tiny_policy()
+    with torch.no_grad():
+        policy.model.model.layers[0].mlp.up_proj.weight[0, 0] = math.nan
+    before = flat_weights(policy)
+    with pytest.raises(FaultError, match=r"optimizer step 1: not finite: log_probs \(19 of 19\), entropy"):
+        actor_on(policy).update(batch_of(), 1)
+    assert torch.allclose(flat_weights(policy), before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_gradient_that_is_not_finite_is_named_by_its_parameter_and_leaves_the_weights():
+    policy = tiny_policy()
+    before = flat_weights(policy)
+    spoilt = policy.model.model.layers[1].mlp.down_proj.weight
+    spoilt.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([0]), math.inf))
+    name = r"gradient of model\.layers\.1\.mlp\.down_proj\.weight \(\d+ of \d+\), norm of the gradient"
+    with pytest.raises(FaultError, match=f"optimizer step 1: not finite: {name}"):
+        actor_on(policy).update(batch_of(), 1)
     assert torch.equal(flat_weights(policy), before)
 
 

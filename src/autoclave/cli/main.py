@@ -13,6 +13,7 @@ from autoclave.cli.config import config
 from autoclave.cli.doctor import doctor
 from autoclave.cli.evaluate import evaluate
 from autoclave.cli.judge import judge
+from autoclave.cli.plan import plan
 from autoclave.cli.report import report
 from autoclave.cli.run import run
 from autoclave.cli.trace import trace
@@ -23,7 +24,7 @@ from autoclave.core import AutoclaveError, HostError, InputError
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 EXTRAS: dict[str, str] = dict.fromkeys(
-    ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers"), "train"
+    ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
 )
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
@@ -37,7 +38,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, train, sft, evaluate, judge, run, trace, config, report, view):
+for command in (doctor, plan, train, sft, evaluate, judge, run, trace, config, report, view):
     cli.add_command(command)
 
 

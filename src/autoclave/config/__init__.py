@@ -20,6 +20,7 @@ from autoclave.config.algorithm import (
 )
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config
+from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
@@ -57,6 +58,7 @@ __all__ = [
     "GrpoConfig",
     "GrpoPlusConfig",
     "GspoConfig",
+    "HealthConfig",
     "JudgeConfig",
     "JudgeRunConfig",
     "Level",

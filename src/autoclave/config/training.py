@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
+from autoclave.config.health import HealthConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -177,6 +178,9 @@ class TrainConfig(Config):
 
     checkpoint: CheckpointConfig = CheckpointConfig()
     """Checkpoints."""
+
+    health: HealthConfig = HealthConfig()
+    """Alerts."""
 
     @model_validator(mode="after")
     def _group_can_be_compared(self) -> Self:

@@ -19,7 +19,7 @@ from autoclave.core import CheckpointError, HostError
 from autoclave.core.files import sync_directory
 
 FREE_TO_CHANGE = (
-    "name", "evaluation", "checkpoint", "judge", "sandbox", "no_verdict_limit",
+    "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
     "micro_batch_tokens", "pools", "workers", "worker_restarts",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""

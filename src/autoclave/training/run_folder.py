@@ -1,7 +1,7 @@
 """A run's folder: what stands where, and the writers of its files.
 
 config.yaml                     the resolved configuration
-metrics.jsonl                   one object per line; "kind" is sft, train or evaluation
+metrics.jsonl                   one object per line; "kind" is sft, train, evaluation or alert
 tensorboard/                    the same numbers for TensorBoard
 rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advantage and log-probs
 evaluations/step-000010.json    every problem of an evaluation

@@ -18,6 +18,7 @@ from autoclave.core import Group, TaskItem
 from autoclave.core.rollout import FloatArray
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
+from autoclave.training.accounting import NOTHING, SequenceLengths
 from autoclave.training.adaptation import Adaptation
 from autoclave.training.learning import (
     account,
@@ -48,6 +49,8 @@ class Learned:
     metrics: Mapping[str, float]
     log_probs: Sequence[FloatArray | None]
     """Of each rollout in order: (T,) of its tokens under the policy at the start; None if they were not computed."""
+    computed: SequenceLengths = NOTHING
+    """Of the rollouts that were scored and learnt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class Stages:
         metrics = self.actor.update(batch, self.minibatches).result() | batch_metrics(tensors(batch))
         metrics |= self.adaptation.advance(metrics)
         groups = mask_discarded(self.algorithm, groups, whole)
-        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch))
+        lengths = SequenceLengths(batch.lengths, batch.response_lengths)
+        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
 
     def save(self, folder: Path) -> None:
         """Write the state of the trainer to the folder of a checkpoint.

@@ -8,17 +8,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tqdm import tqdm
 
 from autoclave.config import TrainConfig
 from autoclave.core import Group, IncompleteError, JudgeFault
 from autoclave.evaluation import Evaluation
+from autoclave.rollout import RewardFunction
+from autoclave.training.accounting import Throughput
 from autoclave.training.checkpoints import save_checkpoint
+from autoclave.training.health import Health, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
 from autoclave.training.metrics import describe_iteration, iteration_metrics
+from autoclave.training.pages.run_folder import read_metrics
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.schedules import Schedule
 from autoclave.training.stages import Learned, Stages
@@ -38,6 +42,10 @@ class Run:
     evaluate: Callable[[int, bool], Evaluation]
     """`(step, whole)`: on all held-out problems, or on the pinned few."""
     stopwatch: Stopwatch
+    throughput: Throughput
+    health: Health
+    judge_by_all: RewardFunction | None
+    """The reward by all tests of a problem, where training samples some; else None."""
     say: Callable[[str], None]
 
 
@@ -53,6 +61,9 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
         return
     if done == 0:
         evaluate_and_record(run, 0)
+    else:
+        rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
+        run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
     stages = TimedStages(run.stages)
     with progress:
@@ -62,6 +73,8 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = iteration_metrics(collection.times, learned)
             metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
+            metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
+            metrics |= judged_by_all(run, step, learned)
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
@@ -78,14 +91,26 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
 
 
 def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:
-    """Write the metrics and rollouts of an iteration, and end the run if its judge does not judge."""
+    """Write metrics, rollouts and alerts of an iteration, and end the run if its judge does not judge."""
     run.log.write("train", step, metrics)
     run.folder.write_rollouts(step, learned)
+    for alert in run.health.observe(metrics):
+        run.log.write("alert", step, asdict(alert))
+        run.say(f"step {step:>4}  alert: {alert}")
     if metrics["no_verdict_share"] > run.config.no_verdict_limit:
         raise JudgeFault(
             f"step {step}: {metrics['no_verdict_share']:.0%} of the rollouts have no verdict, more than "
             f"no_verdict_limit = {run.config.no_verdict_limit:.0%}. Causes: {_fault_causes(learned.groups)}"
         )
+
+
+def judged_by_all(run: Run, step: int, learned: Learned) -> dict[str, float]:
+    """Every so many steps, whether programs that the sampled tests accept hold on the others too."""
+    every = run.config.health.overfit_every
+    if run.judge_by_all is None or not every or step % every:
+        return {}
+    with run.stopwatch.time("judging_by_all"):
+        return overfit_to_sampled_tests(learned.groups, run.judge_by_all)
 
 
 def _fault_causes(groups: Sequence[Group]) -> str:

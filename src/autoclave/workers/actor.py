@@ -12,11 +12,15 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, Diagnostics, step_metrics
 from autoclave.config import OptimizerConfig
-from autoclave.core import FaultError, HostError
+from autoclave.core import HostError
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.finite import gradients_of, require_finite
 from autoclave.workers.scoring import log_probs_of, padded_scores
+
+_LOOK_AT_POLICY = "Go on from a checkpoint with a lower optimizer.learning_rate; policy/ratio_max shows the course."
+_LOWER_LEARNING_RATE = "Go on from a checkpoint with a lower optimizer.learning_rate."
 
 
 class ActorWorker:
@@ -58,8 +62,12 @@ class ActorWorker:
             Metrics, means over the optimizer steps that were taken.
 
         Raises:
-            FaultError: a gradient is not finite; the weights are those before that step.
+            FaultError: a column, a loss or a gradient is not finite; the message names it and the optimizer step, and
+                the weights are those before that step.
         """
+        trained = batch.responses["weights"] > 0
+        columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
+        require_finite(columns, f"before optimizer step {self._steps_taken + 1}", _LOOK_AT_POLICY)
         steps = [self._step(batch.select(batch.rows["minibatch"] == number)) for number in range(minibatches)]
         taken = [metrics for metrics in steps if metrics]
         means = {name: math.fsum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})}
@@ -83,11 +91,13 @@ class ActorWorker:
             row = torch.from_numpy(part.response_rows).to(log_probs.device)
             columns |= {Column.ROW: row, Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
             loss = self._algorithm.loss(columns, observed={"entropy": entropy.detach()})
+            if not math.isfinite(loss.diagnostics.totals["loss"]):
+                trained = columns[Column.WEIGHTS] > 0
+                tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
+                require_finite(tensors, f"optimizer step {self._steps_taken}", _LOOK_AT_POLICY)
             loss.total.backward()
             observed.append(loss.diagnostics)
-        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.gradient_clip).item()
-        if not math.isfinite(norm):
-            raise FaultError(f"gradient norm = {norm} at optimizer step {self._steps_taken}; lower the learning rate")
+        norm = self._clip_gradients()
         self._optimizer.step()
         return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate}
 
@@ -98,6 +108,16 @@ class ActorWorker:
         columns = {**batch.rows, **batch.responses, Column.ROW: batch.response_rows}
         trusted = self._algorithm.trust({name: torch.from_numpy(column) for name, column in columns.items()})
         return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy())
+
+    def _clip_gradients(self) -> float:
+        """The norm of the gradient before it is clipped, which must be finite: clipping would make all of it NaN."""
+        gradients = gradients_of(self._model.named_parameters())
+        norm = torch.nn.utils.get_total_norm(gradients.values())
+        if not math.isfinite(norm):
+            where = f"optimizer step {self._steps_taken}"
+            require_finite(gradients | {"norm of the gradient": norm}, where, _LOWER_LEARNING_RATE)
+        torch.nn.utils.clip_grads_with_norm_(self._model.parameters(), self._settings.gradient_clip, norm)
+        return norm.item()
 
     def _set_learning_rate(self) -> float:
         share = learning_rate_share(self._settings, self._steps_taken, self._total_steps)

@@ -55,7 +55,7 @@ def read_run(folder: Path) -> Run:
     """
     config = _read_config(folder)
     summary = folder / "summary.json"
-    rows = _read_metrics(folder / "metrics.jsonl")
+    rows = read_metrics(folder / "metrics.jsonl")
     return Run(
         folder=folder,
         config=config,
@@ -90,7 +90,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _read_metrics(path: Path) -> dict[str, tuple[Row, ...]]:
+def read_metrics(path: Path) -> dict[str, tuple[Row, ...]]:
     """Rows by kind. A resumed run writes the steps since its checkpoint again, and the last one counts."""
     latest: dict[str, dict[int, Row]] = {"sft": {}, "train": {}, "evaluation": {}}
     for row in _lines(path):

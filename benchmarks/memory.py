@@ -1,0 +1,233 @@
+"""How near the memory that `autoclave plan` names is to what a step takes: on a CPU, phase by phase.
+
+    python benchmarks/memory.py [--quick] [--json FILE]
+
+Each case is a model with random weights in a process of its own, and one iteration with prompts and responses of the
+planned lengths. Allocated bytes are those of torch's allocator, from its profiler; resident bytes are what the process
+grew by at its peak (VmHWM), measured without the profiler.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from harness import arguments, finish, print_environment
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from autoclave.algorithms import build_algorithm
+from autoclave.config import ModelConfig, SamplerConfig, TinyModelConfig, TrainConfig, TransformersEngineConfig
+from autoclave.models import Policy, build_tiny_policy
+from autoclave.rollout import Request, SamplingParameters, TransformersEngine
+from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
+from autoclave.workers import ActorWorker, Batch
+
+PHASES = ("sample", "log-probs", "update", "publish")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and the sizes of an iteration."""
+
+    model: Callable[[], PreTrainedModel]
+    lengths: Lengths
+    config: TrainConfig
+
+
+def demo_model() -> PreTrainedModel:
+    return build_tiny_policy(TinyModelConfig(), ["text"], seed=0, device="cpu").model
+
+
+def llama_model() -> PreTrainedModel:
+    """20 million weights, full heads, untied."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=8192,
+            hidden_size=384,
+            intermediate_size=1024,
+            num_hidden_layers=8,
+            num_attention_heads=6,
+            num_key_value_heads=6,
+            tie_word_embeddings=False,
+        )
+    )
+
+
+def qwen_model() -> PreTrainedModel:
+    """29 million weights, most of them in a large tied vocabulary; heads share keys and values."""
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=48000,
+            hidden_size=448,
+            intermediate_size=1216,
+            num_hidden_layers=4,
+            num_attention_heads=14,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+        )
+    )
+
+
+def settings(problems: int, group_size: int, micro_batch_tokens: int, dtype: str = "float32") -> TrainConfig:
+    return TrainConfig(
+        problems_per_step=problems,
+        group_size=group_size,
+        micro_batch_tokens=micro_batch_tokens,
+        model=ModelConfig(device="cpu", dtype=dtype),
+        sampler=SamplerConfig(engine=TransformersEngineConfig(batch_size=512)),
+    )
+
+
+CASES = {
+    "demo": Case(demo_model, Lengths(48, 24), settings(8, 8, 2048)),
+    "llama": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024)),
+    "llama, bfloat16": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024, "bfloat16")),
+    "llama, short": Case(llama_model, Lengths(8, 8), settings(4, 4, 64)),
+    "qwen": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512)),
+}
+
+
+class Iteration:
+    """The parts of an iteration on the workers that training uses, all responses of full length."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._rng = np.random.default_rng(0)
+
+    def build(self) -> None:
+        """Actor and sampler."""
+        case, config = self._case, self._case.config
+        tokenizer = build_tiny_policy(TinyModelConfig(), ["text"], seed=0, device="cpu").tokenizer
+        policies = [Policy(case.model().to(getattr(torch, config.model.dtype)).eval(), tokenizer) for _ in range(2)]
+        self._size = policies[0].model.config.vocab_size
+        self._actor = ActorWorker(
+            policies[0],
+            build_algorithm(config.algorithm),
+            config.optimizer,
+            total_steps=100,
+            temperature=config.sampler.temperature,
+            micro_batch_tokens=config.micro_batch_tokens,
+        )
+        self._engine = TransformersEngine(policies[1], batch_size=config.sampler.engine.batch_size)
+
+    def run(self, phase: str) -> None:
+        """One phase of the plan."""
+        config = self._case.config
+        match phase:
+            case "sample":
+                parameters = SamplingParameters(max_new_tokens=self._case.lengths.response)
+                prompts = [self._tokens(self._case.lengths.prompt) for _ in range(config.problems_per_step)]
+                requests = [
+                    Request(p, parameters, (i, n)) for i, p in enumerate(prompts) for n in range(config.group_size)
+                ]
+                self._engine.generate(requests, lambda index, completion: None)
+            case "log-probs":
+                self._actor.log_probs(self._batch())
+            case "update":
+                self._actor.update(self._batch(), config.minibatches)
+            case "publish":
+                self._engine.update_weights(1, self._actor.export_weights())
+
+    def _tokens(self, count: int) -> np.ndarray:
+        return self._rng.integers(0, self._size, count)
+
+    def _batch(self) -> Batch:
+        config, lengths = self._case.config, self._case.lengths
+        rows = config.problems_per_step * config.group_size
+        # The second of two neighbours is one token shorter, so that every micro-batch is padded.
+        pairs = [(self._tokens(lengths.prompt), self._tokens(lengths.response - row % 2)) for row in range(rows)]
+        count = sum(len(response) for _, response in pairs)
+        return Batch.from_sequences(
+            pairs,
+            rows={"minibatch": np.arange(rows) * config.minibatches // rows},
+            responses={
+                "weights": np.full(count, 1 / count, np.float32),
+                "advantages": self._rng.standard_normal(count).astype(np.float32),
+                "old_log_probs": np.full(count, -np.log(self._size), np.float32),
+            },
+        )
+
+
+def allocated(name: str) -> dict[str, int]:
+    """Most bytes that torch held in each phase."""
+    torch.set_num_threads(1)
+    iteration, held = Iteration(CASES[name]), 0
+
+    def peak_of(work: Callable[[], None]) -> int:
+        nonlocal held
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            work()
+        events = profiler.profiler.kineto_results.events()
+        changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+        course = held + np.cumsum([size for _, size in changes])
+        held = int(course[-1])
+        return int(course.max())
+
+    peak_of(iteration.build)
+    peak_of(lambda: iteration.run("update"))  # from then on gradients and the optimizer's state are there
+    return {phase: peak_of(lambda phase=phase: iteration.run(phase)) for phase in PHASES}
+
+
+def resident(name: str) -> int:
+    """Bytes that the process grew by at its peak."""
+    torch.set_num_threads(1)
+    _run_all(Case(demo_model, Lengths(2, 2), settings(2, 2, 64)))  # what libraries load at first use
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the high-water mark starts again
+    _run_all(CASES[name])
+    return _status("VmHWM") - before
+
+
+def _run_all(case: Case) -> None:
+    iteration = Iteration(case)
+    iteration.build()
+    for phase in ("update", *PHASES):
+        iteration.run(phase)
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) << 10
+
+
+def planned(name: str) -> RunPlan:
+    case = CASES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        case.model().config.save_pretrained(folder)
+        return plan_run(case.config, read_shape(Path(folder)), case.lengths)
+
+
+def in_own_process(work: Callable[[str], Any], name: str) -> Any:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, (name,))
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    print_environment()
+    figures: dict[str, float] = {}
+    print(f"\n{'case':<18}{'phase':<16}{'planned MiB':>12}{'measured MiB':>14}{'planned/measured':>18}")
+    for name in list(CASES)[: 1 if options.quick else None]:
+        (pool,) = planned(name).pools
+        plan: Mapping[str, int] = {phase.name: phase.total for phase in pool.phases}
+        plan = plan | {"update": max(plan["update"], plan["optimizer step"])}
+        peaks = in_own_process(allocated, name)
+        rows = [(phase, plan[phase], peaks[phase]) for phase in PHASES]
+        rows.append(("peak, resident", pool.peak.total, in_own_process(resident, name)))
+        for phase, expected, found in rows:
+            print(f"{name:<18}{phase:<16}{expected / 2**20:>12.1f}{found / 2**20:>14.1f}{expected / found:>18.3f}")
+        figures |= {f"{name}/{phase}": expected / found for phase, expected, found in rows}
+    allocations = [ratio for name, ratio in figures.items() if "resident" not in name]
+    figures["largest_error_of_allocated"] = max(abs(ratio - 1) for ratio in allocations)
+    finish("memory", figures, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""What a run costs: the shape of a model, memory, floating-point operations, devices, and the plan of a run.
+
+Arithmetic on settings and on a model's `config.json`. Imports `core` and `config`; no torch, nothing else of ours.
+"""
+
+from autoclave.training.accounting.devices import GPUS, Gpu, peak_flops
+from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, plan_for, plan_run
+from autoclave.training.accounting.shape import ModelShape, read_shape, shape_of
+from autoclave.training.accounting.speed import NOTHING, SequenceLengths, Throughput
+from autoclave.training.accounting.text import describe_plan
+
+__all__ = [
+    "GPUS",
+    "NOTHING",
+    "Gpu",
+    "Lengths",
+    "ModelShape",
+    "PoolPlan",
+    "RunPlan",
+    "SequenceLengths",
+    "Throughput",
+    "describe_plan",
+    "peak_flops",
+    "plan_for",
+    "plan_run",
+    "read_shape",
+    "shape_of",
+]

@@ -1,0 +1,34 @@
+"""Guards against NaN and infinity: they name what is not finite, and raise before a weight is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from autoclave.core import FaultError
+
+NAMED = 3
+"""Tensors that a message names; when one gradient is not finite, most are not."""
+
+
+def require_finite(tensors: Mapping[str, Tensor], where: str, mend: str) -> None:
+    """Raise unless every number of every tensor is finite.
+
+    Raises:
+        FaultError: some are not; the message begins with `where`, names the first tensors and how many of their numbers
+            are not finite, and ends with `mend`.
+    """
+    found = [(name, tensor, int((~torch.isfinite(tensor)).sum())) for name, tensor in tensors.items()]
+    bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]
+    if bad:
+        more = f" and {len(bad) - NAMED} more tensors" if len(bad) > NAMED else ""
+        raise FaultError(
+            f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. No weight of that step was overwritten. {mend}"
+        )
+
+
+def gradients_of(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """The gradients by the names of their parameters."""
+    return {f"gradient of {name}": weights.grad for name, weights in named_parameters if weights.grad is not None}

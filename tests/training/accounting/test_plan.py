@@ -1,0 +1,138 @@
+"""Counts and phases of a plan, by hand; and that it refuses what cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.config import (
+    GrpoConfig,
+    ModelConfig,
+    PoolConfig,
+    SamplerConfig,
+    TinyModelConfig,
+    TrainConfig,
+    TransformersEngineConfig,
+    WorkersConfig,
+)
+from autoclave.core import InputError
+from autoclave.training.accounting import Lengths, describe_plan, plan_for, plan_run, shape_of
+from autoclave.workers import Batch
+
+TINY = TinyModelConfig(hidden_size=8, layers=1, heads=2, vocabulary=300, context=64)
+SHAPE = shape_of(ModelConfig(tiny=TINY))
+WEIGHTS = 4 * (300 * 8 + 4 * 8 * 8 + 3 * 8 * 21 + 3 * 8)
+"""Bytes: embedding, attention, feed-forward network of 8 * 8 // 3 = 21, three norms."""
+
+
+def config(**settings: object) -> TrainConfig:
+    given = {
+        "steps": 5,
+        "problems_per_step": 8,
+        "group_size": 4,
+        "minibatches": 2,
+        "micro_batch_tokens": 100,
+        "model": ModelConfig(tiny=TINY, device="cpu"),
+        "sampler": SamplerConfig(max_new_tokens=10, engine=TransformersEngineConfig(batch_size=16)),
+    }
+    return TrainConfig(**(given | settings))
+
+
+def test_counts_are_those_of_the_settings():
+    plan = plan_run(config(), SHAPE, Lengths(10, 10))
+    assert (plan.iterations, plan.prompts, plan.samples, plan.optimizer_steps) == (5, 8, 32, 2)
+    assert plan.sampled_tokens == 320
+    # 16 rows a minibatch, 100 // 20 = 5 rows at a time: 4 micro-batches of each
+    assert (plan.micro_batch_rows, plan.micro_batches) == (5, 8)
+
+
+def test_every_phase_holds_what_stays_and_what_is_its_own():
+    (pool,) = plan_run(config(), SHAPE, Lengths(10, 10)).pools
+    phases = {phase.name: phase.parts for phase in pool.phases}
+    stays = {
+        "weights (actor)": WEIGHTS,
+        "gradients": WEIGHTS,
+        "optimizer": 2 * WEIGHTS,
+        "weights (sampler)": WEIGHTS,
+    }
+    assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish"]
+    assert all(stays.items() <= parts.items() for parts in phases.values())
+    assert phases["sample"]["KV cache"] == 2 * 16 * 20 * 8 * 4  # 16 rows of 20 tokens, keys and values of 8 float32
+    assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 6
+    assert phases["publish"]["copy of the weights"] == WEIGHTS + 300 * 8 * 4  # the shared embedding has two names
+    assert phases["optimizer step"]["work space"] == 300 * 8 * 4  # on a CPU one tensor at a time
+    assert pool.peak.name == "update"
+
+
+def test_one_micro_batch_has_no_gradients_of_others_beside_its_activations():
+    (pool,) = plan_run(config(micro_batch_tokens=10_000), SHAPE, Lengths(10, 10)).pools
+    phases = {phase.name: phase.parts for phase in pool.phases}
+    assert "gradients" not in phases["update"]
+    assert phases["optimizer step"]["gradients"] == WEIGHTS
+
+
+@pytest.mark.parametrize(("coefficient", "has_reference"), [(0.04, True), (0.0, False)])
+def test_a_reference_is_there_if_the_algorithm_reads_it(coefficient: float, has_reference: bool):
+    plan = plan_run(config(algorithm=GrpoConfig(kl_coefficient=coefficient)), SHAPE, Lengths(10, 10))
+    assert all(("weights (reference)" in phase.parts) == has_reference for phase in plan.pools[0].phases)
+    assert plan.learning_flops == (5 if has_reference else 4) * plan.sampling_flops
+
+
+def test_the_sampler_on_a_pool_of_its_own_leaves_the_trainer():
+    pools = {"train": PoolConfig(), "sample": PoolConfig()}
+    workers = WorkersConfig(actor="train", sampler="sample")
+    together = plan_run(config(), SHAPE, Lengths(10, 10)).pools[0]
+    apart = {pool.name: pool for pool in plan_run(config(pools=pools, workers=workers), SHAPE, Lengths(10, 10)).pools}
+    assert [phase.name for phase in apart["sample"].phases] == ["sample"]
+    assert apart["train"].peak.total == together.peak.total - WEIGHTS
+
+
+def test_the_width_of_numbers_halves_what_is_made_of_them():
+    model = ModelConfig(tiny=TINY, device="cpu", dtype="bfloat16")
+    whole, half = (plan_run(c, SHAPE, Lengths(10, 10)).pools[0] for c in (config(), config(model=model)))
+    for name in ("weights (actor)", "optimizer", "KV cache"):
+        assert half.phases[0].parts[name] * 2 == whole.phases[0].parts[name]
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 400))
+def test_planned_micro_batches_are_those_that_batches_are_cut_into(prompt: int, response: int, most: int):
+    rows = 16
+    pairs = [(np.zeros(prompt, np.int64), np.zeros(response, np.int64))] * rows
+    batch = Batch.from_sequences(pairs, rows={}, responses={})
+    parts = list(batch.micro_batches(most))
+    shape = shape_of(ModelConfig(tiny=TinyModelConfig(context=200)))
+    plan = plan_run(config(micro_batch_tokens=most), shape, Lengths(prompt, response))
+    assert plan.micro_batch_rows == max(len(part) for part in parts)
+    assert plan.micro_batches == 2 * len(parts)
+
+
+def test_what_does_not_fit_into_the_context_is_refused_with_the_mend():
+    with pytest.raises(InputError, match=r"prompts of 60 and responses of 10 .* context of 64; lower sampler\.max_new"):
+        plan_for(config(), prompt_tokens=60)
+
+
+def test_without_lengths_a_prompt_takes_what_the_response_leaves():
+    assert plan_for(config()).lengths == Lengths(54, 10)
+    assert plan_for(config(), response_tokens=4).lengths == Lengths(60, 4)
+
+
+def test_the_text_has_every_phase_and_says_where_it_fits():
+    text = describe_plan(plan_for(config()))
+    for words in (
+        "optimizer step",
+        "KV cache",
+        "pool main (actor, sampler; devices: 1)",
+        "H100 SXM",
+        "nothing here was",
+    ):
+        assert words in text
+
+
+def test_a_gpu_that_is_too_small_is_told_by_how_much():
+    large = TinyModelConfig(hidden_size=4096, layers=32, heads=32, vocabulary=32000, context=4096)
+    text = describe_plan(plan_for(config(model=ModelConfig(tiny=large))))
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "no (" in lines["L4"]
+    assert "fits (" in lines["B200"]

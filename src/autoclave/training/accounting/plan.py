@@ -196,8 +196,8 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
         "activations": activation_bytes(shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
         "logits": logits_bytes(shape, tokens, width, learns=True),
     }
-    # On a CPU tensors are stepped one by one; on a GPU all together, with their denominators side by side.
-    at_once = shape.largest_tensor if config.model.device == "cpu" else shape.parameters
+    # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
+    at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else shape.parameters
     return [
         ("log-probs", score),
         ("update", update),

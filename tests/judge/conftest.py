@@ -10,6 +10,7 @@ import pytest
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CallCase, CallTests, IsolationError, Problem, Program, StdinCase, StdinTests, Verdict
 from autoclave.judge import JudgeJob, LocalJudge
+from autoclave.sandbox import Sandbox, open_sandbox
 
 SANDBOX = SandboxConfig(memory_limit_mb=256, output_limit_mb=2.0, process_limit=16, disk_limit_mb=8)
 JUDGE = JudgeConfig(workers=2, time_limit_range=(0.5, 20.0), default_time_limit_s=2.0)
@@ -23,6 +24,17 @@ def judge() -> Iterator[LocalJudge]:
         pytest.skip(f"this host cannot make sealed cells: {error}")
     with opened:
         yield opened
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A new one for each test: its zygotes have met no runner."""
+    try:
+        opened = open_sandbox(SandboxConfig())
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from autoclave.core import IsolationError, Outcome, Problem, Program, StdinCase,
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.plain_data import decode, encode
 from autoclave.judge.profiles import CALL_SERVER, CANDIDATE, CHECK_HOST, CUSTOM_CHECKER, PROFILES, SCRIPT, SCRIPT_TRACE
-from autoclave.sandbox import Profile, Runner, Sandbox, open_sandbox
+from autoclave.sandbox import Profile, Runner, Sandbox
 from autoclave.sandbox.conformance import LIMITS, MINIMAL
 
 REHEARSED = (SCRIPT, CALL_SERVER, CANDIDATE, CHECK_HOST)
@@ -34,17 +33,6 @@ found = [
     sys.gettrace(), sys.getprofile(), sys.stdin.encoding, sys.stdout.errors, sys.exc_info(), sys.getswitchinterval(),
 ]
 """
-
-
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    """A new one for each test: its zygotes have met no runner."""
-    try:
-        opened = open_sandbox(SandboxConfig())
-    except IsolationError as error:
-        pytest.skip(f"this host cannot make sealed cells: {error}")
-    yield opened
-    opened.close()
 
 
 def run(sandbox: Sandbox, runner: Runner, source: str, profile: Profile = PROFILES["plain"]) -> Outcome:

@@ -15,7 +15,7 @@ from autoclave.core import IsolationError, Problem, Program, SandboxFault, Statu
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.profiles import CHECK_HOST, PROFILES
 from autoclave.judge.spare_cells import Held, SpareCells
-from autoclave.sandbox import Sandbox, open_sandbox
+from autoclave.sandbox import Sandbox
 from autoclave.sandbox.conformance import LIMITS, MINIMAL
 
 JUDGE = JudgeConfig(workers=1, time_limit_range=(0.5, 20.0), default_time_limit_s=2.0)
@@ -40,16 +40,6 @@ def alone() -> Iterator[Callable[[Problem, str], Verdict]]:
         yield lambda problem, source: opened.submit(JudgeJob(problem, Program(f"{source}\n# {next(count)}\n"))).result(
             timeout=60
         )
-
-
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    try:
-        opened = open_sandbox(SandboxConfig())
-    except IsolationError as error:
-        pytest.skip(f"this host cannot make sealed cells: {error}")
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def group_advantages(
         ValueError: the three are not all (B,), or a row that votes has a reward that is not finite.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783; Ahmadian
-    et al., arXiv:2402.14740, section 2.2 (RLOO).
+    et al., arXiv:2402.14740, section 2.3 (RLOO).
     """
     of_group = group_statistics(rewards, group, votes)
     counts = votes & of_group.has_spread
@@ -144,7 +144,8 @@ def generalised_advantages(
     Raises:
         ValueError: the first three are not all (N,).
 
-    Source: Schulman et al., GAE, arXiv:1506.02438, equations 11, 12 and 16.
+    Source: Schulman et al., GAE, arXiv:1506.02438, equations 11 and 16; PPO, arXiv:1707.06347, equations 11 and 12 (a
+    finite sum).
     """
     check_tokens(row, token_rewards=token_rewards, old_values=old_values)
     trained = trains[row]
@@ -210,7 +211,8 @@ def whitened(advantages: Tensor, row: Tensor, trains: Tensor, *, epsilon: float 
 def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
     """What the critic should have expected: R_t = A_t + V_t, from advantages (N,) that are not yet normalised.
 
-    Source: Schulman et al., GAE, arXiv:1506.02438, section 5; with lambda = 1 it is the discounted sum of rewards.
+    Source: Schulman et al., GAE, arXiv:1506.02438, section 5, footnote 2; with lambda = 1 it is the discounted sum of
+    rewards, which that paper itself uses.
     """
     return advantages + old_values
 

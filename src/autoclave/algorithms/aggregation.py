@@ -68,7 +68,7 @@ def sequence_sum(row: Tensor, trains: Tensor) -> Tensor:
     Returns:
         (N,) float32; all 0 if no row trains.
 
-    Source: Ahmadian et al., arXiv:2402.14740, section 2.2.
+    Source: Ahmadian et al., arXiv:2402.14740, section 2.3.
     """
     return torch.where(trains[row], 1.0 / _num_responses(row_lengths(row, len(trains)), trains), 0.0).float()
 
@@ -88,7 +88,7 @@ def budget_mean(row: Tensor, trains: Tensor, length_limits: Tensor) -> Tensor:
     Returns:
         (N,) float32, summing to at most 1; all 0 if no row trains.
 
-    Source: Liu et al., Dr. GRPO, arXiv:2503.20783, section 3.2 (its constant is the generation budget).
+    Source: Liu et al., Dr. GRPO, arXiv:2503.20783, section 3.2 (a constant, "e.g., generation budget").
     """
     num_responses = _num_responses(row_lengths(row, len(trains)), trains)
     return torch.where(trains[row], 1.0 / (num_responses * length_limits[row]), 0.0).float()

@@ -43,7 +43,8 @@ def truncated_importance(
         ValueError: the first two are not both (N,).
 
     Source: Ionides, "Truncated Importance Sampling", 2008; for samplers of language models Yao et al., "Your Efficient
-    RL Framework Secretly Brings You Off-Policy RL Training", 2025 (token level, upper 2).
+    RL Framework Secretly Brings You Off-Policy RL Training", 2025 (token level). The default 2 is that of verl and
+    slime.
     """
     return _ratios(old_log_probs, sampler_log_probs, row, level).clamp(max=upper)
 

@@ -77,7 +77,7 @@ def clipped_policy_loss(
         ValueError: the three do not have one shape.
 
     Source: Schulman et al., PPO, arXiv:1707.06347, equation 7; Yu et al., DAPO, arXiv:2503.14476, section 3.1 (two
-    bounds); Ye et al., arXiv:1912.09729, equation 5 (dual clip, 3).
+    bounds); Ye et al., arXiv:1912.09729, equation 5 (dual clip; verl's is 3).
     """
     _check_one_shape(log_probs=log_probs, old_log_probs=old_log_probs, advantages=advantages)
     ratio = log_ratio(log_probs, old_log_probs).exp()
@@ -121,7 +121,7 @@ def sequence_clipped_policy_loss(
     Raises:
         ValueError: the four do not have one shape.
 
-    Source: Zheng et al., GSPO, arXiv:2507.18071, equations 5 and 7 (ratio, objective), 13 and 14 (GSPO-token).
+    Source: Zheng et al., GSPO, arXiv:2507.18071, equations 5 and 7 (objective, ratio), 13 and 14 (GSPO-token).
     """
     _check_one_shape(log_probs=log_probs, old_log_probs=old_log_probs, advantages=advantages, row=row)
     of_tokens = log_ratio(log_probs, old_log_probs)

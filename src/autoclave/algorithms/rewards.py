@@ -31,7 +31,8 @@ def soft_overlong_rewards(
     Returns:
         (B,), dtype of `rewards`.
 
-    Source: Yu et al., DAPO, arXiv:2503.14476, equation 13 (limit 20480, buffer 4096 tokens = 0.2, penalty 1).
+    Source: Yu et al., DAPO, arXiv:2503.14476, equation 13 (penalty 1) and section 4.1 (limit 20480, buffer 4096
+    tokens = 0.2).
     """
     if not buffer:
         return rewards

@@ -1,6 +1,6 @@
 """RLOO: the plain policy gradient of whole responses, with the mean of the others of a group as baseline.
 
-Source: Ahmadian et al., "Back to Basics", arXiv:2402.14740, section 2.2.
+Source: Ahmadian et al., "Back to Basics", arXiv:2402.14740, section 2.3.
 """
 
 from __future__ import annotations

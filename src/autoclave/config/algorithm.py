@@ -1,6 +1,6 @@
-"""Settings of the learning algorithms. Each has exactly the keys that it uses, with the defaults of its paper.
+"""Settings of the learning algorithms. Each has exactly the keys that it uses.
 
-`docs/algorithms/` defines what every key means.
+`docs/algorithms/` defines what every key means, and names the sources.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def llama_model() -> PreTrainedModel:
 
 
 def qwen_model() -> PreTrainedModel:
-    """29 million weights, most of them in a large tied vocabulary; heads share keys and values."""
+    """30 million weights, most of them in a large tied vocabulary; heads share keys and values."""
     return Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=48000,

@@ -143,6 +143,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "name": "other",
         "evaluation": {"every": 1},
         "checkpoint": {"keep": 9},
+        "health": {"window": 5},
         "judge": {"workers": 1},
         "sandbox": {"process_limit": 3},
         "no_verdict_limit": 0.9,

@@ -386,6 +386,7 @@ def train(
                     say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
                     workers.restart(checkpoint.model if checkpoint else folder.start)
                     run.stages.adaptation.begin_anew()
+                    run.health.go_on_from([])
         finally:
             log.close()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)

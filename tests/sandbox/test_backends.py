@@ -109,10 +109,11 @@ def test_a_container_that_is_less_than_sealed_is_refused(flag: str, reason: str)
     needs_podman()
 
     class Careless(ContainerLauncher):
-        @property
-        def _flags(self) -> list[str]:
+        def _flags(self, profile: Profile) -> list[str]:
             kept = [
-                kept for kept in super()._flags if kept.partition("=")[0] != flag.partition("=")[0] or "cap" in flag
+                kept
+                for kept in super()._flags(profile)
+                if kept.partition("=")[0] != flag.partition("=")[0] or "cap" in flag
             ]
             return [*kept, flag]
 

@@ -26,7 +26,7 @@ class RecordingStages:
 
     def learn(self, groups) -> Learned:
         self.calls.append(("learn", [group.item.id for group in groups]))
-        return Learned(groups, [0.0] * len(groups), {})
+        return Learned(groups, [], {}, [])
 
     def publish(self, version: int) -> None:
         self.calls.append(("publish", version))

@@ -268,12 +268,14 @@ def real_programs(measure: Measure) -> dict[str, float]:
     for name, jobs in (("lcb_stdin", lcb_samples(Path(folder))), ("humaneval", human_eval(Path(folder)))):
         before, started = cpu_s(), time.perf_counter()
         verdicts = [future.result() for future in [measure.judge.submit(job) for job in jobs]]
+        time_s = time.perf_counter() - started
+        time.sleep(0.2)  # the CPU time of a cell is known once it is gone
         num_tests = sum(len(verdict.tests) for verdict in verdicts)
         num_accepted = sum(verdict.is_accepted for verdict in verdicts)
         print(f"{name}: {num_accepted} of {len(jobs)} programs accepted, {num_tests} tests")
         figures |= {
             f"{name}_cpu_ms_per_test": (cpu_s() - before) / num_tests * 1000,
-            f"{name}_programs_per_s": len(jobs) / (time.perf_counter() - started),
+            f"{name}_programs_per_s": len(jobs) / time_s,
         }
     return figures
 

@@ -19,10 +19,15 @@ from autoclave.training.environment import machine, versions
 
 def arguments(description: str) -> argparse.Namespace:
     """`--quick` and `--json FILE`, which every benchmark has."""
+    return argument_parser(description).parse_args()
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """A parser of what every benchmark has, for one that has more."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="end within a minute, with wider spreads")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
-    return parser.parse_args()
+    return parser
 
 
 def environment() -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""Training runs that differ in a few settings: the arms of an experiment, each with the same seeds.
+
+The runs of one seed begin with the same policy (warm starts are cached by what decides them) and ask the same problems
+in the same order. A finished run is a folder with a summary; with `--out` it is not run again, and one that was
+interrupted goes on from its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import argument_parser
+
+from autoclave import compose
+from autoclave.config import TrainConfig, dump, load, parse_override
+from autoclave.training.pages.run_folder import read_run
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
+QUICK = (
+    "sft.steps=100",
+    "sft.demonstrations=3000",
+    "problems.heldout=200",
+    "steps=2",
+    "problems_per_step=16",
+    "sampler.max_new_tokens=32",
+    "evaluation.final_samples=1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to train."""
+
+    name: str
+    settings: tuple[str, ...]
+    """On top of the recipe, as on the command line: `path=value`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """What a run left behind."""
+
+    arm: str
+    config: TrainConfig
+    summary: Mapping[str, Any]
+    """`summary.json`."""
+    steps: Sequence[Mapping[str, Any]]
+    """The metrics of each step."""
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def gain(self) -> float:
+        """Held-out pass@1 after less before."""
+        return self.summary["heldout_pass1_after"] - self.summary["heldout_pass1_before"]
+
+    @property
+    def rises(self) -> bool:
+        """The interval after lies above that before."""
+        return self.summary["heldout_pass1_interval_after"][0] > self.summary["heldout_pass1_interval_before"][1]
+
+    @property
+    def num_sampled(self) -> int:
+        """Responses that were sampled, also those of groups that were then replaced (dynamic sampling)."""
+        config = self.config
+        kept = config.problems_per_step * config.group_size * config.steps
+        return kept + config.group_size * int(sum(row["groups/refilled"] for row in self.steps))
+
+    def curve(self, metric: str) -> list[float | None]:
+        """A metric over the steps; None where it was not finite."""
+        return [row[metric] for row in self.steps]
+
+
+def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Namespace:
+    """The arguments of every experiment; `only` holds the names of the arms to run."""
+    names = [arm.name for arm in arms]
+    parser = argument_parser(description)
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of each run, in place of the recipe's")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="seeds of each arm; 0 and 1 by default")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the runs here, and skip those that are here")
+    options = parser.parse_args()
+    options.seeds = options.seeds or ([0] if options.quick else [0, 1])
+    return options
+
+
+def run_arms(arms: Sequence[Arm], options: argparse.Namespace) -> Generator[FinishedRun]:
+    """The runs of the arms that are asked for, each as it is finished."""
+    with _folder(options.out) as folder:
+        for arm in (arm for arm in arms if arm.name in options.only):
+            for seed in options.seeds:
+                yield _run(arm.name, _settings(arm, seed, options), folder / f"{arm.name}-seed-{seed}")
+
+
+def _settings(arm: Arm, seed: int, options: argparse.Namespace) -> TrainConfig:
+    steps = () if options.steps is None else (f"steps={options.steps}",)
+    changes = (*(QUICK if options.quick else ()), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
+    return load(TrainConfig, RECIPE, [parse_override(text) for text in changes]).config
+
+
+def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
+    written = folder / "config.yaml"
+    is_begun = written.is_file()
+    if is_begun and written.read_text(encoding="utf-8") != dump(config):
+        raise SystemExit(f"{folder} is of a run with other settings ({written}); give another --out, or remove it")
+    if not (folder / "summary.json").is_file():
+        print(f"\n{arm}, seed {config.seed}", flush=True)
+        compose.train(config, folder, resume=is_begun)
+    finished = read_run(folder)
+    return FinishedRun(arm, config, finished.summary or {}, finished.train)
+
+
+@contextmanager
+def _folder(given: Path | None) -> Generator[Path]:
+    if given:
+        yield given
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)

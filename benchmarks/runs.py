@@ -8,11 +8,14 @@ interrupted goes on from its newest checkpoint.
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from harness import argument_parser
@@ -27,7 +30,7 @@ QUICK = (
     "sft.demonstrations=3000",
     "problems.heldout=200",
     "steps=2",
-    "problems_per_step=16",
+    "problems_per_step=8",
     "sampler.max_new_tokens=32",
     "evaluation.final_samples=1",
 )
@@ -52,6 +55,8 @@ class FinishedRun:
     """`summary.json`."""
     steps: Sequence[Mapping[str, Any]]
     """The metrics of each step."""
+    entropies: Sequence[float]
+    """Of each step, nats per token, as `sampled_entropy` estimates it."""
 
     @property
     def seed(self) -> int:
@@ -73,10 +78,6 @@ class FinishedRun:
         config = self.config
         kept = config.problems_per_step * config.group_size * config.steps
         return kept + config.group_size * int(sum(row["groups/refilled"] for row in self.steps))
-
-    def curve(self, metric: str) -> list[float | None]:
-        """A metric over the steps; None where it was not finite."""
-        return [row[metric] for row in self.steps]
 
 
 def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Namespace:
@@ -115,7 +116,20 @@ def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
         print(f"\n{arm}, seed {config.seed}", flush=True)
         compose.train(config, folder, resume=is_begun)
     finished = read_run(folder)
-    return FinishedRun(arm, config, finished.summary or {}, finished.train)
+    entropies = [sampled_entropy(path) for path in finished.rollout_files]
+    return FinishedRun(arm, config, finished.summary or {}, finished.train, entropies)
+
+
+def sampled_entropy(rollouts: Path) -> float:
+    """Entropy of the policy in a step, nats per token: the mean of -log p over the tokens that it sampled.
+
+    The metric `entropy` is exact but of the tokens that were computed for the loss, which are others in each algorithm.
+    """
+    log_probs: list[float] = []
+    with gzip.open(rollouts, "rt", encoding="utf-8") as file:
+        for line in file:
+            log_probs += json.loads(line)["sampler_log_probs"]
+    return -mean(log_probs)
 
 
 @contextmanager

@@ -4,11 +4,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VERL := .venv-verl
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-bench demo test check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-bench demo test test-verl check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -28,6 +29,15 @@ demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 co
 
 test: setup  ## Run the tests
 	@$(BIN)/pytest
+
+test-verl: $(VERL)/.installed  ## Compare the algorithms with the functions of verl, in an environment of its own
+	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest tests/algorithms/test_against_verl.py
+
+$(VERL)/.installed:
+	@echo "Installing verl into $(VERL) (once, some minutes) ..."
+	@$(PYTHON) -m venv $(VERL)
+	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis
+	@touch $@
 
 check: setup  ## Lint, types, import directions
 	@$(BIN)/ruff format --check .
@@ -58,4 +68,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -36,7 +36,13 @@ def data() -> Path:
 
 # --- Skips ---------------------------------------------------------------------------------------------------------
 
-ALLOWED_SKIPS = ("no GPU", "there is a GPU", "AUTOCLAVE_DATA is not set", "AUTOCLAVE_SOAK is not set")
+ALLOWED_SKIPS = (
+    "no GPU",
+    "there is a GPU",
+    "AUTOCLAVE_DATA is not set",
+    "AUTOCLAVE_SOAK is not set",
+    "AUTOCLAVE_VERL is not set",
+)
 """With AUTOCLAVE_REQUIRE_ALL=1, a test that skips for a reason that does not begin like this fails."""
 
 
@@ -45,6 +51,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no GPU")
     if item.get_closest_marker("soak") and os.environ.get("AUTOCLAVE_SOAK") != "1":
         pytest.skip("AUTOCLAVE_SOAK is not set")
+    if item.get_closest_marker("verl") and os.environ.get("AUTOCLAVE_VERL") != "1":
+        pytest.skip("AUTOCLAVE_VERL is not set")
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
 

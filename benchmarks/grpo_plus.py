@@ -62,12 +62,12 @@ class Plan:
 
     groups: int = 16
     """Groups of an update."""
-    seeds: range = range(12)
+    seeds: range = range(8)
     tuning_seeds: range = range(100, 103)
     learning_rates: tuple[float, ...] = (0.05, 0.1, 0.2)
-    draws: int = 64
+    draws: int = 32
     """Batches drawn at each policy."""
-    most_updates: int = 300
+    most_updates: int = 200
     target_share: float = 1.0
     """Of the targets."""
 

@@ -23,19 +23,19 @@ Ratios are geometric means over seeds (each with problems and first weights of i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from bandits import Bandits, Kind, Learner, first_weights, sample_groups
 from harness import arguments, finish, print_environment
+from ratios import Ratio, Ratios, compared, plain, print_table
 from tqdm import tqdm
 
 from autoclave.algorithms import build_algorithm
 from autoclave.config import OptimizerConfig
 from autoclave.config.algorithm import AlgorithmSettings, DapoConfig, GrpoPlusConfig
-from autoclave.evaluation.intervals import bootstrap_interval
 
 NO_KL_LIMIT, NO_SHARE_LIMIT = 1e9, 1.0
 DAPO = "dapo"
@@ -213,37 +213,6 @@ def spread(gradients: torch.Tensor) -> tuple[float, float]:
 # --- Figures -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A geometric mean over seeds."""
-
-    value: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(logs: Sequence[float]) -> Ratio:
-        """From the logarithms of the ratios, one per seed."""
-        interval = bootstrap_interval(logs)
-        return Ratio(float(np.exp(np.mean(logs))), float(np.exp(interval.lower)), float(np.exp(interval.upper)))
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-
-Ratios = Mapping[str, Mapping[str, Ratio]]
-"""By the name of the arm, and by kind; the kind `all` is over all of them."""
-
-
-def compared(logs: Mapping[str, Mapping[str, Sequence[float]]]) -> Ratios:
-    """The ratios of each arm from their logarithms, by arm and kind, one per seed."""
-    return {
-        name: {kind: Ratio.of(part) for kind, part in of_kinds.items()}
-        | {"all": Ratio.of([log for part in of_kinds.values() for log in part])}
-        for name, of_kinds in logs.items()
-    }
-
-
 def variance_ratios(spreads: AllSpreads) -> Ratios:
     """Of the variances, to those of the arm without reducers: the mean over the policies of a seed."""
     return compared(
@@ -349,23 +318,6 @@ def summed_up(races: Sequence[Race]) -> dict[str, float]:
     """Median of the updates, and how many races reached the reward."""
     updates = float(np.median([race.updates for race in races]))
     return {"updates": updates, "reached": float(np.mean([race.is_reached for race in races]))}
-
-
-def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[Ratio | float]]) -> None:
-    """A line per arm."""
-    print(f"\n{title}\n{'':<20}" + "".join(f"{column:>24}" for column in columns))
-    for name, values in rows.items():
-        cells = [str(value) if isinstance(value, Ratio) else f"{value:.3g}" for value in values]
-        print(f"{name:<20}" + "".join(f"{cell:>24}" for cell in cells))
-
-
-def plain(found: Any) -> Any:
-    """Ratios as plain objects."""
-    if isinstance(found, Mapping):
-        return {key: plain(value) for key, value in found.items()}
-    if isinstance(found, Ratio):
-        return asdict(found)
-    return [plain(value) for value in found] if isinstance(found, list) else found
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from autoclave.training.stages import Stages
     from autoclave.training.timing import Stopwatch
     from autoclave.training.train import Run
-    from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
+    from autoclave.workers import ResourcePool, WorkerGroup
+    from autoclave.workers.sampler import SamplerWorker
+    from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -81,7 +83,8 @@ def warm_start(
     from autoclave.algorithms import supervised
     from autoclave.models import save_policy
     from autoclave.training.sft import encode_demonstrations, fine_tune, report_progress
-    from autoclave.workers import ActorWorker, ResourcePool, WorkerGroup
+    from autoclave.workers import ResourcePool, WorkerGroup
+    from autoclave.workers.trainer import ActorWorker
 
     sft = config.sft
     demonstrations = problems.demonstrations() if _imitates(config) else []
@@ -230,7 +233,8 @@ class Workers:
             self._opened = opened.pop_all()
 
     def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
-        from autoclave.workers import NoReference, WorkerGroup
+        from autoclave.workers import WorkerGroup
+        from autoclave.workers.trainer import NoReference
 
         config, places = self._config, self._config.workers.places()
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
@@ -247,7 +251,7 @@ class Workers:
 
     def restart(self, model: Path) -> None:
         """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
-        from autoclave.workers import NoReference
+        from autoclave.workers.trainer import NoReference
 
         restarts = [
             self.actor.restart(partial(_make_actor, self._config, model)),
@@ -268,7 +272,7 @@ class Workers:
 
 def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
     from autoclave.algorithms import build_algorithm
-    from autoclave.workers import ActorWorker
+    from autoclave.workers.trainer import ActorWorker
 
     return ActorWorker(
         _load(config, model),
@@ -281,7 +285,7 @@ def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
 
 
 def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
-    from autoclave.workers import ReferenceWorker
+    from autoclave.workers.trainer import ReferenceWorker
 
     return ReferenceWorker(
         _load(config, model),
@@ -292,7 +296,7 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     from autoclave.rollout import TransformersEngine
-    from autoclave.workers import SamplerWorker
+    from autoclave.workers.sampler import SamplerWorker
 
     return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
 
@@ -535,7 +539,7 @@ def _evaluate(
 ) -> Evaluation:
     from autoclave.evaluation import evaluate
     from autoclave.models import encode_prompt
-    from autoclave.workers import WorkerSampler
+    from autoclave.workers.sampler import WorkerSampler
 
     return evaluate(
         items,

@@ -29,15 +29,9 @@ from autoclave.training.learning import (
     tensors,
     trainer_log_probs,
 )
-from autoclave.workers import (
-    ActorWorker,
-    Batch,
-    NoReference,
-    ReferenceWorker,
-    SamplerWorker,
-    WorkerGroup,
-    WorkerSampler,
-)
+from autoclave.workers import Batch, WorkerGroup
+from autoclave.workers.sampler import SamplerWorker, WorkerSampler
+from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
 
 
 @dataclass(frozen=True, slots=True)

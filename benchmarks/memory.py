@@ -28,7 +28,8 @@ from autoclave.config import ModelConfig, SamplerConfig, TinyModelConfig, TrainC
 from autoclave.models import Policy, build_tiny_policy
 from autoclave.rollout import Request, SamplingParameters, TransformersEngine
 from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
-from autoclave.workers import ActorWorker, Batch
+from autoclave.workers import Batch
+from autoclave.workers.trainer import ActorWorker
 
 RETURNING = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 """Makes glibc give every freed block above 64 KiB back at once; by default it keeps blocks of up to 32 MiB."""

@@ -13,7 +13,8 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FinishReason, Group, MaskReason
 from autoclave.training.learning import account, completed, mask_groups, prepared, trainer_log_probs
-from autoclave.workers import ActorWorker, Batch
+from autoclave.workers import Batch
+from autoclave.workers.trainer import ActorWorker
 from tests.training_parts import completion, group_of, plain_log_probs, tiny_policy
 
 GRPO_PLUS, GRPO = build_algorithm(GrpoPlusConfig()), build_algorithm(GrpoConfig())

@@ -13,7 +13,8 @@ from autoclave.core import IncompleteError, InputError
 from autoclave.problems import Demonstration
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.sft import _batches, encode_demonstrations, fine_tune, report_progress
-from autoclave.workers import ActorWorker, ResourcePool, WorkerGroup
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.trainer import ActorWorker
 from tests.training_parts import tiny_policy
 
 

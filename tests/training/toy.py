@@ -13,7 +13,9 @@ from autoclave.core import Reward, TaskItem
 from autoclave.models import Policy
 from autoclave.rollout import SamplingParameters, TransformersEngine
 from autoclave.training.stages import Stages
-from autoclave.workers import ActorWorker, NoReference, ReferenceWorker, ResourcePool, SamplerWorker, WorkerGroup
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
 from tests.training_parts import earned, item, settled, tiny_policy
 
 ITEMS = [item(name) for name in ("one", "two", "three", "four")]

@@ -14,8 +14,9 @@ from autoclave.algorithms.supervised import supervised
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FaultError
 from autoclave.models import Policy, load_policy
-from autoclave.workers import ActorWorker, Batch, ReferenceWorker
-from autoclave.workers.actor import learning_rate_share
+from autoclave.workers import Batch
+from autoclave.workers.trainer import ActorWorker, ReferenceWorker
+from autoclave.workers.trainer.trained_model import learning_rate_share
 from tests.training_parts import plain_log_probs, tiny_policy
 
 SEQUENCES = [

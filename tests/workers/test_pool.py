@@ -9,7 +9,8 @@ from concurrent.futures import Future
 import pytest
 
 from autoclave.core import ConfigError, FaultError
-from autoclave.workers import Dispatch, Mesh, NoReference, ResourcePool, WorkerGroup, register
+from autoclave.workers import Dispatch, Mesh, ResourcePool, WorkerGroup, register
+from autoclave.workers.trainer import NoReference
 from tests.training_parts import DEADLINE_S, settled
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)

@@ -9,7 +9,8 @@ import pytest
 
 from autoclave.core import Completion, FaultError
 from autoclave.rollout import Deliver, Request, TransformersEngine
-from autoclave.workers import ResourcePool, SamplerWorker, WorkerGroup, WorkerSampler
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.sampler import SamplerWorker, WorkerSampler
 from tests.training_parts import DEADLINE_S, completion, reciting_policy, request
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)

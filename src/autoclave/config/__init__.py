@@ -27,6 +27,7 @@ from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, Tin
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import JudgeRunConfig, TaskConfig
+from autoclave.config.trainer import TrainerConfig
 from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
@@ -83,6 +84,7 @@ __all__ = [
     "TaskConfig",
     "TinyModelConfig",
     "TrainConfig",
+    "TrainerConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
     "WorkersConfig",

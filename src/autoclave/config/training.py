@@ -14,6 +14,7 @@ from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.config.task import TaskConfig
+from autoclave.config.trainer import TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
 from autoclave.core.json import nearest
 
@@ -153,6 +154,9 @@ class TrainConfig(Config):
 
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimisation of the policy."""
+
+    trainer: TrainerConfig = TrainerConfig()
+    """How the models that learn are held and computed."""
 
     schedule: ScheduleConfig = SynchronousConfig()
     """When sampling, learning and publishing happen."""

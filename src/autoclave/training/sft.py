@@ -15,7 +15,8 @@ from autoclave.models import Policy, encode_prompt
 from autoclave.problems import Demonstration
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.run_folder import MetricsLog
-from autoclave.workers import ActorWorker, Batch, WorkerGroup
+from autoclave.workers import Batch, WorkerGroup
+from autoclave.workers.trainer import ActorWorker
 
 LOG_EVERY = 10
 """Steps between two lines of metrics."""

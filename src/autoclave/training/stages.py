@@ -29,15 +29,9 @@ from autoclave.training.learning import (
     tensors,
     trainer_log_probs,
 )
-from autoclave.workers import (
-    ActorWorker,
-    Batch,
-    NoReference,
-    ReferenceWorker,
-    SamplerWorker,
-    WorkerGroup,
-    WorkerSampler,
-)
+from autoclave.workers import Batch, WorkerGroup
+from autoclave.workers.sampler import SamplerWorker, WorkerSampler
+from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +106,11 @@ class Stages:
         """
         self.actor.save(folder).result()
         self.adaptation.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Go on from the state that `save` wrote; the weights came with the policy."""
+        self.actor.load_optimizer(folder).result()
+        self.adaptation.load(folder)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

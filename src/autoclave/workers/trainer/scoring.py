@@ -1,8 +1,6 @@
-"""Log-probs of a packed batch under a model, micro-batch by micro-batch, and the worker that holds a frozen policy."""
+"""Log-probs of a packed batch under a model, micro-batch by micro-batch."""
 
 from __future__ import annotations
-
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,11 +8,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from autoclave.core.rollout import FloatArray
-from autoclave.models import Policy, response_scores
+from autoclave.models import response_scores
 from autoclave.workers.batch import Batch
-from autoclave.workers.dispatch import Dispatch, register
-
-T = TypeVar("T")
 
 
 def padded_scores(
@@ -32,25 +27,3 @@ def log_probs_of(model: PreTrainedModel, batch: Batch, temperature: float, micro
     for rows in batch.micro_batches(micro_batch_tokens):
         column[batch.response_index(rows)] = padded_scores(model, batch.select(rows), temperature)[0].cpu().numpy()
     return column
-
-
-class ReferenceWorker:
-    """The policy that training started from, for KL terms."""
-
-    def __init__(self, policy: Policy, *, temperature: float, micro_batch_tokens: int) -> None:
-        self._model = policy.model.requires_grad_(False)
-        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
-
-    @register(Dispatch.DATA_PARALLEL)
-    def log_probs(self, batch: Batch) -> Batch:
-        """`batch` with `reference_log_probs` (N,) float32."""
-        column = log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
-        return batch.with_responses(reference_log_probs=column)
-
-
-class NoReference:
-    """In place of the reference group, for algorithms without a KL term."""
-
-    def log_probs(self, batch: T) -> T:
-        """`batch` as it is."""
-        return batch

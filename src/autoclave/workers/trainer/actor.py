@@ -1,0 +1,116 @@
+"""The worker that holds the policy in training: log-probs, updates, weights out, state in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autoclave.algorithms import Algorithm, Column, StepLoss
+from autoclave.config import OptimizerConfig
+from autoclave.core import HostError
+from autoclave.models import Policy, save_policy
+from autoclave.workers.batch import Batch
+from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
+from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
+
+
+class ActorWorker:
+    """The policy in training by `algorithm`; its learning rate is planned over `total_steps`."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        algorithm: Algorithm,
+        optimizer: OptimizerConfig,
+        *,
+        total_steps: int,
+        temperature: float,
+        micro_batch_tokens: int,
+    ) -> None:
+        self._policy, self._model, self._algorithm = policy, policy.model, algorithm
+        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
+        self._trained = TrainedModel(
+            policy.model, optimizer, total_steps=total_steps, micro_batch_tokens=micro_batch_tokens
+        )
+
+    @register(Dispatch.DATA_PARALLEL)
+    def log_probs(self, batch: Batch) -> Batch:
+        """`batch` with `old_log_probs` (N,) float32 of the policy as it is now."""
+        return batch.with_responses(old_log_probs=self._scored(batch))
+
+    def _scored(self, batch: Batch) -> np.ndarray:
+        return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
+        """One optimizer step for each minibatch of `batch`, in order; one that has no rows left changes nothing.
+
+        Reads the columns `minibatch` and `weights`, and those that the algorithm's loss names.
+
+        Returns:
+            Metrics, means over the optimizer steps that were taken.
+
+        Raises:
+            FaultError: a column, a loss or a gradient is not finite; the message names it and the optimizer step, and
+                the weights are those before that step.
+        """
+        self._trained.require_finite_columns(batch)
+        steps = (
+            self._trained.step(self._trusted(rows), self._predict, self._loss)
+            for rows in in_minibatches(batch, minibatches)
+        )
+        return mean_over_steps(steps) | _sampler_gap(batch)
+
+    def _predict(self, part: Batch) -> dict[str, Tensor]:
+        log_probs, entropy = padded_scores(
+            self._model, part, self._temperature, entropy_gradient=self._algorithm.needs_entropy
+        )
+        return {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
+
+    def _loss(self, columns: Mapping[str, Tensor]) -> StepLoss:
+        return self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})
+
+    def _trusted(self, batch: Batch) -> Batch:
+        """All rows of an optimizer step, with the advantages that the algorithm trusts where the policy is now."""
+        if not self._algorithm.trust_region or not len(batch):
+            return batch
+        batch = batch.with_responses(step_log_probs=self._scored(batch))
+        columns = {**batch.rows, **batch.responses, Column.ROW: batch.response_rows}
+        trusted = self._algorithm.trust({name: torch.from_numpy(column) for name, column in columns.items()})
+        return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy())
+
+    @register(Dispatch.ONE_TO_ALL)
+    def export_weights(self) -> Mapping[str, Tensor]:
+        """A copy of the weights by name, as they are now."""
+        return {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
+
+    @register(Dispatch.ONE_TO_ALL)
+    def save(self, folder: Path) -> None:
+        """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`.
+
+        Raises:
+            HostError: the disk is full or fails.
+        """
+        save_policy(self._policy, folder / "model")
+        try:
+            torch.save(self._trained.optimizer_state(), folder / "optimizer.pt")
+        except (OSError, RuntimeError) as error:  # which of the two depends on where in the file it fails
+            raise HostError(f"{folder / 'optimizer.pt'}: cannot be written ({error})") from error
+
+    @register(Dispatch.ONE_TO_ALL)
+    def load_optimizer(self, folder: Path) -> None:
+        """Restore the optimizer's state that `save` wrote; the weights came with the policy."""
+        self._trained.load_optimizer_state(torch.load(folder / "optimizer.pt", weights_only=True))
+
+
+def _sampler_gap(batch: Batch) -> dict[str, float]:
+    """How far the sampler's log-probs are from the trainer's for the same weights; staleness and bugs show here."""
+    if "sampler_log_probs" not in batch.responses or not len(batch):
+        return {}
+    gap = np.abs(batch.responses["sampler_log_probs"] - batch.responses["old_log_probs"])
+    return {"sampler_gap": float(gap.max(initial=0.0))}

@@ -20,13 +20,13 @@ from typing import Any
 
 from harness import argument_parser
 
-from autoclave import compose
+from autoclave.compose.training import train
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.training.pages.run_folder import read_run
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 QUICK = (
-    "sft.steps=100",
+    "sft.steps=60",
     "sft.demonstrations=3000",
     "problems.heldout=200",
     "steps=2",
@@ -114,7 +114,7 @@ def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
         raise SystemExit(f"{folder} is of a run with other settings ({written}); give another --out, or remove it")
     if not (folder / "summary.json").is_file():
         print(f"\n{arm}, seed {config.seed}", flush=True)
-        compose.train(config, folder, resume=is_begun)
+        train(config, folder, resume=is_begun)
     finished = read_run(folder)
     entropies = [sampled_entropy(path) for path in finished.rollout_files]
     return FinishedRun(arm, config, finished.summary or {}, finished.train, entropies)

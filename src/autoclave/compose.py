@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from autoclave.training.train import Run
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler import SamplerWorker
-    from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+    from autoclave.workers.trainer import (
+        ActorWorker,
+        CriticWorker,
+        NoCritic,
+        NoReference,
+        NoRewardModel,
+        ReferenceWorker,
+        RewardModelWorker,
+    )
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -176,24 +184,23 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     """
     from autoclave.algorithms import build_algorithm
     from autoclave.models import resolve_device
+    from autoclave.training.accounting import check_memory
     from autoclave.workers import open_pools
 
-    if config.algorithm.needs_critic:
-        raise ConfigError(
-            f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and no worker trains "
-            "one yet; choose an algorithm that needs none, as docs/algorithms/index.md lists them"
-        )
-    workers, actors = config.workers, config.pools[config.workers.actor].processes
-    if actors > 1:
-        raise ConfigError(
-            f"pools.{workers.actor}.processes = {actors}: the actor is not sharded, and runs in one process; "
-            "set workers.actor to a pool of one"
-        )
+    workers = config.workers
+    for group in ("actor", *(["critic"] if config.algorithm.needs_critic else [])):
+        pool = workers.places()[group]
+        if config.pools[pool].processes > 1:
+            raise ConfigError(
+                f"pools.{pool}.processes = {config.pools[pool].processes}: the {group} is not sharded, and runs in one "
+                f"process; set workers.{group} to a pool of one"
+            )
     if workers.reference and not build_algorithm(config.algorithm).needs_reference:
         raise ConfigError(
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
+    check_memory(config)
     has_devices = resolve_device(config.model.device).type == "cuda"
     pools = open_pools(config.pools, devices_per_process=1 if has_devices else 0)
     try:
@@ -212,11 +219,12 @@ class Workers:
         model: Path,
         *,
         start: Path | None = None,
+        critic: Path | None = None,
         pools: Mapping[str, ResourcePool] | None = None,
     ) -> None:
         """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
 
-        They run on `pools`, or on pools of their own.
+        The critic is that in folder `critic`, or one that has learnt nothing yet. They run on `pools`, or on pools of their own.
 
         Raises:
             ConfigError, HostError: as `open_pools`.
@@ -229,14 +237,15 @@ class Workers:
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
         with ExitStack() as opened:
-            self._start(pools or opened.enter_context(open_pools(config)), model, start or model)
+            self._start(pools or opened.enter_context(open_pools(config)), model, start or model, critic)
             self._opened = opened.pop_all()
 
-    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path, critic: Path | None) -> None:
         from autoclave.workers import WorkerGroup
-        from autoclave.workers.trainer import NoReference
+        from autoclave.workers.trainer import NoCritic, NoReference, NoRewardModel
 
         config, places = self._config, self._config.workers.places()
+        self._new_critic = config.critic.path or start
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
             pools[places["actor"]], partial(_make_actor, config, model), name="actor"
         )
@@ -245,21 +254,38 @@ class Workers:
             if self.algorithm.needs_reference
             else NoReference()
         )
+        self.critic: WorkerGroup[CriticWorker] | NoCritic = (
+            WorkerGroup(
+                pools[places["critic"]], partial(_make_critic, config, critic or self._new_critic), name="critic"
+            )
+            if self.algorithm.needs_critic
+            else NoCritic()
+        )
+        self.reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel = (
+            WorkerGroup(pools[places["reward_model"]], partial(_make_reward_model, config), name="reward_model")
+            if config.reward_model.path
+            else NoRewardModel()
+        )
         self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
             pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
 
-    def restart(self, model: Path) -> None:
-        """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
-        from autoclave.workers.trainer import NoReference
+    def groups(self) -> dict[str, WorkerGroup[Any]]:
+        """The worker groups that this run has, by name."""
+        from autoclave.workers import WorkerGroup
 
-        restarts = [
-            self.actor.restart(partial(_make_actor, self._config, model)),
-            self.sampler.restart(partial(_make_sampler, self._config, model)),
-        ]
-        if not isinstance(self.reference, NoReference):
-            restarts.append(self.reference.restart())
-        for restart in restarts:
+        parts = (self.actor, self.reference, self.critic, self.reward_model, self.sampler)
+        return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
+
+    def restart(self, model: Path, critic: Path | None) -> None:
+        """Make all workers anew, with the policy in folder `model` and the critic in `critic`; others as they were."""
+        config = self._config
+        changed = {
+            "actor": partial(_make_actor, config, model),
+            "critic": partial(_make_critic, config, critic or self._new_critic),
+            "sampler": partial(_make_sampler, config, model),
+        }
+        for restart in [group.restart(changed.get(name)) for name, group in self.groups().items()]:
             restart.result()
 
     def close(self) -> None:
@@ -294,6 +320,33 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
     )
 
 
+def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
+    from autoclave.algorithms import build_algorithm
+    from autoclave.models import load_critic
+    from autoclave.workers.trainer import CriticWorker
+
+    _share_cores(config)
+    return CriticWorker(
+        load_critic(model, dtype=config.model.dtype, device=config.model.device),
+        build_algorithm(config.algorithm),
+        config.critic.optimizer,
+        total_steps=config.steps * config.minibatches,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
+    from autoclave.models import load_reward_model
+    from autoclave.workers.trainer import RewardModelWorker
+
+    _share_cores(config)
+    return RewardModelWorker(
+        load_reward_model(config.reward_model.path, dtype=config.model.dtype, device=config.model.device),
+        weight=config.reward_model.weight,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     from autoclave.rollout import TransformersEngine
     from autoclave.workers.sampler import SamplerWorker
@@ -304,9 +357,13 @@ def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
 def _load(config: TrainConfig, folder: Path) -> Policy:
     from autoclave.models import load_policy
 
+    _share_cores(config)
+    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
+
+
+def _share_cores(config: TrainConfig) -> None:
     own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
     _settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))
-    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
 
 
 def train(
@@ -373,13 +430,13 @@ def train(
                 if not folder.start.is_dir():
                     folder.keep_start(_warm_started(config, problems, log, say, stop, fresh=fresh))
             model = checkpoint.model if checkpoint else folder.start
-            workers = Workers(config, model, start=folder.start, pools=pools)
+            critic = checkpoint.critic if checkpoint else None
+            workers = Workers(config, model, start=folder.start, critic=critic, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             for restarts_left in range(config.worker_restarts, -1, -1):
                 try:
                     if checkpoint:
-                        workers.actor.load_optimizer(checkpoint.folder).result()
-                        run.stages.adaptation.load(checkpoint.folder)
+                        run.stages.load(checkpoint.folder)
                         run.stages.publish(checkpoint.step)
                     run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
                     break
@@ -388,7 +445,8 @@ def train(
                         raise
                     checkpoint = latest_checkpoint(folder.checkpoints, config)
                     say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-                    workers.restart(checkpoint.model if checkpoint else folder.start)
+                    critic = checkpoint.critic if checkpoint else None
+                    workers.restart(checkpoint.model if checkpoint else folder.start, critic)
                     run.stages.adaptation.begin_anew()
                     run.health.go_on_from([])
         finally:
@@ -407,6 +465,8 @@ def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) ->
     return Stages(
         actor=workers.actor,
         reference=workers.reference,
+        critic=workers.critic,
+        reward_model=workers.reward_model,
         sampler=workers.sampler,
         tokenizer=workers.tokenizer,
         reward=task.reward,

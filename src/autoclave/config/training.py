@@ -199,11 +199,11 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _models_beside_the_policy_are_used(self) -> Self:
-        needless = "choose algorithm.name=ppo, or remove it"
+        needless = f"{self.algorithm.name} has no critic; choose algorithm.name=ppo, or remove it"
         if not self.algorithm.needs_critic and self.critic != CriticConfig():
-            raise ValueError(f"critic is ignored: {self.algorithm.name} has no critic; {needless}")
+            raise ValueError(f"critic is ignored: {needless}")
         if not self.algorithm.needs_critic and self.workers.critic:
-            raise ValueError(f'workers.critic = "{self.workers.critic}": {self.algorithm.name} has no critic; {needless}')
+            raise ValueError(f'workers.critic = "{self.workers.critic}": {needless}')
         if not self.reward_model.path and self.workers.reward_model:
             raise ValueError(
                 f'workers.reward_model = "{self.workers.reward_model}": there is no reward model; set '

@@ -116,9 +116,7 @@ def save_head_model(model: HeadModel, folder: Path) -> None:
 # --- What the heads say ----------------------------------------------------------------------------------------------
 
 
-def response_values(
-    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, response_mask: Tensor
-) -> Tensor:
+def response_values(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, response_mask: Tensor) -> Tensor:
     """What a critic expects before each response token is chosen.
 
     Args:

@@ -8,6 +8,7 @@ publish(version)            weights from the trainer to the sampler
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,9 +121,10 @@ class Stages:
             HostError: the disk is full or fails.
         """
         saved = self.critic.save(folder), self.actor.save(folder)
-        self.adaptation.save(folder)
+        wait(saved)  # when one fails, the other writes no longer either
         for each in saved:
             each.result()
+        self.adaptation.save(folder)
 
     def load(self, folder: Path) -> None:
         """Go on from what `save` wrote; the weights came with the workers.

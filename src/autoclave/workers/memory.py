@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import autoclave.models  # noqa: F401  the memory of the libraries that it loads is no worker's
 
+import autoclave.models  # noqa: F401  the memory of the libraries that it loads is no worker's
 from autoclave.workers.dispatch import Dispatch, register
 
 _STATUS = Path("/proc/self/status")

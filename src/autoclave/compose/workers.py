@@ -1,0 +1,200 @@
+"""Pools and worker groups of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import autoclave.workers
+from autoclave.algorithms import build_algorithm
+from autoclave.compose.libraries import settle_libraries
+from autoclave.config import TrainConfig
+from autoclave.core import ConfigError
+from autoclave.models import (
+    Policy,
+    load_critic,
+    load_policy,
+    load_reward_model,
+    load_tokenizer,
+    resolve_device,
+)
+from autoclave.rollout import TransformersEngine
+from autoclave.training.accounting import check_memory
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.trainer import (
+    ActorWorker,
+    CriticWorker,
+    NoCritic,
+    NoReference,
+    NoRewardModel,
+    ReferenceWorker,
+    RewardModelWorker,
+)
+
+
+@contextmanager
+def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
+    """The resource pools of a configuration, by name; their workers end with the block.
+
+    Raises:
+        ConfigError: a worker group cannot live where the settings put it.
+        HostError: a pool asks for more than there is; the message names what is missing.
+    """
+    workers = config.workers
+    for group in ("actor", *(["critic"] if config.algorithm.needs_critic else [])):
+        pool = workers.places()[group]
+        if config.pools[pool].processes > 1:
+            raise ConfigError(
+                f"pools.{pool}.processes = {config.pools[pool].processes}: the {group} is not sharded, and runs in one "
+                f"process; set workers.{group} to a pool of one"
+            )
+    if workers.reference and not build_algorithm(config.algorithm).needs_reference:
+        raise ConfigError(
+            f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
+            "reference; remove it"
+        )
+    check_memory(config)
+    has_devices = resolve_device(config.model.device).type == "cuda"
+    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if has_devices else 0)
+    try:
+        yield pools
+    finally:
+        for pool in pools.values():
+            pool.close()
+
+
+class Workers:
+    """The worker groups of a configuration, with the policy of one folder on all but the reference."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: Path,
+        *,
+        start: Path | None = None,
+        critic: Path | None = None,
+        pools: Mapping[str, ResourcePool] | None = None,
+    ) -> None:
+        """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
+
+        The critic is that in folder `critic`, or one that has learnt nothing yet. They run on `pools`, or on
+        pools of their own.
+
+        Raises:
+            ConfigError, HostError: as `open_pools`.
+            InputError: `model` is not the folder of a policy.
+        """
+        self._config = config
+        self.algorithm = build_algorithm(config.algorithm)
+        self.tokenizer = load_tokenizer(model)
+        with ExitStack() as opened:
+            self._start(pools or opened.enter_context(open_pools(config)), model, start or model, critic)
+            self._opened = opened.pop_all()
+
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path, critic: Path | None) -> None:
+        config, places = self._config, self._config.workers.places()
+        self._new_critic = config.critic.path or start
+        self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
+            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
+        )
+        self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
+            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
+            if self.algorithm.needs_reference
+            else NoReference()
+        )
+        self.critic: WorkerGroup[CriticWorker] | NoCritic = (
+            WorkerGroup(
+                pools[places["critic"]], partial(_make_critic, config, critic or self._new_critic), name="critic"
+            )
+            if self.algorithm.needs_critic
+            else NoCritic()
+        )
+        self.reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel = (
+            WorkerGroup(pools[places["reward_model"]], partial(_make_reward_model, config), name="reward_model")
+            if config.reward_model.path
+            else NoRewardModel()
+        )
+        self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
+            pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
+        )
+
+    @property
+    def groups(self) -> dict[str, WorkerGroup[Any]]:
+        """The worker groups that this run has, by name."""
+        parts = (self.actor, self.reference, self.critic, self.reward_model, self.sampler)
+        return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
+
+    def restart(self, model: Path, critic: Path | None) -> None:
+        """Make all workers anew, with the policy in folder `model` and the critic in `critic`; others as they were."""
+        config = self._config
+        changed = {
+            "actor": partial(_make_actor, config, model),
+            "critic": partial(_make_critic, config, critic or self._new_critic),
+            "sampler": partial(_make_sampler, config, model),
+        }
+        for restart in [group.restart(changed.get(name)) for name, group in self.groups.items()]:
+            restart.result()
+
+    def close(self) -> None:
+        """End all workers, unless that is left to whoever opened the pools."""
+        self._opened.close()
+
+
+# Workers are made where they run, which may be in another process: by functions that can be imported there.
+
+
+def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+    return ActorWorker(
+        _load(config, model),
+        build_algorithm(config.algorithm),
+        config.optimizer,
+        total_steps=config.steps * config.minibatches,
+        temperature=config.sampler.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
+    return ReferenceWorker(
+        _load(config, model),
+        temperature=config.sampler.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
+    _share_cores(config)
+    return CriticWorker(
+        load_critic(model, dtype=config.model.dtype, device=config.model.device),
+        build_algorithm(config.algorithm),
+        config.critic.optimizer,
+        total_steps=config.steps * config.minibatches,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
+    _share_cores(config)
+    return RewardModelWorker(
+        load_reward_model(config.reward_model.path, dtype=config.model.dtype, device=config.model.device),
+        weight=config.reward_model.weight,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
+    return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
+
+
+def _load(config: TrainConfig, folder: Path) -> Policy:
+    _share_cores(config)
+    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
+
+
+def _share_cores(config: TrainConfig) -> None:
+    own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
+    settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))

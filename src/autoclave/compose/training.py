@@ -14,7 +14,7 @@ from autoclave.compose.evaluation import evaluate_during_training
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.warm_start import warm_started
-from autoclave.compose.workers import Workers, open_pools
+from autoclave.compose.workers import Workers, check_tokens, open_pools
 from autoclave.config import TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
 from autoclave.judge import Judge
@@ -26,6 +26,7 @@ from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
+from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.schedules import Schedule, choose_schedule
@@ -66,8 +67,8 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
-    if config.model.path:
-        load_tokenizer(config.model.path)  # a wrong path is found before anything is written
+    # A wrong path is found before anything is written; the tokenizer of the embedded policy is not made yet.
+    check_tokens(config, load_tokenizer(config.model.path) if config.model.path else None)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -99,9 +100,12 @@ def train(
             )
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
+        peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
+    summary |= peak_figures(peaks)
     folder.write_summary(summary)
-    say(describe(summary))
+    for line in (describe(summary), *describe_peaks(config, peaks)):
+        say(line)
     say(f"report: {write_report(folder.path)}")
     return summary
 

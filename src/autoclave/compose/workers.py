@@ -8,22 +8,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
 from autoclave.models import (
+    HeadRole,
     Policy,
     load_critic,
     load_policy,
     load_reward_model,
     load_tokenizer,
+    require_same_tokens,
     resolve_device,
 )
 from autoclave.rollout import TransformersEngine
 from autoclave.training.accounting import check_memory
 from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.memory import MemoryPeak
 from autoclave.workers.sampler import SamplerWorker
 from autoclave.workers.trainer import (
     ActorWorker,
@@ -67,6 +72,18 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             pool.close()
 
 
+def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
+
+    Raises:
+        InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
+    """
+    paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
+    for role, path in paths.items():
+        if path:
+            require_same_tokens(role, path, tokenizer)
+
+
 class Workers:
     """The worker groups of a configuration, with the policy of one folder on all but the reference."""
 
@@ -91,6 +108,7 @@ class Workers:
         self._config = config
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
+        check_tokens(config, self.tokenizer)
         with ExitStack() as opened:
             self._start(pools or opened.enter_context(open_pools(config)), model, start or model, critic)
             self._opened = opened.pop_all()
@@ -127,6 +145,10 @@ class Workers:
         """The worker groups that this run has, by name."""
         parts = (self.actor, self.reference, self.critic, self.reward_model, self.sampler)
         return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
+
+    def peak_memory(self) -> dict[str, list[MemoryPeak]]:
+        """The most memory that each rank of each group has taken."""
+        return {name: group.peak_memory().result() for name, group in self.groups.items()}
 
     def restart(self, model: Path, critic: Path | None) -> None:
         """Make all workers anew, with the policy in folder `model` and the critic in `critic`; others as they were."""

@@ -17,8 +17,8 @@ class CriticConfig(Config):
     """Folder or hub name of a model whose trunk it begins with, and its head if it has one (a critic that was saved, a
     reward model). Empty: the trunk of the policy that training starts from."""
 
-    optimizer: OptimizerConfig = OptimizerConfig()
-    """Optimisation of the critic."""
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-3)
+    """Optimisation of the critic, whose head begins with nothing."""
 
 
 class RewardModelConfig(Config):

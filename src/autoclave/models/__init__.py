@@ -5,6 +5,7 @@ May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or wor
 
 from autoclave.models.heads import (
     HeadModel,
+    HeadRole,
     load_critic,
     load_reward_model,
     require_same_tokens,
@@ -18,6 +19,7 @@ from autoclave.models.tiny import build_tiny_policy
 
 __all__ = [
     "HeadModel",
+    "HeadRole",
     "Policy",
     "build_tiny_policy",
     "encode_prompt",

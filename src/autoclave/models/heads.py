@@ -28,8 +28,8 @@ from transformers.utils import logging
 from autoclave.core import HostError, InputError
 from autoclave.models.policy import resolve_device
 
-Role = Literal["critic", "reward_model"]
-_CLASSES: Mapping[Role, Any] = {
+HeadRole = Literal["critic", "reward_model"]
+_CLASSES: Mapping[HeadRole, Any] = {
     "critic": AutoModelForTokenClassification,
     "reward_model": AutoModelForSequenceClassification,
 }
@@ -82,16 +82,16 @@ def load_reward_model(path: str | Path, *, dtype: str = "float32", device: str =
     return found
 
 
-def require_same_tokens(role: Role, path: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check, before weights are read, that the model at `path` knows tokens by the ids of `tokenizer`.
+def require_same_tokens(role: HeadRole, path: str, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Check, before weights are read, that the model at `path` knows tokens by the ids of `tokenizer`, if given.
 
     Raises:
-        InputError: it does not, or there is no tokenizer.
+        InputError: it does not, or there is no tokenizer there.
     """
     with _reading(role, path):
         AutoConfig.from_pretrained(path)
         own = AutoTokenizer.from_pretrained(path)
-    theirs, ours = own.get_vocab(), tokenizer.get_vocab()
+    theirs, ours = own.get_vocab(), tokenizer.get_vocab() if tokenizer else {}
     differing = sum(theirs.get(token) != number for token, number in ours.items())
     if differing:
         raise InputError(
@@ -154,7 +154,7 @@ def sequence_scores(model: PreTrainedModel, input_ids: Tensor, attention_mask: T
 # ---
 
 
-def _load(role: Role, path: str | Path, dtype: str) -> tuple[HeadModel, list[str]]:
+def _load(role: HeadRole, path: str | Path, dtype: str) -> tuple[HeadModel, list[str]]:
     """The model with its head, in evaluation mode on the CPU, and the parts of the head that the folder lacks."""
     with _reading(role, path), _quiet():
         config = AutoConfig.from_pretrained(str(path))
@@ -176,7 +176,7 @@ def _head(model: PreTrainedModel) -> nn.Module:
     return next(head for name in _HEADS if (head := getattr(model, name, None)) is not None)
 
 
-def _head_of(role: Role, model: PreTrainedModel, path: str | Path) -> nn.Linear:
+def _head_of(role: HeadRole, model: PreTrainedModel, path: str | Path) -> nn.Linear:
     try:
         head = _head(model)
     except StopIteration:
@@ -190,7 +190,7 @@ def _head_of(role: Role, model: PreTrainedModel, path: str | Path) -> nn.Linear:
 
 
 @contextmanager
-def _reading(role: Role, path: str | Path) -> Generator[None]:
+def _reading(role: HeadRole, path: str | Path) -> Generator[None]:
     """Whatever the library says of a folder or name it cannot use becomes one line of ours."""
     if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
         raise InputError(f"{role}.path = {str(path)!r}: no such folder")

@@ -44,17 +44,19 @@ def _mend(pool: PoolPlan) -> str:
     return f"lower {smaller}" + (f", or move a group to a pool of its own (workers.{moved})" if moved else "")
 
 
-def excess(config: TrainConfig, measured: Mapping[str, Sequence[int]]) -> list[str]:
+def excess(config: TrainConfig, measured: Mapping[str, Sequence[tuple[int, int]]]) -> list[str]:
     """A line for each pool whose workers took more than it may.
 
     Args:
         config: the settings.
-        measured: for each worker group the bytes of each rank at its peak.
+        measured: for each worker group and rank the number of its process, and the bytes of that at its peak. Peaks of
+            several processes need not have been at one moment, so their sum is at least what was held.
     """
     lines: list[str] = []
     for name, pool in config.pools.items():
         groups = [group for group, place in config.workers.places().items() if place == name and group in measured]
-        together = max((sum(ranks) for ranks in zip(*(measured[group] for group in groups), strict=True)), default=0)
+        ranks = zip(*(measured[group] for group in groups), strict=True)
+        together = max((sum(dict(processes).values()) for processes in ranks), default=0)
         if pool.memory_gb is not None and together > pool.memory_gb * GIB:
             lines.append(
                 f"pool {name}: the peaks of its groups ({', '.join(groups)}) are {size_text(together)} together, more "

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification
 
 from autoclave.config import TinyModelConfig
 from autoclave.core import (
@@ -26,7 +26,7 @@ from autoclave.core import (
     TestResult,
     Verdict,
 )
-from autoclave.models import Policy, build_tiny_policy
+from autoclave.models import HeadModel, Policy, build_tiny_policy
 from autoclave.rollout import Request, SamplingParameters
 
 TINY = TinyModelConfig(hidden_size=32, layers=2, heads=2, vocabulary=300, context=128)
@@ -52,6 +52,29 @@ def tiny_policy(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Policy:
     """A Llama of 30 thousand random parameters, anew for every caller."""
     policy = _tiny_policy(seed)
     return Policy(copy.deepcopy(policy.model).to(dtype), policy.tokenizer)
+
+
+def tiny_critic(seed: int = 0) -> HeadModel:
+    """A critic on the trunk of `tiny_policy`, which expects nothing yet."""
+    return _with_head(LlamaForTokenClassification, seed, 0.0)
+
+
+def tiny_reward_model(seed: int = 0) -> HeadModel:
+    """A reward model on the same trunk, with an opinion of its own."""
+    return _with_head(LlamaForSequenceClassification, seed, 1.0)
+
+
+def _with_head(kind: type[LlamaForTokenClassification | LlamaForSequenceClassification], seed: int, scale: float):
+    policy = tiny_policy(seed)
+    config = copy.deepcopy(policy.model.config)
+    config.num_labels, config.classifier_dropout = 1, 0.0
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = kind(config).eval()
+    model.model.load_state_dict(policy.model.model.state_dict())
+    with torch.no_grad():
+        model.score.weight.mul_(scale)
+    return HeadModel(model, policy.tokenizer)
 
 
 def reciting_policy(text: str) -> Policy:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
 import pytest
 import torch
 
@@ -12,14 +19,15 @@ from autoclave.config import (
     GrpoPlusConfig,
     GspoConfig,
     MaskedCorrectionConfig,
+    PpoConfig,
     ReinforcePlusPlusConfig,
     RlooConfig,
 )
 from autoclave.core import CheckpointError
-from autoclave.models import encode_prompt
+from autoclave.models import encode_prompt, load_critic, load_policy
 from autoclave.training.stages import Stages
 from tests.training.toy import ITEMS, toy_stages
-from tests.training_parts import DEADLINE_S, group_of
+from tests.training_parts import DEADLINE_S, group_of, tiny_reward_model
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)
 
@@ -129,11 +137,12 @@ EVERY_SETTING = [
     ReinforcePlusPlusConfig(baseline="group"),
     GspoConfig(),
     CispoConfig(),
+    PpoConfig(),
 ]
 
 
 @pytest.mark.parametrize("algorithm", EVERY_SETTING, ids=lambda settings: settings.name)
-def test_every_algorithm_that_needs_no_critic_learns_and_accounts_for_every_rollout(algorithm):
+def test_every_algorithm_learns_and_accounts_for_every_rollout(algorithm):
     with toy_stages(algorithm=algorithm) as stages:
         learned = stages.learn(stages.collect(ITEMS, 0).result())
     rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
@@ -160,3 +169,75 @@ def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_pa
     (tmp_path / "algorithm.json").write_text("{}")
     with toy_stages(algorithm=settings) as stages, pytest.raises(CheckpointError, match=r"algorithm\.json: damaged"):
         stages.adaptation.load(tmp_path)
+
+
+# --- Critic and reward model ---------------------------------------------------------------------------------------
+
+
+def test_the_critic_learns_beside_the_policy_and_comes_back_from_a_checkpoint(tmp_path):
+    with toy_stages(lambda response: 1.0, algorithm=PpoConfig()) as stages:
+        groups = stages.collect(ITEMS, 0).result()
+        errors = [stages.learn(groups).metrics["critic/value_error"] for _ in range(4)]
+        assert errors[3] < errors[0]
+        stages.save(tmp_path)
+        kept = stages.learn(groups).metrics
+    policy, critic = load_policy(tmp_path / "model", device="cpu"), load_critic(tmp_path / "critic", device="cpu")
+    rules = {"rule": lambda response: 1.0, "algorithm": PpoConfig()}
+    with toy_stages(**rules, load=lambda: policy, load_critic=lambda: critic, optimizer_of=tmp_path) as stages:
+        assert stages.learn(groups).metrics == kept
+
+
+def test_the_updates_of_actor_and_critic_are_both_begun_before_either_is_waited_for():
+    """Each update here waits for the other: one after the other they would not come to an end."""
+    with toy_stages(algorithm=PpoConfig()) as stages:
+        groups = stages.collect(ITEMS, 0).result()
+        meeting = Barrier(2, timeout=DEADLINE_S / 2)
+        parts = {name: Meeting(getattr(stages, name), meeting) for name in ("actor", "critic")}
+        assert replace(stages, **parts).learn(groups).metrics["critic/loss_value"] > 0
+
+
+class Meeting:
+    """A worker group whose pool meets another at each update, before it."""
+
+    def __init__(self, group, meeting: Barrier) -> None:
+        self._group, self._meeting = group, meeting
+
+    def update(self, *args):
+        self._group.pool.submit(self._meeting.wait)
+        return self._group.update(*args)
+
+    def __getattr__(self, name: str):
+        return getattr(self._group, name)
+
+
+def test_a_reward_model_moves_rewards_and_leaves_verdicts():
+    with toy_stages(reward_model=tiny_reward_model) as stages:
+        groups = stages.collect(ITEMS, 0).result()
+        (unjudged,) = group_of([None], [groups[0].rollouts[0].completion]).rollouts
+        groups[0] = type(groups[0])(groups[0].item, (unjudged, *groups[0].rollouts[1:]))
+        learned = stages.learn(groups)
+    before = [rollout.reward for group in groups for rollout in group.rollouts]
+    after = [rollout.reward for group in learned.groups for rollout in group.rollouts]
+    assert after[0] == before[0]  # without a verdict there is no reward
+    for was, now, entry in zip(before[1:], after[1:], learned.ledger[1:], strict=True):
+        assert now.verdict == was.verdict
+        assert now.parts["verdict"] == was.value
+        assert now.value == pytest.approx(was.value + now.parts["reward_model"])
+        assert entry.reward == pytest.approx(now.value)
+    assert np.ptp([reward.parts["reward_model"] for reward in after[1:]]) > 0
+
+
+def test_with_a_reward_model_groups_of_equal_verdicts_teach_something():
+    with toy_stages(lambda response: 0.0, reward_model=tiny_reward_model) as stages:
+        assert stages.learn(stages.collect(ITEMS, 0).result()).metrics["gradient_norm"] > 0
+
+
+# --- The loop as it is shown ---------------------------------------------------------------------------------------
+
+
+def test_a_step_of_learning_is_at_most_twice_the_nine_lines_of_the_paper_and_is_what_the_readme_shows():
+    _, body = inspect.getsource(Stages.learn).split('"""\n', 1)  # after the one line of documentation
+    lines = textwrap.dedent(body).strip().splitlines()
+    assert len(lines) <= 2 * 9
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert textwrap.indent("\n".join(lines), "    ") in readme

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from autoclave.config import GrpoConfig
+from autoclave.config import GrpoConfig, PpoConfig
 from autoclave.training.items import ItemSource
 from autoclave.training.schedules import synchronous
 from autoclave.training.stages import Learned
@@ -31,7 +31,9 @@ def learn(**settings: object) -> list[Learned]:
         return [learned for _, learned in islice(synchronous(stages, source, 0), STEPS)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"algorithm": GrpoConfig()}], ids=["grpo_plus", "grpo"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"algorithm": GrpoConfig()}, {"algorithm": PpoConfig()}], ids=["grpo_plus", "grpo", "ppo"]
+)
 def test_what_is_rewarded_becomes_the_rule(settings):
     shares = shares_of_even(learn(**settings))
     assert shares[0] < 0.5

@@ -10,13 +10,21 @@ from pathlib import Path
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, OptimizerConfig
 from autoclave.core import Reward, TaskItem
-from autoclave.models import Policy
+from autoclave.models import HeadModel, Policy
 from autoclave.rollout import SamplingParameters, TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
-from tests.training_parts import earned, item, settled, tiny_policy
+from autoclave.workers.trainer import (
+    ActorWorker,
+    CriticWorker,
+    NoCritic,
+    NoReference,
+    NoRewardModel,
+    ReferenceWorker,
+    RewardModelWorker,
+)
+from tests.training_parts import earned, item, settled, tiny_critic, tiny_policy
 
 ITEMS = [item(name) for name in ("one", "two", "three", "four")]
 RewardRule = Callable[[str], float | None]
@@ -34,12 +42,17 @@ def toy_stages(
     load: Callable[[], Policy] = tiny_policy,
     start: Callable[[], Policy] = tiny_policy,
     optimizer_of: Path | None = None,
+    load_critic: Callable[[], HeadModel] = tiny_critic,
+    reward_model: Callable[[], HeadModel] | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
     steps: int = 20,
     group_size: int = 8,
     learning_rate: float = 1e-2,
 ) -> Generator[Stages]:
-    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint."""
+    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint.
+
+    The critic has a pool of its own, and a reward model, if there is one, that of the sampler.
+    """
     chosen = build_algorithm(algorithm)
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
     optimizer = OptimizerConfig(learning_rate=learning_rate)
@@ -47,15 +60,23 @@ def toy_stages(
     def reward(asked: TaskItem, response: str) -> Future[Reward]:
         return settled(earned(rule(response)))
 
-    pools = ResourcePool("actor"), ResourcePool("sampler")
+    pools = ResourcePool("actor"), ResourcePool("sampler"), ResourcePool("critic")
+
+    def critic() -> CriticWorker:
+        return CriticWorker(load_critic(), chosen, optimizer, total_steps=2 * steps, micro_batch_tokens=1 << 16)
+
     try:
         actor = WorkerGroup(pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring))
-        if optimizer_of:
-            actor.load_optimizer(optimizer_of).result()
         reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
-        yield Stages(
+        stages = Stages(
             actor=actor,
             reference=reference if chosen.needs_reference else NoReference(),
+            critic=WorkerGroup(pools[2], critic) if chosen.needs_critic else NoCritic(),
+            reward_model=WorkerGroup(
+                pools[1], lambda: RewardModelWorker(reward_model(), weight=1.0, micro_batch_tokens=64)
+            )
+            if reward_model
+            else NoRewardModel(),
             sampler=WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64))),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,
@@ -65,6 +86,9 @@ def toy_stages(
             minibatches=2,
             seed=0,
         )
+        if optimizer_of:
+            stages.load(optimizer_of)
+        yield stages
     finally:
         for pool in pools:
             pool.close()

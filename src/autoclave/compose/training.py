@@ -14,7 +14,7 @@ from autoclave.compose.evaluation import evaluate_during_training
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.warm_start import warm_started
-from autoclave.compose.workers import Workers, open_pools
+from autoclave.compose.workers import Workers, check_tokens, open_pools
 from autoclave.config import TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
 from autoclave.judge import Judge
@@ -26,6 +26,7 @@ from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
+from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.schedules import Schedule, choose_schedule
@@ -66,8 +67,8 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
-    if config.model.path:
-        load_tokenizer(config.model.path)  # a wrong path is found before anything is written
+    # A wrong path is found before anything is written; the tokenizer of the embedded policy is not made yet.
+    check_tokens(config, load_tokenizer(config.model.path) if config.model.path else None)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -90,12 +91,21 @@ def train(
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
                     folder.keep_start(warm_started(config, problems, log, say, stop, fresh=fresh))
-            workers = Workers(config, checkpoint.model if checkpoint else folder.start, start=folder.start, pools=pools)
+            workers = Workers(
+                config,
+                checkpoint.model if checkpoint else folder.start,
+                start=folder.start,
+                critic=checkpoint.critic if checkpoint else None,
+                pools=pools,
+            )
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
+        peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
+    summary |= peak_figures(peaks)
     folder.write_summary(summary)
-    say(describe(summary))
+    for line in (describe(summary), *describe_peaks(config, peaks)):
+        say(line)
     say(f"report: {write_report(folder.path)}")
     return summary
 
@@ -118,7 +128,9 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
                 raise
             checkpoint = latest_checkpoint(run.folder.checkpoints, run.config)
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-            workers.restart(checkpoint.model if checkpoint else run.folder.start)
+            workers.restart(
+                checkpoint.model if checkpoint else run.folder.start, checkpoint.critic if checkpoint else None
+            )
             run.stages.adaptation.begin_anew()
             run.health.go_on_from([])
 
@@ -128,6 +140,8 @@ def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) ->
     return Stages(
         actor=workers.actor,
         reference=workers.reference,
+        critic=workers.critic,
+        reward_model=workers.reward_model,
         sampler=workers.sampler,
         tokenizer=workers.tokenizer,
         reward=task.reward,
@@ -178,4 +192,5 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
         shape = None
     device = resolve_device(config.model.device)
     peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
-    return Throughput(shape, peak, scoring_passes=2 if workers.algorithm.needs_reference else 1)
+    passes = 2 if workers.algorithm.needs_reference else 1
+    return Throughput(shape, peak, passes, shape if workers.algorithm.needs_critic and not config.critic.path else None)

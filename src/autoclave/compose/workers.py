@@ -6,17 +6,39 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
-from autoclave.models import Policy, load_policy, load_tokenizer, resolve_device
+from autoclave.models import (
+    HeadRole,
+    Policy,
+    load_critic,
+    load_policy,
+    load_reward_model,
+    load_tokenizer,
+    require_same_tokens,
+    resolve_device,
+)
 from autoclave.rollout import TransformersEngine
+from autoclave.training.accounting import check_memory
 from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.memory import MemoryPeak
 from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+from autoclave.workers.trainer import (
+    ActorWorker,
+    CriticWorker,
+    NoCritic,
+    NoReference,
+    NoRewardModel,
+    ReferenceWorker,
+    RewardModelWorker,
+)
 
 
 @contextmanager
@@ -27,22 +49,20 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
         ConfigError: a worker group cannot live where the settings put it.
         HostError: a pool asks for more than there is; the message names what is missing.
     """
-    if config.algorithm.needs_critic:
-        raise ConfigError(
-            f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and no worker trains "
-            "one yet; choose an algorithm that needs none, as docs/algorithms/index.md lists them"
-        )
-    workers, actors = config.workers, config.pools[config.workers.actor].processes
-    if actors > 1:
-        raise ConfigError(
-            f"pools.{workers.actor}.processes = {actors}: the actor is not sharded, and runs in one process; "
-            "set workers.actor to a pool of one"
-        )
+    workers = config.workers
+    for group in ("actor", *(["critic"] if config.algorithm.needs_critic else [])):
+        pool = workers.places()[group]
+        if config.pools[pool].processes > 1:
+            raise ConfigError(
+                f"pools.{pool}.processes = {config.pools[pool].processes}: the {group} is not sharded, and runs in one "
+                f"process; set workers.{group} to a pool of one"
+            )
     if workers.reference and not build_algorithm(config.algorithm).needs_reference:
         raise ConfigError(
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
+    check_memory(config)
     has_devices = resolve_device(config.model.device).type == "cuda"
     pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if has_devices else 0)
     try:
@@ -50,6 +70,18 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     finally:
         for pool in pools.values():
             pool.close()
+
+
+def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
+
+    Raises:
+        InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
+    """
+    paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
+    for role, path in paths.items():
+        if path:
+            require_same_tokens(role, path, tokenizer)
 
 
 class Workers:
@@ -61,11 +93,13 @@ class Workers:
         model: Path,
         *,
         start: Path | None = None,
+        critic: Path | None = None,
         pools: Mapping[str, ResourcePool] | None = None,
     ) -> None:
         """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
 
-        They run on `pools`, or on pools of their own.
+        The critic is that in folder `critic`, or one that has learnt nothing yet. They run on `pools`, or on
+        pools of their own.
 
         Raises:
             ConfigError, HostError: as `open_pools`.
@@ -74,12 +108,14 @@ class Workers:
         self._config = config
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
+        check_tokens(config, self.tokenizer)
         with ExitStack() as opened:
-            self._start(pools or opened.enter_context(open_pools(config)), model, start or model)
+            self._start(pools or opened.enter_context(open_pools(config)), model, start or model, critic)
             self._opened = opened.pop_all()
 
-    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path, critic: Path | None) -> None:
         config, places = self._config, self._config.workers.places()
+        self._new_critic = config.critic.path or start
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
             pools[places["actor"]], partial(_make_actor, config, model), name="actor"
         )
@@ -88,19 +124,41 @@ class Workers:
             if self.algorithm.needs_reference
             else NoReference()
         )
+        self.critic: WorkerGroup[CriticWorker] | NoCritic = (
+            WorkerGroup(
+                pools[places["critic"]], partial(_make_critic, config, critic or self._new_critic), name="critic"
+            )
+            if self.algorithm.needs_critic
+            else NoCritic()
+        )
+        self.reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel = (
+            WorkerGroup(pools[places["reward_model"]], partial(_make_reward_model, config), name="reward_model")
+            if config.reward_model.path
+            else NoRewardModel()
+        )
         self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
             pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
 
-    def restart(self, model: Path) -> None:
-        """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
-        restarts = [
-            self.actor.restart(partial(_make_actor, self._config, model)),
-            self.sampler.restart(partial(_make_sampler, self._config, model)),
-        ]
-        if not isinstance(self.reference, NoReference):
-            restarts.append(self.reference.restart())
-        for restart in restarts:
+    @property
+    def groups(self) -> dict[str, WorkerGroup[Any]]:
+        """The worker groups that this run has, by name."""
+        parts = (self.actor, self.reference, self.critic, self.reward_model, self.sampler)
+        return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
+
+    def peak_memory(self) -> dict[str, list[MemoryPeak]]:
+        """The most memory that each rank of each group has taken."""
+        return {name: group.peak_memory().result() for name, group in self.groups.items()}
+
+    def restart(self, model: Path, critic: Path | None) -> None:
+        """Make all workers anew, with the policy in folder `model` and the critic in `critic`; others as they were."""
+        config = self._config
+        changed = {
+            "actor": partial(_make_actor, config, model),
+            "critic": partial(_make_critic, config, critic or self._new_critic),
+            "sampler": partial(_make_sampler, config, model),
+        }
+        for restart in [group.restart(changed.get(name)) for name, group in self.groups.items()]:
             restart.result()
 
     def close(self) -> None:
@@ -130,11 +188,35 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
     )
 
 
+def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
+    _share_cores(config)
+    return CriticWorker(
+        load_critic(model, dtype=config.model.dtype, device=config.model.device),
+        build_algorithm(config.algorithm),
+        config.critic.optimizer,
+        total_steps=config.steps * config.minibatches,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
+def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
+    _share_cores(config)
+    return RewardModelWorker(
+        load_reward_model(config.reward_model.path, dtype=config.model.dtype, device=config.model.device),
+        weight=config.reward_model.weight,
+        micro_batch_tokens=config.micro_batch_tokens,
+    )
+
+
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
 
 
 def _load(config: TrainConfig, folder: Path) -> Policy:
+    _share_cores(config)
+    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
+
+
+def _share_cores(config: TrainConfig) -> None:
     own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
     settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))
-    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)

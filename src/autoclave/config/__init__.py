@@ -20,10 +20,12 @@ from autoclave.config.algorithm import (
 )
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config
+from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
+from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import JudgeRunConfig, TaskConfig
@@ -31,7 +33,6 @@ from autoclave.config.trainer import TrainerConfig
 from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
-    OptimizerConfig,
     ScheduleConfig,
     SftConfig,
     SynchronousConfig,
@@ -49,6 +50,7 @@ __all__ = [
     "CispoConfig",
     "Config",
     "CppConfig",
+    "CriticConfig",
     "CurriculumConfig",
     "DapoConfig",
     "DrGrpoConfig",
@@ -75,6 +77,7 @@ __all__ = [
     "ProfileConfig",
     "ReinforcePlusPlusConfig",
     "Resolved",
+    "RewardModelConfig",
     "RlooConfig",
     "SamplerConfig",
     "SandboxConfig",

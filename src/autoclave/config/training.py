@@ -8,40 +8,17 @@ from pydantic import Field, model_validator
 
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.algorithm_choice import AlgorithmConfig
-from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
+from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
+from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
+from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.config.task import TaskConfig
 from autoclave.config.trainer import TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
 from autoclave.core.json import nearest
-
-
-class OptimizerConfig(Config):
-    """AdamW and the course of its learning rate."""
-
-    learning_rate: PositiveFloat = 4e-4
-    """Peak learning rate."""
-
-    warmup_steps: NonNegative = 0
-    """Optimizer steps of linear rise to the peak."""
-
-    decay: Literal["none", "linear", "cosine"] = "linear"
-    """Fall from the peak to `final_fraction` of it at the last step."""
-
-    final_fraction: Fraction = 0.0
-    """Learning rate at the end, as a share of the peak."""
-
-    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
-    """Decay rates of the two moments."""
-
-    weight_decay: NonNegativeFloat = 0.0
-    """Decoupled weight decay."""
-
-    gradient_clip: PositiveFloat = 1.0
-    """Largest norm of the gradient over all parameters."""
 
 
 class SftConfig(Config):
@@ -155,6 +132,12 @@ class TrainConfig(Config):
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimisation of the policy."""
 
+    critic: CriticConfig = CriticConfig()
+    """The critic of algorithms that have one."""
+
+    reward_model: RewardModelConfig = RewardModelConfig()
+    """What is added to rewards."""
+
     trainer: TrainerConfig = TrainerConfig()
     """How the models that learn are held and computed."""
 
@@ -211,6 +194,20 @@ class TrainConfig(Config):
             raise ValueError(
                 f"minibatches = {self.minibatches}: must divide problems_per_step = {self.problems_per_step}, "
                 "because each minibatch holds whole groups"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _models_beside_the_policy_are_used(self) -> Self:
+        needless = f"{self.algorithm.name} has no critic; choose algorithm.name=ppo, or remove it"
+        if not self.algorithm.needs_critic and self.critic != CriticConfig():
+            raise ValueError(f"critic is ignored: {needless}")
+        if not self.algorithm.needs_critic and self.workers.critic:
+            raise ValueError(f'workers.critic = "{self.workers.critic}": {needless}')
+        if not self.reward_model.path and self.workers.reward_model:
+            raise ValueError(
+                f'workers.reward_model = "{self.workers.reward_model}": there is no reward model; set '
+                "reward_model.path, or remove it"
             )
         return self
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from autoclave.config.base import Config, NonNegative, Positive
+from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
 
 class PoolConfig(Config):
@@ -21,6 +21,10 @@ class PoolConfig(Config):
 
     devices_per_process: NonNegative | None = None
     """GPUs that each process has to itself; 0 is the CPU. Left out: 1 if model.device finds a GPU on this machine."""
+
+    memory_gb: PositiveFloat | None = None
+    """GiB that all groups on the pool may take together at each rank, on its GPU or, without one, in main memory beside
+    what libraries take. A run whose plan needs more is refused before a model is loaded. Left out: no limit."""
 
     @model_validator(mode="after")
     def _inline_is_this_process(self) -> Self:
@@ -48,6 +52,12 @@ class WorkersConfig(Config):
 
     reference: str = ""
     """Pool of the policy that training started from, for algorithms with a KL term; empty: that of the actor."""
+
+    critic: str = ""
+    """Pool of the critic, for algorithms that have one; empty: that of the actor."""
+
+    reward_model: str = ""
+    """Pool of the reward model, if there is one; empty: that of the actor."""
 
     def places(self) -> dict[str, str]:
         """Worker group -> pool."""

@@ -38,6 +38,11 @@ class Checkpoint:
         """Folder of weights and tokenizer, in Hugging Face form."""
         return self.folder / "model"
 
+    @property
+    def critic(self) -> Path:
+        """Folder of the critic, in Hugging Face form; only of algorithms that have one."""
+        return self.folder / "critic"
+
 
 def save_checkpoint(
     parent: Path,

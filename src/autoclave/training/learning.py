@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from autoclave.algorithms import Algorithm, AlgorithmState, Column, LedgerEntry, ledger
-from autoclave.core import Group
+from autoclave.core import Group, Rollout
 from autoclave.core.rollout import FloatArray
 from autoclave.workers import Batch
 
@@ -50,6 +51,26 @@ def mask_discarded(algorithm: Algorithm, groups: Sequence[Group], batch: Batch) 
         Group(group.item, tuple(r if next(trains) else r.masked(algorithm.discard_reason) for r in group.rollouts))
         for group in groups
     ]
+
+
+def with_model_rewards(groups: Sequence[Group], batch: Batch) -> list[Group]:
+    """The same groups, with what a reward model has added to the rewards of `batch`, which holds them all.
+
+    The parts of a reward are then `verdict`, what it was, and `reward_model`, what was added. Verdicts stay as they
+    are, and so do rollouts without one.
+    """
+    if "model_rewards" not in batch.rows:
+        return list(groups)
+    added = iter(batch.rows["model_rewards"].tolist())
+    return [Group(group.item, tuple(_with_model_reward(r, next(added)) for r in group.rollouts)) for group in groups]
+
+
+def _with_model_reward(rollout: Rollout, added: float) -> Rollout:
+    reward = rollout.reward
+    if reward.value is None:
+        return rollout
+    parts = {**reward.parts, "verdict": reward.value, "reward_model": added}
+    return replace(rollout, reward=replace(reward, value=reward.value + added, parts=parts))
 
 
 def account(whole: Batch, computed: Batch) -> list[LedgerEntry]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autoclave.algorithms import is_uniform
-from autoclave.core import FinishReason, Group, Problem, TaskItem
+from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
 from autoclave.training.stages import Learned
 
@@ -30,12 +30,20 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         "groups/refilled": float(times.refills),
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
-        **{f"policy/{name}": value for name, value in learned.metrics.items()},
+        **_model_rewards(rollouts),
+        **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
         "time/judge_tail_s": times.judge_tail_s,
         "sampled_tokens": tokens,
         "sampled_tokens_per_s": tokens / times.sample_s if times.sample_s else 0.0,
     }
+
+
+def _model_rewards(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """The two parts of the mean reward, where there is a reward model."""
+    parts = [rollout.reward.parts for rollout in rollouts if "reward_model" in rollout.reward.parts]
+    names = ("verdict", "reward_model") if parts else ()
+    return {f"reward/{name}": float(np.mean([part[name] for part in parts])) for name in names}
 
 
 def _share(flags: list[bool]) -> float:

@@ -145,6 +145,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry, log_probs: Fl
         "finish_reason": completion.finish_reason,
         "reward": reward.value,
         "reason": reward.reason,
+        "reward_parts": dict(reward.parts),
         "mask_reason": rollout.mask_reason,
         "ledger": asdict(entry),
         "policy_versions": completion.policy_versions,

@@ -8,6 +8,7 @@ publish(version)            weights from the trainer to the sampler
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,10 +29,19 @@ from autoclave.training.learning import (
     prepared,
     tensors,
     trainer_log_probs,
+    with_model_rewards,
 )
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker, WorkerSampler
-from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+from autoclave.workers.trainer import (
+    ActorWorker,
+    CriticWorker,
+    NoCritic,
+    NoReference,
+    NoRewardModel,
+    ReferenceWorker,
+    RewardModelWorker,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class Stages:
 
     actor: WorkerGroup[ActorWorker]
     reference: WorkerGroup[ReferenceWorker] | NoReference
+    critic: WorkerGroup[CriticWorker] | NoCritic
+    reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel
     sampler: WorkerGroup[SamplerWorker]
     tokenizer: PreTrainedTokenizerBase
     reward: RewardFunction
@@ -85,16 +97,20 @@ class Stages:
         return Collection(items, first, WorkerSampler(self.sampler), self.reward, refill=refill)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
-        """One update of the policy from what `groups` earned; each line is one arrow of docs/architecture.md."""
+        """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
         whole = Batch.from_groups(groups, minibatches=self.minibatches, length_limit=self.sampling.max_new_tokens)
+        whole = self.reward_model.scores(whole).result()
         whole = prepared(self.algorithm, whole, self.adaptation.state)
         batch = self.actor.log_probs(whole.select(whole.rows["computes"]))
         batch = self.reference.log_probs(batch)
+        batch = self.critic.values(batch)
         batch = completed(self.algorithm, batch.result())
-        metrics = self.actor.update(batch, self.minibatches).result() | batch_metrics(tensors(batch))
+        of_critic = self.critic.update(batch, self.minibatches)
+        of_actor = self.actor.update(batch, self.minibatches)
+        metrics = of_critic.result() | of_actor.result() | batch_metrics(tensors(batch))
         metrics |= self.adaptation.advance(metrics)
-        groups = mask_discarded(self.algorithm, groups, whole)
+        groups = mask_discarded(self.algorithm, with_model_rewards(groups, whole), whole)
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
         return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
 
@@ -104,11 +120,19 @@ class Stages:
         Raises:
             HostError: the disk is full or fails.
         """
-        self.actor.save(folder).result()
+        saved = self.critic.save(folder), self.actor.save(folder)
+        wait(saved)  # when one fails, the other writes no longer either
+        for each in saved:
+            each.result()
         self.adaptation.save(folder)
 
     def load(self, folder: Path) -> None:
-        """Go on from the state that `save` wrote; the weights came with the policy."""
+        """Go on from what `save` wrote; the weights came with the workers.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        self.critic.load_optimizer(folder).result()
         self.actor.load_optimizer(folder).result()
         self.adaptation.load(folder)
 

@@ -11,9 +11,10 @@ from autoclave.core import Completion
 from autoclave.rollout import Deliver, Engine, Request
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.group import WorkerGroup
+from autoclave.workers.memory import MeasuresMemory
 
 
-class SamplerWorker:
+class SamplerWorker(MeasuresMemory):
     """Holds an engine."""
 
     def __init__(self, engine: Engine) -> None:

@@ -4,10 +4,11 @@ Arithmetic on settings and on a model's `config.json`. Imports `core` and `confi
 """
 
 from autoclave.training.accounting.devices import GPUS, Gpu, peak_flops
+from autoclave.training.accounting.limits import check_memory, excess, require_within_limits
 from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, plan_for, plan_run
 from autoclave.training.accounting.shape import ModelShape, read_shape, shape_of
 from autoclave.training.accounting.speed import NOTHING, SequenceLengths, Throughput
-from autoclave.training.accounting.text import describe_plan
+from autoclave.training.accounting.text import describe_plan, size_text
 
 __all__ = [
     "GPUS",
@@ -19,10 +20,14 @@ __all__ = [
     "RunPlan",
     "SequenceLengths",
     "Throughput",
+    "check_memory",
     "describe_plan",
+    "excess",
     "peak_flops",
     "plan_for",
     "plan_run",
     "read_shape",
+    "require_within_limits",
     "shape_of",
+    "size_text",
 ]

@@ -32,6 +32,11 @@ def forward_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray) ->
     return matrices + attention + 2 * float(num_logits.sum()) * shape.embedding
 
 
+def critic_flops(shape: ModelShape, lengths: IntArray) -> float:
+    """Operations of a critic of `shape`: its values, and learning from the same sequences once."""
+    return 4 * forward_flops(shape, lengths, np.zeros_like(lengths))
+
+
 def learning_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: int) -> float:
     """Operations of learning from sequences once: forward and backward, and forward alone for each scoring."""
     return (3 + scoring_passes) * forward_flops(shape, lengths, num_logits)

@@ -14,7 +14,8 @@ import numpy as np
 
 from autoclave.config import TrainConfig
 from autoclave.core import InputError
-from autoclave.training.accounting.flops import forward_flops, learning_flops
+from autoclave.training.accounting.flops import critic_flops, forward_flops, learning_flops
+from autoclave.training.accounting.heads import Heads, held_by_heads, phases_of_heads
 from autoclave.training.accounting.memory import (
     activation_bytes,
     adam_bytes,
@@ -112,7 +113,7 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
 
 
 def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPlan:
-    """The plan of `config` with a model of `shape`, for prompts and responses of at most `lengths`.
+    """The plan of `config` with a policy of `shape`, for prompts and responses of at most `lengths`.
 
     Raises:
         InputError: a prompt and a response do not fit into the context of the model together.
@@ -125,7 +126,7 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         )
     samples = config.problems_per_step * config.group_size
     rows = _micro_batch_rows(config, lengths)
-    has_reference = _has_reference(config)
+    has_reference, heads = _has_reference(config), Heads.of(config, shape)
     whole, response = (np.full(samples, tokens, dtype=np.int64) for tokens in (lengths.whole, lengths.response))
     return RunPlan(
         shape=shape,
@@ -139,14 +140,18 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         micro_batches=config.minibatches * math.ceil(samples // config.minibatches / rows),
         micro_batch_rows=rows,
         sampling_flops=forward_flops(shape, whole, response),
-        learning_flops=learning_flops(shape, whole, response, scoring_passes=2 if has_reference else 1),
-        pools=tuple(_pool_plan(config, shape, lengths, name) for name in config.pools),
+        learning_flops=learning_flops(shape, whole, response, scoring_passes=2 if has_reference else 1)
+        + (critic_flops(heads.critic, whole) if heads.critic else 0.0),
+        pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
     )
 
 
 def _micro_batch_rows(config: TrainConfig, lengths: Lengths) -> int:
-    in_minibatch = config.problems_per_step // config.minibatches * config.group_size
-    return max(1, min(in_minibatch, config.micro_batch_tokens // lengths.whole))
+    return max(1, min(_minibatch_rows(config), config.micro_batch_tokens // lengths.whole))
+
+
+def _minibatch_rows(config: TrainConfig) -> int:
+    return config.problems_per_step // config.minibatches * config.group_size
 
 
 def _has_reference(config: TrainConfig) -> bool:
@@ -154,15 +159,18 @@ def _has_reference(config: TrainConfig) -> bool:
     return config.algorithm.model_dump().get("kl_coefficient", 0.0) > 0
 
 
-def _pool_plan(config: TrainConfig, shape: ModelShape, lengths: Lengths, name: str) -> PoolPlan:
+def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Lengths, name: str) -> PoolPlan:
     pool, width = config.pools[name], WIDTHS[config.model.dtype]
     weights = shape.parameters * width
     resident: dict[str, int] = {}
     phases: list[tuple[str, dict[str, int]]] = []
     places = config.workers.places()
-    groups = [group for group, place in places.items() if place == name]
-    if not _has_reference(config):
-        groups = [group for group in groups if group != "reference"]
+    absent = {
+        "reference": not _has_reference(config),
+        "critic": not heads.critic,
+        "reward_model": not heads.reward_model,
+    }
+    groups = [group for group, place in places.items() if place == name and not absent.get(group)]
     trainer = _trainer_phases(config, shape, lengths)
     if "actor" in groups:
         resident |= {"weights (actor)": weights, "gradients": weights, "optimizer": adam_bytes(shape, width)}
@@ -170,6 +178,16 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, lengths: Lengths, name: s
     if "reference" in groups:
         resident["weights (reference)"] = weights
         phases = phases or trainer[:1]
+    resident |= held_by_heads(heads, groups, width)
+    phases += phases_of_heads(
+        config,
+        heads,
+        groups,
+        rows=_micro_batch_rows(config, lengths),
+        length=lengths.whole,
+        in_minibatch=_minibatch_rows(config),
+        width=width,
+    )
     if "sampler" in groups:
         resident["weights (sampler)"] = weights
         phases.insert(0, ("sample", _sampling(config, shape, lengths)))
@@ -183,7 +201,6 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
     weights, tokens = shape.parameters * width, rows * lengths.response
-    in_minibatch = config.problems_per_step // config.minibatches * config.group_size
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
@@ -192,7 +209,7 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
     )
     update = {
         # Freed before the first micro-batch, whole from the second one on.
-        "gradients": weights if in_minibatch > rows else 0,
+        "gradients": weights if _minibatch_rows(config) > rows else 0,
         "activations": activation_bytes(shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
         "logits": logits_bytes(shape, tokens, width, learns=True),
     }

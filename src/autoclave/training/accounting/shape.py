@@ -94,18 +94,25 @@ def shape_of(model: ModelConfig) -> ModelShape:
     Raises:
         InputError: there is no such model, or its family is unknown here.
     """
-    if not model.path:
-        return tiny_shape(model.tiny)
-    if Path(model.path).is_dir() or model.path.startswith((".", "/", "~")):
-        return read_shape(Path(model.path))
+    return shape_at(model.path) if model.path else tiny_shape(model.tiny)
+
+
+def shape_at(path: str, setting: str = "model.path") -> ModelShape:
+    """The shape of the model in a folder or of a name on the hub; `setting` is what gave it, for messages.
+
+    Raises:
+        InputError: as `shape_of`.
+    """
+    if Path(path).is_dir() or path.startswith((".", "/", "~")):
+        return read_shape(Path(path), setting)
     from huggingface_hub import hf_hub_download
 
     try:
-        found = hf_hub_download(model.path, "config.json")
+        found = hf_hub_download(path, "config.json")
     except (OSError, ValueError) as error:  # also what the library raises without a network, or for a wrong name
         reason = " ".join(str(error).split())[:160]
-        raise InputError(f"model.path = {shown(model.path)}: neither a folder nor on the hub ({reason})") from None
-    return read_shape(Path(found).parent)
+        raise InputError(f"{setting} = {shown(path)}: neither a folder nor on the hub ({reason})") from None
+    return read_shape(Path(found).parent, setting)
 
 
 def tiny_shape(tiny: TinyModelConfig) -> ModelShape:
@@ -123,7 +130,7 @@ def tiny_shape(tiny: TinyModelConfig) -> ModelShape:
     )
 
 
-def read_shape(folder: Path) -> ModelShape:
+def read_shape(folder: Path, setting: str = "model.path") -> ModelShape:
     """The shape of the model in `folder`, from its `config.json`.
 
     Raises:
@@ -134,7 +141,7 @@ def read_shape(folder: Path) -> ModelShape:
         settings = json.loads(path.read_text(encoding="utf-8"))
         return _shape(settings)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; model.path must be the folder of a model") from None
+        raise InputError(f"{path}: no such file; {setting} must be the folder of a model") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not the settings of a model ({' '.join(str(error).split())[:160]})") from None
     except KeyError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoclave.core.rollout import IntArray
-from autoclave.training.accounting.flops import learning_flops
+from autoclave.training.accounting.flops import critic_flops, learning_flops
 from autoclave.training.accounting.shape import ModelShape
 
 
@@ -33,6 +33,8 @@ class Throughput:
     """Of all devices of the trainer together, per second; None where it is not known."""
     scoring_passes: int
     """Forward passes beside the update: of the policy at the start of the step, and of a reference if there is one."""
+    critic: ModelShape | None = None
+    """Of the critic, if there is one and its family is known."""
 
     def metrics(self, computed: SequenceLengths, seconds: float) -> dict[str, float]:
         """Metrics of one step whose learning took `seconds`.
@@ -45,6 +47,8 @@ class Throughput:
         if self.shape is None:
             return found
         passes = self.scoring_passes
-        rate = learning_flops(self.shape, computed.whole, computed.response, scoring_passes=passes) / seconds
+        operations = learning_flops(self.shape, computed.whole, computed.response, scoring_passes=passes)
+        operations += critic_flops(self.critic, computed.whole) if self.critic else 0.0
+        rate = operations / seconds
         found["model_flops_per_s"] = rate
         return found | ({"mfu": rate / self.peak_flops} if self.peak_flops else {})

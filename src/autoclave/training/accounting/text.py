@@ -64,26 +64,27 @@ def _pool_lines(pool: PoolPlan) -> Iterator[str]:
     yield f"{'':<22}" + "".join(f"{phase.name:>16}" for phase in pool.phases)
     parts = dict.fromkeys(part for phase in pool.phases for part in phase.parts)
     for part in parts:
-        yield f"  {part:<20}" + "".join(f"{_size(phase.parts.get(part, 0)):>16}" for phase in pool.phases)
-    yield f"  {'all':<20}" + "".join(f"{_size(phase.total):>16}" for phase in pool.phases)
+        yield f"  {part:<20}" + "".join(f"{size_text(phase.parts.get(part, 0)):>16}" for phase in pool.phases)
+    yield f"  {'all':<20}" + "".join(f"{size_text(phase.total):>16}" for phase in pool.phases)
 
 
 def _gpu_lines(pools: Sequence[PoolPlan]) -> Iterator[str]:
     yield f"{'GPU':<14}{'memory':>10}   " + "".join(f"{f'pool {pool.name}':<24}" for pool in pools)
     for gpu in GPUS:
         yield (
-            f"{gpu.name:<14}{_size(gpu.memory_mib * MIB):>10}   " + "".join(_verdict(p, gpu) for p in pools)
+            f"{gpu.name:<14}{size_text(gpu.memory_mib * MIB):>10}   " + "".join(_verdict(p, gpu) for p in pools)
         ).rstrip()
     yield f"A pool fits if its peak takes at most {USABLE_SHARE:.0%} of the memory; nothing here was tried on a device."
 
 
 def _verdict(pool: PoolPlan, gpu: Gpu) -> str:
     share = pool.peak.total / (gpu.memory_mib * MIB)
-    text = f"fits ({share:.0%})" if fits(pool, gpu) else f"no ({pool.peak.name}: {_size(pool.peak.total)})"
+    text = f"fits ({share:.0%})" if fits(pool, gpu) else f"no ({pool.peak.name}: {size_text(pool.peak.total)})"
     return f"{text:<24}"
 
 
-def _size(number: int) -> str:
+def size_text(number: int) -> str:
+    """Bytes with a unit."""
     if not number:
         return "-"
     return f"{number / GIB:.2f} GiB" if number >= GIB / 10 else f"{number / MIB:.2f} MiB"

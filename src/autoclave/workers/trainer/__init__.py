@@ -1,9 +1,19 @@
-"""The models of a run as workers: the actor, which learns, and the frozen reference (torch).
+"""The models of a run as workers: actor and critic, which learn, and frozen reference and reward model (torch).
 
 Imported by name, not by `autoclave.workers`, so that a worker process loads only the libraries that its worker needs.
 """
 
 from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.critic import CriticWorker, NoCritic
 from autoclave.workers.trainer.reference import NoReference, ReferenceWorker
+from autoclave.workers.trainer.reward_model import NoRewardModel, RewardModelWorker
 
-__all__ = ["ActorWorker", "NoReference", "ReferenceWorker"]
+__all__ = [
+    "ActorWorker",
+    "CriticWorker",
+    "NoCritic",
+    "NoReference",
+    "NoRewardModel",
+    "ReferenceWorker",
+    "RewardModelWorker",
+]

@@ -11,15 +11,16 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig
-from autoclave.core import HostError
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
+from autoclave.workers.trainer.state import load_state, save_state
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 
-class ActorWorker:
+class ActorWorker(MeasuresMemory):
     """The policy in training by `algorithm`; its learning rate is planned over `total_steps`."""
 
     def __init__(
@@ -97,15 +98,12 @@ class ActorWorker:
             HostError: the disk is full or fails.
         """
         save_policy(self._policy, folder / "model")
-        try:
-            torch.save(self._trained.optimizer_state(), folder / "optimizer.pt")
-        except (OSError, RuntimeError) as error:  # which of the two depends on where in the file it fails
-            raise HostError(f"{folder / 'optimizer.pt'}: cannot be written ({error})") from error
+        save_state(self._trained.optimizer_state(), folder / "optimizer.pt")
 
     @register(Dispatch.ONE_TO_ALL)
     def load_optimizer(self, folder: Path) -> None:
         """Restore the optimizer's state that `save` wrote; the weights came with the policy."""
-        self._trained.load_optimizer_state(torch.load(folder / "optimizer.pt", weights_only=True))
+        self._trained.load_optimizer_state(load_state(folder / "optimizer.pt"))
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -7,12 +7,13 @@ from typing import TypeVar
 from autoclave.models import Policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.trainer.scoring import log_probs_of
 
 T = TypeVar("T")
 
 
-class ReferenceWorker:
+class ReferenceWorker(MeasuresMemory):
     """The policy that training started from, for KL terms."""
 
     def __init__(self, policy: Policy, *, temperature: float, micro_batch_tokens: int) -> None:

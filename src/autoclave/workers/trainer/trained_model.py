@@ -17,9 +17,6 @@ from autoclave.config import OptimizerConfig
 from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.finite import gradients_of, require_finite
 
-_LOOK_AT_POLICY = "Go on from a checkpoint with a lower optimizer.learning_rate; policy/ratio_max shows the course."
-_LOWER_LEARNING_RATE = "Go on from a checkpoint with a lower optimizer.learning_rate."
-
 Predict = Callable[[Batch], Mapping[str, Tensor]]
 """From a micro-batch to columns (N,) on the model's device that carry gradients, by name."""
 LossOf = Callable[[Mapping[str, Tensor]], StepLoss]
@@ -30,9 +27,17 @@ class TrainedModel:
     """`module`, its optimizer, and the course of its learning rate, which is planned over `total_steps`."""
 
     def __init__(
-        self, module: nn.Module, settings: OptimizerConfig, *, total_steps: int, micro_batch_tokens: int
+        self,
+        module: nn.Module,
+        settings: OptimizerConfig,
+        *,
+        total_steps: int,
+        micro_batch_tokens: int,
+        setting: str = "optimizer",
     ) -> None:
+        """`setting` is where `settings` stand in a recipe, for messages."""
         self.module = module
+        self._mend = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens = micro_batch_tokens
         self._optimizer = torch.optim.AdamW(
@@ -47,7 +52,7 @@ class TrainedModel:
         """
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
-        require_finite(columns, f"before optimizer step {self._steps_taken + 1}", _LOOK_AT_POLICY)
+        require_finite(columns, f"before optimizer step {self._steps_taken + 1}", self._mend)
 
     def step(self, batch: Batch, predict: Predict, loss_of: LossOf) -> dict[str, float]:
         """One optimizer step on all rows of `batch`; without rows, only the learning rate goes on.
@@ -79,7 +84,7 @@ class TrainedModel:
         if not math.isfinite(loss.diagnostics.totals["loss"]):
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
-            require_finite(tensors, f"optimizer step {self._steps_taken}", _LOOK_AT_POLICY)
+            require_finite(tensors, f"optimizer step {self._steps_taken}", self._mend)
         loss.total.backward()
         return loss.diagnostics
 
@@ -89,7 +94,7 @@ class TrainedModel:
         norm = torch.nn.utils.get_total_norm(gradients.values())
         if not math.isfinite(norm):
             where = f"optimizer step {self._steps_taken}"
-            require_finite(gradients | {"norm of the gradient": norm}, where, _LOWER_LEARNING_RATE)
+            require_finite(gradients | {"norm of the gradient": norm}, where, self._mend)
         torch.nn.utils.clip_grads_with_norm_(self.module.parameters(), self._settings.gradient_clip, norm)
         return norm.item()
 

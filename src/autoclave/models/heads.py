@@ -1,0 +1,213 @@
+"""Models with a head of one number on the trunk of a language model: critics and reward models, as folders on disk.
+
+Both are ordinary Hugging Face models (`AutoModelForTokenClassification` and `AutoModelForSequenceClassification` with
+one label), so that other tools read what is written here, and published reward models are read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from autoclave.core import HostError, InputError
+from autoclave.models.policy import resolve_device
+
+HeadRole = Literal["critic", "reward_model"]
+_CLASSES: Mapping[HeadRole, Any] = {
+    "critic": AutoModelForTokenClassification,
+    "reward_model": AutoModelForSequenceClassification,
+}
+_HEADS = ("score", "classifier")
+"""What families call the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadModel:
+    """Weights, and the tokenizer whose ids they were trained on."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+
+def load_critic(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> HeadModel:
+    """A critic: that in folder (or under hub name) `path`, or a new head on the trunk of the model there.
+
+    A new head says 0 everywhere. A reward model is such a trunk with a head, too.
+
+    Raises:
+        InputError: nothing usable is there.
+        HostError: the device does not exist.
+    """
+    found, missing = _load("critic", path, dtype)
+    head = _head_of("critic", found.model, path)
+    if any(name.endswith("weight") for name in missing):
+        nn.init.zeros_(head.weight)
+    if head.bias is not None and any(name.endswith("bias") for name in missing):
+        nn.init.zeros_(head.bias)
+    found.model.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def load_reward_model(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> HeadModel:
+    """The reward model in the folder (or under the hub name) `path`, which gives one number.
+
+    Raises:
+        InputError: nothing usable is there.
+        HostError: the device does not exist.
+    """
+    found, missing = _load("reward_model", path, dtype)
+    if missing:
+        raise InputError(
+            f"reward_model.path = {str(path)!r}: its weights lack {', '.join(missing)}; a reward model is a sequence "
+            "classifier with one label"
+        )
+    _head_of("reward_model", found.model, path)
+    found.model.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def require_same_tokens(role: HeadRole, path: str, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Check, before weights are read, that the model at `path` knows tokens by the ids of `tokenizer`, if given.
+
+    Raises:
+        InputError: it does not, or there is no tokenizer there.
+    """
+    with _reading(role, path):
+        AutoConfig.from_pretrained(path)
+        own = AutoTokenizer.from_pretrained(path)
+    theirs, ours = own.get_vocab(), tokenizer.get_vocab() if tokenizer else {}
+    differing = sum(theirs.get(token) != number for token, number in ours.items())
+    if differing:
+        raise InputError(
+            f"{role}.path = {path!r}: {differing} of the policy's {len(ours)} tokens have another id there or none; it "
+            "reads the policy's tokens as they are, so choose a model of the same family"
+        )
+
+
+def save_head_model(model: HeadModel, folder: Path) -> None:
+    """Write config, weights (safetensors) and tokenizer.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
+    try:
+        model.model.save_pretrained(folder)
+        model.tokenizer.save_pretrained(folder)
+    except (OSError, SafetensorError) as error:
+        raise HostError(f"{folder}: cannot be written ({error})") from error
+
+
+# --- What the heads say ----------------------------------------------------------------------------------------------
+
+
+def response_values(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, response_mask: Tensor) -> Tensor:
+    """What a critic expects before each response token is chosen.
+
+    Args:
+        model: of a critic.
+        input_ids: (B, L) int64, prompt and response, padded on the right.
+        attention_mask: (B, L) int64, 1 on real tokens.
+        response_mask: (B, L) bool, True on response tokens; never on the first column.
+
+    Returns:
+        (N,) float32, in row-major order of `response_mask`: of each token what stands at the one before it.
+    """
+    values = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits[..., 0]
+    return values[:, :-1][response_mask[:, 1:]].float()
+
+
+def sequence_scores(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """What a reward model says of whole sequences, at their last tokens.
+
+    The model's own forward pass takes every token of the padding id for padding, also the one that ends a response.
+
+    Args:
+        model: of a reward model.
+        input_ids: (B, L) int64, padded on the right.
+        attention_mask: (B, L) int64, 1 on real tokens.
+
+    Returns:
+        (B,) float32.
+    """
+    hidden = model.base_model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+    last = attention_mask.sum(dim=1) - 1
+    rows = torch.arange(len(input_ids), device=hidden.device)
+    return _head(model)(hidden[rows, last])[:, 0].float()
+
+
+# ---
+
+
+def _load(role: HeadRole, path: str | Path, dtype: str) -> tuple[HeadModel, list[str]]:
+    """The model with its head, in evaluation mode on the CPU, and the parts of the head that the folder lacks."""
+    with _reading(role, path), _quiet():
+        config = AutoConfig.from_pretrained(str(path))
+        if role == "critic":
+            config.num_labels, config.classifier_dropout = 1, 0.0
+        elif config.num_labels != 1:
+            raise ValueError(f"it has {config.num_labels} labels")
+        model, info = _CLASSES[role].from_pretrained(
+            str(path), config=config, dtype=getattr(torch, dtype), output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
+    lost = sorted(name for name in info["missing_keys"] if name.split(".")[0] not in _HEADS)
+    if lost:  # they were given random values
+        raise InputError(f"{role}.path = {str(path)!r}: its weights lack {', '.join(lost[:3])}")
+    return HeadModel(model.eval(), tokenizer), sorted(set(info["missing_keys"]))
+
+
+def _head(model: PreTrainedModel) -> nn.Module:
+    return next(head for name in _HEADS if (head := getattr(model, name, None)) is not None)
+
+
+def _head_of(role: HeadRole, model: PreTrainedModel, path: str | Path) -> nn.Linear:
+    try:
+        head = _head(model)
+    except StopIteration:
+        head = None
+    if not isinstance(head, nn.Linear):
+        raise InputError(
+            f"{role}.path = {str(path)!r}: the head of {type(model).__name__} is no linear layer called "
+            f"{' or '.join(_HEADS)}; choose a model of another family"
+        )
+    return head
+
+
+@contextmanager
+def _reading(role: HeadRole, path: str | Path) -> Generator[None]:
+    """Whatever the library says of a folder or name it cannot use becomes one line of ours."""
+    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
+        raise InputError(f"{role}.path = {str(path)!r}: no such folder")
+    kind = "model with a trunk for a critic" if role == "critic" else "reward model with one label"
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{role}.path = {str(path)!r}: not a Hugging Face {kind} ({reason})") from None
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """The library reports a new head, and the output embedding that a critic has no use for, as if they were faults."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

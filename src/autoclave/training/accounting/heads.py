@@ -1,0 +1,94 @@
+"""What critic and reward model hold and compute: the trunk of a language model, and a head of one number on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from autoclave.config import TrainConfig
+from autoclave.training.accounting.memory import ADAM_MOMENTS, activation_bytes, forward_bytes
+from autoclave.training.accounting.shape import ModelShape, shape_at
+
+Phases = list[tuple[str, dict[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Shapes of the trunks of the models beside the policy; None where a run has no such model."""
+
+    critic: ModelShape | None
+    reward_model: ModelShape | None
+
+    @staticmethod
+    def of(config: TrainConfig, policy: ModelShape) -> Heads:
+        """Those that the settings name; by default the critic has the trunk of the policy.
+
+        Raises:
+            InputError: a model cannot be found, or its family is unknown.
+        """
+        own = config.critic.path
+        critic = shape_at(own, "critic.path") if own else policy
+        path = config.reward_model.path
+        return Heads(
+            critic=critic if config.algorithm.needs_critic else None,
+            reward_model=shape_at(path, "reward_model.path") if path else None,
+        )
+
+
+def head_parameters(shape: ModelShape) -> int:
+    """Weights of the trunk, with one number for each of its outputs; a trunk has no output embedding."""
+    return replace(shape, ties_embeddings=True).parameters + shape.hidden_size
+
+
+def held_by_heads(heads: Heads, groups: Collection[str], width: int) -> dict[str, int]:
+    """Bytes that stay, for those of the heads that are among `groups`; `width` is that of a number."""
+    held: dict[str, int] = {}
+    if heads.critic and "critic" in groups:
+        weights = head_parameters(heads.critic) * width
+        held = {
+            "weights (critic)": weights,
+            "gradients (critic)": weights,
+            "optimizer (critic)": ADAM_MOMENTS * weights,
+        }
+    if heads.reward_model and "reward_model" in groups:
+        held["weights (reward model)"] = head_parameters(heads.reward_model) * width
+    return held
+
+
+def phases_of_heads(
+    config: TrainConfig,
+    heads: Heads,
+    groups: Collection[str],
+    *,
+    rows: int,
+    length: int,
+    in_minibatch: int,
+    width: int,
+) -> Phases:
+    """What comes on top of what stays, phase by phase; a part of the same name replaces it.
+
+    Args:
+        config: the settings.
+        heads: the shapes.
+        groups: that live on the pool.
+        rows: of a micro-batch.
+        length: tokens of the longest prompt and response together.
+        in_minibatch: rows of an optimizer step.
+        width: bytes of a number.
+    """
+    phases: Phases = []
+    if heads.reward_model and "reward_model" in groups:
+        phases.append(("reward model", {"activations": forward_bytes(heads.reward_model, rows, length, width)}))
+    if heads.critic and "critic" in groups:
+        shape, weights = heads.critic, head_parameters(heads.critic) * width
+        at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else head_parameters(shape)
+        update = {
+            "gradients (critic)": weights if in_minibatch > rows else 0,
+            "activations": activation_bytes(shape, rows, length, width),
+        }
+        phases += [
+            ("values", {"activations": forward_bytes(shape, rows, length, width)}),
+            ("critic update", update),
+            ("critic step", {"work space": at_once * width}),
+        ]
+    return phases

@@ -1,0 +1,56 @@
+"""How much memory a worker took at its peak, as the kernel and the driver of the device count it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import autoclave.models  # noqa: F401  the memory of the libraries that it loads is no worker's
+from autoclave.workers.dispatch import Dispatch, register
+
+_STATUS = Path("/proc/self/status")
+
+
+def _resident(field: str) -> int:
+    """Bytes. VmHWM is that of this program; what `getrusage` gives may be the parent's, from before it was started."""
+    for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+_LIBRARIES = _resident("VmRSS")
+"""Resident when this module was loaded, after the tensor libraries and before any model."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """Most bytes that the process of a worker has held so far."""
+
+    resident: int
+    """Main memory, libraries included."""
+    grown: int
+    """Of that, what came after the libraries: models, and what is computed with them."""
+    device: int
+    """Memory of its GPU that held tensors; 0 on a CPU."""
+    process: int
+    """Its number, by which workers of one process can be told: inline all are the driver's."""
+
+    @property
+    def counted(self) -> int:
+        """What a plan counts: the memory of the GPU, or without one the growth of the process."""
+        return self.device or self.grown
+
+
+class MeasuresMemory:
+    """A worker that says how much memory it has taken."""
+
+    @register(Dispatch.ALL_TO_LIST)
+    def peak_memory(self) -> MemoryPeak:
+        """The peak of this process so far."""
+        resident = _resident("VmHWM")
+        device = torch.cuda.max_memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else 0
+        return MemoryPeak(resident, max(0, resident - _LIBRARIES), device, os.getpid())

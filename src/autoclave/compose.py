@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autoclave.rollout import SamplingParameters
     from autoclave.tasks import CodeGeneration
     from autoclave.training.accounting import Throughput
+    from autoclave.training.checkpoints import Checkpoint
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.schedules import Schedule
@@ -204,17 +205,12 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
 
 
 class Workers:
-    """The worker groups of a configuration, with the policy of one folder on all but the reference."""
+    """The worker groups of a configuration, with the policy of one folder."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        model: Path,
-        *,
-        start: Path | None = None,
-        pools: Mapping[str, ResourcePool] | None = None,
+        self, config: TrainConfig, model: Path, *, pools: Mapping[str, ResourcePool] | None = None
     ) -> None:
-        """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
+        """Start them with the policy in folder `model`.
 
         They run on `pools`, or on pools of their own.
 
@@ -229,10 +225,10 @@ class Workers:
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
         with ExitStack() as opened:
-            self._start(pools or opened.enter_context(open_pools(config)), model, start or model)
+            self._start(pools or opened.enter_context(open_pools(config)), model)
             self._opened = opened.pop_all()
 
-    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path) -> None:
         from autoclave.workers import WorkerGroup
         from autoclave.workers.trainer import NoReference
 
@@ -241,7 +237,7 @@ class Workers:
             pools[places["actor"]], partial(_make_actor, config, model), name="actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
+            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, model), name="reference")
             if self.algorithm.needs_reference
             else NoReference()
         )
@@ -249,14 +245,11 @@ class Workers:
             pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
 
-    def restart(self, model: Path) -> None:
-        """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
+    def restart(self) -> None:
+        """Make all workers anew, with the policy that they were made with."""
         from autoclave.workers.trainer import NoReference
 
-        restarts = [
-            self.actor.restart(partial(_make_actor, self._config, model)),
-            self.sampler.restart(partial(_make_sampler, self._config, model)),
-        ]
+        restarts = [self.actor.restart(), self.sampler.restart()]
         if not isinstance(self.reference, NoReference):
             restarts.append(self.reference.restart())
         for restart in restarts:
@@ -335,7 +328,6 @@ def train(
         AutoclaveError: see the tree of errors; bad input is found before any work.
     """
     from autoclave.models import load_tokenizer
-    from autoclave.training.checkpoints import latest_checkpoint
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
     from autoclave.training.run_folder import MetricsLog, RunFolder
@@ -346,7 +338,7 @@ def train(
     _settle_libraries(config.model)
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
-    checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
+    checkpoint = _newest_checkpoint(existing, config) if existing else None
     if config.model.path:
         load_tokenizer(config.model.path)  # a wrong path is found before anything is written
     with (
@@ -372,25 +364,24 @@ def train(
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
                     folder.keep_start(_warm_started(config, problems, log, say, stop, fresh=fresh))
-            model = checkpoint.model if checkpoint else folder.start
-            workers = Workers(config, model, start=folder.start, pools=pools)
+            workers = Workers(config, folder.start, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             for restarts_left in range(config.worker_restarts, -1, -1):
                 try:
                     if checkpoint:
-                        workers.actor.load_optimizer(checkpoint.folder).result()
-                        run.stages.adaptation.load(checkpoint.folder)
+                        run.stages.load(checkpoint.folder)
                         run.stages.publish(checkpoint.step)
                     run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
                     break
                 except WorkerDied as death:
                     if not restarts_left:
                         raise
-                    checkpoint = latest_checkpoint(folder.checkpoints, config)
+                    checkpoint = _newest_checkpoint(folder, config)
                     say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-                    workers.restart(checkpoint.model if checkpoint else folder.start)
+                    workers.restart()
                     run.stages.adaptation.begin_anew()
                     run.health.go_on_from([])
+            folder.keep_model(lambda partial: workers.actor.export(partial).result())
         finally:
             log.close()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
@@ -398,6 +389,14 @@ def train(
     say(describe(summary))
     say(f"report: {write_report(folder.path)}")
     return summary
+
+
+def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | None:
+    """The newest checkpoint of a run, of the architecture that the run began with."""
+    from autoclave.training.checkpoints import architecture_of, latest_checkpoint
+
+    architecture = architecture_of(folder.start) if folder.start.is_dir() else {}
+    return latest_checkpoint(folder.checkpoints, config, architecture)
 
 
 def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
@@ -430,6 +429,7 @@ def _run(
     schedule: Schedule | None,
 ) -> Run:
     from autoclave.tasks import CodeGeneration
+    from autoclave.training.checkpoints import architecture_of
     from autoclave.training.health import Health
     from autoclave.training.items import ItemSource
     from autoclave.training.schedules import choose_schedule
@@ -452,6 +452,8 @@ def _run(
         health=Health(config.health),
         judge_by_all=None if config.task.tests == "all" else by_all.reward,
         say=say,
+        pinned=frozenset(item.id for item in _pinned(heldout, config.evaluation.problems or len(heldout))),
+        architecture=architecture_of(folder.start),
     )
 
 

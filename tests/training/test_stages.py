@@ -152,7 +152,8 @@ def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_pa
         assert stages.adaptation.state == {"entropy_coefficient": (0.5,)}
         used = [stages.learn(stages.collect(ITEMS, 0).result()).metrics["entropy_coefficient"] for _ in range(3)]
         assert used == [0.5, 0.5, 0.0]  # two entropies seen, which differ by less than the whole
-        stages.save(tmp_path)
+        stages.begin_save(tmp_path)
+        assert stages.finish_save(True)
         kept = stages.adaptation.state
     with toy_stages(algorithm=settings) as stages:
         stages.adaptation.load(tmp_path)

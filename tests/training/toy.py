@@ -33,13 +33,13 @@ def toy_stages(
     *,
     load: Callable[[], Policy] = tiny_policy,
     start: Callable[[], Policy] = tiny_policy,
-    optimizer_of: Path | None = None,
+    goes_on_from: Path | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
     steps: int = 20,
     group_size: int = 8,
     learning_rate: float = 1e-2,
 ) -> Generator[Stages]:
-    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint."""
+    """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint."""
     chosen = build_algorithm(algorithm)
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
     optimizer = OptimizerConfig(learning_rate=learning_rate)
@@ -50,10 +50,8 @@ def toy_stages(
     pools = ResourcePool("actor"), ResourcePool("sampler")
     try:
         actor = WorkerGroup(pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring))
-        if optimizer_of:
-            actor.load_optimizer(optimizer_of).result()
         reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
-        yield Stages(
+        stages = Stages(
             actor=actor,
             reference=reference if chosen.needs_reference else NoReference(),
             sampler=WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64))),
@@ -65,6 +63,10 @@ def toy_stages(
             minibatches=2,
             seed=0,
         )
+        if goes_on_from:
+            stages.load(goes_on_from)
+            stages.publish(0)
+        yield stages
     finally:
         for pool in pools:
             pool.close()

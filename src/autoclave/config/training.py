@@ -106,6 +106,10 @@ class CheckpointConfig(Config):
     keep: Positive = 2
     """Newest checkpoints kept."""
 
+    keep_best: NonNegative = 1
+    """Checkpoints kept besides: those of the highest held-out pass@1, of equal ones the earliest. Only a checkpoint at
+    a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
+
 
 class TrainConfig(Config):
     """A reinforcement-learning run, whole."""

@@ -98,14 +98,23 @@ class Stages:
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
         return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
 
-    def save(self, folder: Path) -> None:
-        """Write the state of the trainer to the folder of a checkpoint.
+    def begin_save(self, folder: Path) -> None:
+        """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
+        self.actor.begin_save(folder / "actor").result()
+        self.adaptation.save(folder)
+
+    def finish_save(self, wait: bool) -> bool:
+        """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
+        return self.actor.finish_save(wait).result()
+
+    def load(self, folder: Path) -> None:
+        """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
 
         Raises:
-            HostError: the disk is full or fails.
+            CheckpointError: it is damaged, or of a model of another shape.
         """
-        self.actor.save(folder).result()
-        self.adaptation.save(folder)
+        self.actor.load(folder / "actor").result()
+        self.adaptation.load(folder)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig
-from autoclave.core import HostError
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
@@ -90,22 +89,28 @@ class ActorWorker:
         return {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
 
     @register(Dispatch.ONE_TO_ALL)
-    def save(self, folder: Path) -> None:
-        """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`.
+    def begin_save(self, folder: Path) -> None:
+        """Copy what training goes on from, and begin to write it to `folder`; see `TrainedModel.begin_save`."""
+        self._trained.begin_save(folder)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def finish_save(self, wait: bool) -> bool:
+        """Whether what was begun is written; with `wait`, it is when this returns; see `TrainedModel.finish_save`."""
+        return self._trained.finish_save(wait)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def load(self, folder: Path) -> None:
+        """Go on from what was saved in `folder`; see `TrainedModel.load`."""
+        self._trained.load(folder)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def export(self, folder: Path) -> None:
+        """Write the policy to `folder` in Hugging Face form, for use elsewhere.
 
         Raises:
             HostError: the disk is full or fails.
         """
-        save_policy(self._policy, folder / "model")
-        try:
-            torch.save(self._trained.optimizer_state(), folder / "optimizer.pt")
-        except (OSError, RuntimeError) as error:  # which of the two depends on where in the file it fails
-            raise HostError(f"{folder / 'optimizer.pt'}: cannot be written ({error})") from error
-
-    @register(Dispatch.ONE_TO_ALL)
-    def load_optimizer(self, folder: Path) -> None:
-        """Restore the optimizer's state that `save` wrote; the weights came with the policy."""
-        self._trained.load_optimizer_state(torch.load(folder / "optimizer.pt", weights_only=True))
+        save_policy(self._policy, folder)
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -42,7 +42,7 @@ RECIPE: dict[str, Any] = {
     "sampler": {"max_new_tokens": 24},
     "judge": {"workers": 1, "time_limit_range": [2, 4]},
     "evaluation": {"every": 2, "samples": 2, "final_samples": 4, "problems": 4},
-    "checkpoint": {"every": 2},
+    "checkpoint": {"every": 2, "keep_best": 0},
 }
 GRPO = {"algorithm": {"name": "grpo", "kl_coefficient": 0.5}}
 
@@ -132,8 +132,16 @@ def whole_grpo(trainings: Trainings) -> Path:
     return trainings.path("whole-grpo")
 
 
-def weights(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
-    return load_file(run / "checkpoints" / f"step-{step:06d}" / "model" / "model.safetensors")
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def trained_weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """Of a checkpoint, which shares them between two names less than `weights` does."""
+    found: dict[str, torch.Tensor] = {}
+    for shard in (run / "checkpoints" / f"step-{step:06d}" / "actor").glob("*.safetensors"):
+        found |= load_file(shard)
+    return {name.removeprefix("model."): tensor for name, tensor in found.items() if name.startswith("model.")}
 
 
 def same_weights(run: Path, other: Path) -> bool:
@@ -230,9 +238,11 @@ MOMENTS = {
     "in the first evaluation": r"open .*evaluations/\.step-000000",
     "before the first checkpoint": r"open .*rollouts/\.step-000002",
     "after an iteration without a checkpoint": r"open .*rollouts/\.step-000003",
-    "when the weights of a checkpoint are written": r"open .*\.step-000004\.partial/state\.json",
-    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial",
+    "when a checkpoint is described": r"open .*\.step-000004\.partial/state\.json",
+    "while the weights of a checkpoint are written": r"open .*\.step-000004\.partial/actor/shard-",
+    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial$",
     "when an old checkpoint is dropped": r"shutil.rmtree .*\.step-000002",
+    "while the model is written": r"open .*/\.model\.partial/",
     "before the summary": r"open .*\.summary\.json",
 }
 
@@ -304,7 +314,8 @@ def test_an_algorithm_that_needs_a_critic_is_refused_before_any_work(trainings):
 def test_ctrl_c_ends_at_a_checkpoint_with_exit_code_1_and_says_how_to_go_on(trainings, whole):
     assert trainings.run("stopped", at=r"open .*rollouts/\.step-000003", do="interrupt") == 1
     assert trainings.log("stopped").splitlines()[-1] == "Error: stopped after step 3 of 5; go on with --resume"
-    assert weights(trainings.path("stopped"), 3)
+    assert trained_weights(trainings.path("stopped"), 3)
+    assert not (trainings.path("stopped") / "model").exists()
     assert trainings.run("stopped", "--resume") == 0
     assert same_weights(trainings.path("stopped"), whole)
     assert rollouts(trainings.path("stopped")) == rollouts(whole)

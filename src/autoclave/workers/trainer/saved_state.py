@@ -56,9 +56,9 @@ class StateWriter:
             HostError: what was begun before could not be written.
         """
         self.finish(wait=True)
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         with self._translated():
+            folder.mkdir(parents=True, exist_ok=True)
             self._writing = cast(
                 "Future[Any]",
                 dcp.async_save(

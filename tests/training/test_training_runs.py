@@ -277,10 +277,11 @@ SPAWNED = {"pools": {"main": {"executor": "spawn"}, "apart": {}}, "workers": {"s
 
 def test_workers_elsewhere_do_the_same_and_one_that_is_killed_is_replaced(trainings, whole):
     changes = SPAWNED | {"worker_restarts": 1}
-    moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
+    moment = {"at": r"os.mkdir .*\.step-000004\.partial", "do": "kill a worker"}
     assert trainings.run("replaced", changes=changes, **moment) == 0, trainings.log("replaced")
     assert "rank 0 of worker group 'actor'" in trainings.log("replaced")
     assert "going on after step 2 with new workers" in trainings.log("replaced")
+    assert not list(trainings.path("replaced").rglob("*.partial"))
     assert same_weights(trainings.path("replaced"), whole)
     assert rollouts(trainings.path("replaced")) == rollouts(whole)
 

@@ -75,6 +75,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
     with progress, checkpoints:
         started = time.monotonic()
         for step, (collection, learned) in enumerate(run.schedule(stages, run.items, done), start=done + 1):
+            checkpoints.finish(wait=False)
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = iteration_metrics(collection.times, learned)
@@ -90,7 +91,8 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
             with run.stopwatch.time("checkpoint"):
                 if is_last or is_stopped or step % config.checkpoint.every == 0:
                     checkpoints.begin(step, run.stopwatch.so_far(), score)
-                checkpoints.finish(wait=is_last or is_stopped)
+                if is_last or is_stopped:
+                    checkpoints.finish()
             if is_last:
                 return
             if is_stopped:

@@ -23,10 +23,10 @@ from autoclave.training.checkpoints import (
     Checkpoint,
     Checkpoints,
     State,
-    architecture_of,
     find_checkpoint,
     kept_of,
     latest_checkpoint,
+    policy_inputs,
 )
 from tests.training import killed_trainer, killed_writer
 
@@ -64,9 +64,9 @@ def save(
     config: TrainConfig = CONFIG,
     state: State | None = None,
     score: float | None = None,
-    architecture: dict[str, object] | None = None,
+    inputs: dict[str, object] | None = None,
 ) -> Path:
-    with Checkpoints(parent, config, state or Files(f"weights of step {step}"), architecture) as checkpoints:
+    with Checkpoints(parent, config, state or Files(f"weights of step {step}"), inputs) as checkpoints:
         checkpoints.begin(step, {"rl": step * 1.5}, score)
     return parent / f"step-{step:06d}"
 
@@ -335,15 +335,20 @@ def test_a_lost_number_of_seconds_is_damage_too(tmp_path: Path):
 
 
 def test_a_checkpoint_of_another_architecture_is_refused_with_the_first_key_that_differs(tmp_path: Path):
-    save(tmp_path, 5, architecture={"model_type": "llama", "hidden_size": 32})
-    assert latest_checkpoint(tmp_path, CONFIG, {"model_type": "llama", "hidden_size": 32}).step == 5
-    with pytest.raises(CheckpointError, match="a model with hidden_size = 32, this one has 64"):
-        latest_checkpoint(tmp_path, CONFIG, {"model_type": "llama", "hidden_size": 64})
+    def inputs(width: int) -> dict[str, object]:
+        return {"architecture": {"model_type": "llama", "hidden_size": width}}
+
+    save(tmp_path, 5, inputs=inputs(32))
+    assert latest_checkpoint(tmp_path, CONFIG, inputs(32)).step == 5
+    with pytest.raises(CheckpointError, match=r"made with architecture\.hidden_size = 32, now it is 64"):
+        latest_checkpoint(tmp_path, CONFIG, inputs(64))
+    with pytest.raises(CheckpointError, match=r"made with architecture = \{.*\}, now it is None"):
+        latest_checkpoint(tmp_path, CONFIG)
 
 
 def test_an_architecture_is_what_decides_the_shapes_of_weights(tmp_path: Path):
     content = {"model_type": "llama", "hidden_size": 32, "transformers_version": "5", "dtype": "float32"}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert architecture_of(tmp_path) == {"model_type": "llama", "hidden_size": 32}
+    assert policy_inputs(tmp_path) == {"architecture": {"model_type": "llama", "hidden_size": 32}}
     with pytest.raises(CheckpointError, match="a run is resumed with the policy that it began with"):
-        architecture_of(tmp_path / "nowhere")
+        policy_inputs(tmp_path / "nowhere")

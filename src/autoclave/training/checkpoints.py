@@ -1,7 +1,7 @@
 """Checkpoints that are whole or absent, taken between two iterations and written while the next one runs.
 
-A checkpoint is written under a name that nobody reads, made durable, and renamed. It names the configuration and the
-architecture that it belongs to; one of others is refused.
+A checkpoint is written under a name that nobody reads, made durable, and renamed. It names the configuration that it
+belongs to, and the inputs that no setting names, as the architecture of the policy; one of others is refused.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Checkpoints:
     """The checkpoints of a run, to be entered while it lasts: at the end, what is being written is finished."""
 
     def __init__(
-        self, parent: Path, config: TrainConfig, state: State, architecture: Mapping[str, Any] | None = None
+        self, parent: Path, config: TrainConfig, state: State, inputs: Mapping[str, Any] | None = None
     ) -> None:
-        """In the folder `parent`, for a model of `architecture` (see `architecture_of`)."""
+        """In the folder `parent`; `inputs` are what a run that resumes must have too, as plain JSON."""
         self._parent, self._config, self._state = parent, config, state
-        self._architecture = dict(architecture or {})
+        self._inputs = dict(inputs or {})
         self._being_written: Checkpoint | None = None
 
     def begin(self, step: int, seconds: dict[str, float], score: float | None = None) -> None:
@@ -91,7 +91,7 @@ class Checkpoints:
                 "seconds": seconds,
                 "score": score,
                 "parts": sorted(path.name for path in partial.iterdir() if path.is_dir()),
-                "architecture": self._architecture,
+                "inputs": self._inputs,
                 "config": self._config.model_dump(mode="json"),
             }
             (partial / "state.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
@@ -148,7 +148,9 @@ class Checkpoints:
             if isinstance(error, OSError):
                 is_ours = isinstance(error, HostError)
                 what = error if is_ours else f"{checkpoint.folder}: cannot be written ({error.strerror})"
-                raise HostError(f"{what}. The older checkpoints stay. Mend: make room, and go on with --resume") from error
+                raise HostError(
+                    f"{what}. The older checkpoints stay. Mend: make room, and go on with --resume"
+                ) from error
         raise error
 
 
@@ -163,13 +165,11 @@ def by_score(checkpoints: list[Checkpoint]) -> list[Checkpoint]:
     return sorted((c for c in checkpoints if c.score is not None), key=lambda c: (-(c.score or 0.0), c.step))
 
 
-def latest_checkpoint(
-    parent: Path, config: TrainConfig, architecture: Mapping[str, Any] | None = None
-) -> Checkpoint | None:
+def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, Any] | None = None) -> Checkpoint | None:
     """The newest complete checkpoint, every byte of it read and found right, or None if there is none.
 
     Raises:
-        CheckpointError: it was made with other settings or for a model of another architecture, or it is damaged.
+        CheckpointError: it was made with other settings or inputs, or it is damaged.
     """
     complete = _complete(parent)
     if not complete:
@@ -181,32 +181,27 @@ def latest_checkpoint(
     except CheckpointError as error:
         older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start anew: there is no older checkpoint"
         raise CheckpointError(f"{error}. Mend: move {folder} away to {older}") from None
-    difference = _first_difference(description["config"], config.model_dump(mode="json"))
+    difference = _first_difference(
+        description["config"] | description["inputs"], config.model_dump(mode="json") | dict(inputs or {})
+    )
     if difference:
         path, was, now = difference
         raise CheckpointError(
-            f"{folder}: made with {path} = {was!r}, now it is {now!r}; resume with the same settings, "
+            f"{folder}: made with {path} = {was!r}, now it is {now!r}; resume with the same settings and files, "
             "or start another run with --out"
-        )
-    difference = _first_difference(description["architecture"], dict(architecture or {}))
-    if difference:
-        path, was, now = difference
-        raise CheckpointError(
-            f"{folder}: of another architecture: it is of a model with {path} = {was!r}, this one has {now!r}; "
-            "resume with the model that the run began with"
         )
     return checkpoint
 
 
-def architecture_of(model: Path) -> dict[str, Any]:
-    """What decides the shapes of the weights of the policy in folder `model`: its `config.json`, in part.
+def policy_inputs(model: Path) -> dict[str, Any]:
+    """The architecture of the policy in folder `model`: what its `config.json` says of the shapes of its weights.
 
     Raises:
         CheckpointError: there is none.
     """
     try:
         content = json.loads((model / "config.json").read_text(encoding="utf-8"))
-        return {key: value for key, value in content.items() if key not in NO_ARCHITECTURE}
+        return {"architecture": {key: value for key, value in content.items() if key not in NO_ARCHITECTURE}}
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{model}/config.json: cannot be read ({' '.join(str(error).split())[:120]}); "
@@ -258,7 +253,7 @@ def _read(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
         made_with = TrainConfig.model_validate_json(json.dumps(state["config"]))
         score = None if state["score"] is None else float(state["score"])
         checkpoint = Checkpoint(folder, int(state["step"]), dict(state["seconds"]), score)
-        rest = {"architecture": dict(state["architecture"]), "parts": [str(part) for part in state["parts"]]}
+        rest = {"inputs": dict(state["inputs"]), "parts": [str(part) for part in state["parts"]]}
         return checkpoint, rest | {"config": made_with.model_dump(mode="json")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{folder}/state.json: damaged ({' '.join(str(error).split())[:120]})") from None

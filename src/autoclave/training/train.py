@@ -50,8 +50,8 @@ class Run:
     say: Callable[[str], None]
     pinned: frozenset[str] = frozenset()
     """Ids of the held-out problems of every evaluation, which checkpoints are compared by; empty: all."""
-    architecture: Mapping[str, Any] = field(default_factory=dict)
-    """Of the policy; see `architecture_of`."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """What a checkpoint is of besides the settings; see `policy_inputs`."""
 
 
 def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
@@ -71,7 +71,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
     stages = TimedStages(run.stages)
-    checkpoints = Checkpoints(run.folder.checkpoints, config, run.stages, run.architecture)
+    checkpoints = Checkpoints(run.folder.checkpoints, config, run.stages, run.inputs)
     with progress, checkpoints:
         started = time.monotonic()
         for step, (collection, learned) in enumerate(run.schedule(stages, run.items, done), start=done + 1):

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,7 +38,12 @@ RECIPE: dict[str, Any] = {
         "device": "cpu",
         "threads": 1,
     },
-    "sft": {"steps": 80, "batch_size": 8, "optimizer": {"learning_rate": 1e-2, "warmup_steps": 5}},
+    "sft": {
+        "steps": 80,
+        "batch_size": 8,
+        "checkpoint_every": 30,
+        "optimizer": {"learning_rate": 1e-2, "warmup_steps": 5},
+    },
     "task": {"template": "plain"},
     "sampler": {"max_new_tokens": 24},
     "judge": {"workers": 1, "time_limit_range": [2, 4]},
@@ -72,12 +78,14 @@ class Trainings:
             problems = [problem(plain.format(number), number, name) for number in range(8)]
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
 
-    def run(self, name: str, *options: str, changes: dict[str, Any] | None = None, **moment: str) -> int:
+    def run(
+        self, name: str, *options: str, command: str = "train", changes: dict[str, Any] | None = None, **moment: str
+    ) -> int:
         """The exit code of `autoclave train` into the folder `name`; `at` and `do` as the server takes them."""
         recipe = self.folder / f"{name}.yaml"
         files = {"name": "files", **{part: str(self.folder / f"{part}.jsonl") for part in ("train", "heldout")}}
         recipe.write_text(json.dumps(RECIPE | {"problems": files} | (changes or {})))
-        arguments = ["train", str(recipe), "--out", str(self.path(name)), *options]
+        arguments = [command, str(recipe), "--out", str(self.path(name)), *options]
         order = {"arguments": arguments, "log": str(self.folder / f"{name}.log"), **moment}
         self._server.stdin.write(json.dumps(order) + "\n")
         self._server.stdin.flush()
@@ -144,8 +152,11 @@ def trained_weights(run: Path, step: int) -> dict[str, torch.Tensor]:
     return {name.removeprefix("model."): tensor for name, tensor in found.items() if name.startswith("model.")}
 
 
-def same_weights(run: Path, other: Path) -> bool:
-    ours, theirs = weights(run), weights(other)
+Weights = dict[str, torch.Tensor]
+
+
+def same_weights(run: Path | Weights, other: Path | Weights) -> bool:
+    ours, theirs = (weights(each) if isinstance(each, Path) else each for each in (run, other))
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
@@ -260,6 +271,31 @@ def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights_and_rollout
     assert summary["seconds_total"] >= summary["seconds_training"]  # those before the kill included
 
 
+def test_a_warm_start_that_is_killed_or_stopped_goes_on_where_it_was(trainings, whole):
+    assert trainings.run("warm", "--fresh", at=r"said SFT step 40 of 80", do="kill") == -9
+    assert trainings.run("warm", "--resume", at=r"said SFT step 60 of 80", do="interrupt") == 1
+    assert "warm start: going on after step 30 of 80" in trainings.log("warm")
+    assert "Error: stopped in the warm start after step 60 of 80; go on with --resume" in trainings.log("warm")
+    assert trainings.run("warm", "--resume", at=r"open .*\.start\.partial/", do="kill") == -9, trainings.log("warm")
+    assert "warm start: going on after step 60 of 80" in trainings.log("warm")
+    assert trainings.run("warm", "--resume", "--steps", "1") == 0, trainings.log("warm")
+    assert same_weights(warm_start(trainings.path("warm")), warm_start(whole))
+    assert not (trainings.path("warm") / "warm_start").exists()
+
+
+def test_fine_tuning_alone_that_is_killed_goes_on_where_it_was(trainings, whole):
+    moment = {"at": r"os.rename .*\.step-000060\.partial$", "do": "kill"}
+    assert trainings.run("alone", command="sft", **moment) == -9, trainings.log("alone")
+    assert trainings.run("alone", command="sft") == 2
+    assert "exists already; give a new folder; or go on with --resume" in trainings.log("alone")
+    assert trainings.run("alone", "--resume", command="sft") == 0, trainings.log("alone")
+    assert "warm start: going on after step 30 of 80" in trainings.log("alone")
+    assert same_weights(load_file(trainings.path("alone") / "model.safetensors"), warm_start(whole))
+    assert not (trainings.path("alone") / "warm_start").exists()
+    assert trainings.run("alone", "--resume", command="sft") == 2
+    assert "holds no warm start that was ended early" in trainings.log("alone")
+
+
 def test_with_a_kl_term_a_resumed_run_keeps_the_reference_that_it_began_with(trainings, whole, whole_grpo):
     code = trainings.run("killed-grpo", changes=GRPO, at=r"open .*rollouts/\.step-000004", do="kill")
     assert code == -9
@@ -326,6 +362,8 @@ def test_ctrl_c_in_the_warm_start_ends_it_with_exit_code_1(trainings):
     left_by_others = {*trainings.cache.rglob("*.partial")}
     assert trainings.run("stopped-early", "--fresh", at="said SFT step 20 of 80", do="interrupt") == 1
     assert "Error: stopped in the warm start after step 2" in trainings.log("stopped-early").splitlines()[-1]
+    assert trainings.run("stopped-early", "--resume", changes={"seed": 4}) == 2
+    assert "made with seed = 3, now it is 4" in trainings.log("stopped-early").splitlines()[-1]
     assert {*trainings.cache.rglob("*.partial")} == left_by_others
 
 
@@ -343,6 +381,31 @@ def test_a_full_disk_in_a_checkpoint_is_a_fault_of_the_host_and_the_older_one_se
 def test_a_checkpoint_of_another_configuration_is_refused_with_exit_code_2(trainings, whole):
     assert trainings.run("whole", "--resume", changes={"group_size": 8}) == 2
     assert "made with group_size = 4, now it is 8" in trainings.log("whole").splitlines()[-1]
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_before_a_model_is_loaded(trainings, whole):
+    other = trainings.path("other")
+    shutil.copytree(whole, other)
+    description = json.loads((other / "start" / "config.json").read_text())
+    (other / "start" / "config.json").write_text(json.dumps(description | {"hidden_size": 64}))
+    assert trainings.run("other", "--resume") == 2
+    assert "made with architecture.hidden_size = 32, now it is 64" in trainings.log("other").splitlines()[-1]
+
+
+def test_a_damaged_shard_is_named_and_the_older_checkpoint_serves(trainings, whole):
+    damaged = trainings.path("damaged")
+    shutil.copytree(whole, damaged)
+    (shard,) = (damaged / "checkpoints" / "step-000005" / "actor").glob("shard-*")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    assert trainings.run("damaged", "--resume") == 2
+    last = trainings.log("damaged").splitlines()[-1]
+    assert f"{shard}: damaged (its checksum" in last
+    assert last.endswith(f"Mend: move {shard.parent.parent} away to resume from step-000004")
+    shard.parent.parent.rename(damaged / "away")
+    assert trainings.run("damaged", "--resume") == 0, trainings.log("damaged")
+    assert same_weights(damaged, whole)
 
 
 def test_a_run_that_is_complete_can_be_resumed_and_its_figures_stay(trainings, whole):

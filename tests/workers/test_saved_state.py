@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a model goes on exactly, on another number of ranks too; what is lost or foreign is named."""
+"""What is saved of a model goes on exactly, on another number of ranks too; what is lost or foreign is named."""
 
 from __future__ import annotations
 

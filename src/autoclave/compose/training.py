@@ -13,10 +13,11 @@ import torch
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
-from autoclave.compose.warm_start import warm_started
+from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
+from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import load_tokenizer, resolve_device
 from autoclave.problems import ProblemSets
@@ -85,11 +86,13 @@ def train(
             say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
             stopwatch.seconds.update(checkpoint.seconds)
         elif resume:
-            say(f"{out} has no checkpoint yet: starting from the beginning")
+            say(f"{out} has no checkpoint of reinforcement learning yet")
         with closing(MetricsLog(folder)) as log:
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
-                    folder.keep_start(warm_started(config, problems, log, say, stop, fresh=fresh))
+                    around = Surroundings(folder.path, say, stop, stopwatch, log)
+                    folder.keep_start(warm_started(config, problems, around, fresh=fresh))
+                    drop_folder(around.checkpoints)
             workers = Workers(config, folder.start, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)

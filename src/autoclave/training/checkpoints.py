@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -81,9 +81,8 @@ class Checkpoints:
         self.finish()
         for leftover in self._parent.glob(".step-*"):  # of runs that were killed
             shutil.rmtree(leftover)
-        self._being_written = Checkpoint(self._parent / f"step-{step:06d}", step, seconds, score)
-        partial = self._partial(self._being_written)
-        try:
+        checkpoint = Checkpoint(self._parent / f"step-{step:06d}", step, seconds, score)
+        with self._partial(checkpoint) as partial:
             partial.mkdir(parents=True)
             self._state.begin_save(partial)
             description = {
@@ -95,8 +94,7 @@ class Checkpoints:
                 "config": self._config.model_dump(mode="json"),
             }
             (partial / "state.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
-        except BaseException as error:
-            self._give_up(error)
+            self._being_written = checkpoint
 
     def finish(self, *, wait: bool = True) -> None:
         """Give what was begun its name, once it is written, and drop those that are not kept.
@@ -107,23 +105,37 @@ class Checkpoints:
         Raises:
             HostError: the disk is full or fails; the older checkpoints stay.
         """
-        if self._being_written is None:
+        checkpoint, self._being_written = self._being_written, None
+        if checkpoint is None:
             return
-        partial = self._partial(self._being_written)
-        try:
+        with self._partial(checkpoint) as partial:
             if not self._state.finish_save(wait):
+                self._being_written = checkpoint
                 return
             make_durable(partial)
-            drop_folder(self._being_written.folder)
-            partial.rename(self._being_written.folder)
+            drop_folder(checkpoint.folder)
+            partial.rename(checkpoint.folder)
             sync_directory(self._parent)
-        except BaseException as error:
-            self._give_up(error)
-        self._being_written = None
         kept = {found.folder for found in kept_of(_listed(self._parent), self._config)}
         for folder in _complete(self._parent):
             if folder not in kept:
                 drop_folder(folder)
+
+    @contextmanager
+    def _partial(self, checkpoint: Checkpoint) -> Generator[Path]:
+        """The folder where `checkpoint` is written; it is removed if the block fails."""
+        partial = checkpoint.folder.with_name(f".{checkpoint.folder.name}.partial")
+        try:
+            yield partial
+        except BaseException as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError):
+                is_ours = isinstance(error, HostError)
+                what = error if is_ours else f"{checkpoint.folder}: cannot be written ({error.strerror})"
+                raise HostError(
+                    f"{what}. The older checkpoints stay. Mend: make room, and go on with --resume"
+                ) from error
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -136,22 +148,6 @@ class Checkpoints:
         elif isinstance(error, Exception):
             with suppress(Exception):  # of the two, the first is the one to raise
                 self.finish()
-
-    def _partial(self, checkpoint: Checkpoint) -> Path:
-        return checkpoint.folder.with_name(f".{checkpoint.folder.name}.partial")
-
-    def _give_up(self, error: BaseException) -> None:
-        """Remove what is half-written, and raise."""
-        checkpoint, self._being_written = self._being_written, None
-        if checkpoint is not None:
-            shutil.rmtree(self._partial(checkpoint), ignore_errors=True)
-            if isinstance(error, OSError):
-                is_ours = isinstance(error, HostError)
-                what = error if is_ours else f"{checkpoint.folder}: cannot be written ({error.strerror})"
-                raise HostError(
-                    f"{what}. The older checkpoints stay. Mend: make room, and go on with --resume"
-                ) from error
-        raise error
 
 
 def kept_of(checkpoints: list[Checkpoint], config: TrainConfig) -> list[Checkpoint]:
@@ -187,21 +183,21 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
     if difference:
         path, was, now = difference
         raise CheckpointError(
-            f"{folder}: made with {path} = {was!r}, now it is {now!r}; resume with the same settings and files, "
-            "or start another run with --out"
+            f"{folder}: made with {path} = {was!r:.80}, now it is {now!r:.80}; "
+            "resume with the same settings and files, or start another run with --out"
         )
     return checkpoint
 
 
-def policy_inputs(model: Path) -> dict[str, Any]:
-    """The architecture of the policy in folder `model`: what its `config.json` says of the shapes of its weights.
+def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
+    """The architecture of a policy: what its configuration, or that in its folder, says of the shapes of its weights.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: the folder has none.
     """
     try:
-        content = json.loads((model / "config.json").read_text(encoding="utf-8"))
-        return {"architecture": {key: value for key, value in content.items() if key not in NO_ARCHITECTURE}}
+        text = (model / "config.json").read_text(encoding="utf-8") if isinstance(model, Path) else json.dumps(model)
+        return {"architecture": {key: value for key, value in json.loads(text).items() if key not in NO_ARCHITECTURE}}
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{model}/config.json: cannot be read ({' '.join(str(error).split())[:120]}); "

@@ -13,29 +13,42 @@ import signal
 import sys
 from pathlib import Path
 
-from autoclave.config import TrainConfig
-from autoclave.training.checkpoints import latest_checkpoint, save_checkpoint
+from autoclave.config import CheckpointConfig, TrainConfig
+from autoclave.core.manifest import write_manifest
+from autoclave.training.checkpoints import Checkpoints, latest_checkpoint
 
-CONFIG = TrainConfig()
-CONTENT = {"model/weights": 9000, "model/config.json": 10, "optimizer.pt": 5000}
+CONFIG = TrainConfig(checkpoint=CheckpointConfig(keep=1))
+CONTENT = {"actor/shard-1": 9000, "actor/shard-2": 10, "algorithm.json": 5000}
 """Files of a checkpoint, and how often each repeats the number of its step."""
 
 
-def save_state(step: int, folder: Path) -> None:
-    """Write each file in two pieces, with an operation to be killed at between the two."""
-    for name, size in CONTENT.items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        with path.open("w") as file:
-            file.write(str(step) * (size // 2))
-            file.flush()
-            sys.audit("killed_writer.half", str(path))
-            file.write(str(step) * (size - size // 2))
+class State:
+    """Writes each file in two pieces, with an operation to be killed at between the two."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def begin_save(self, folder: Path) -> None:
+        """Write all files."""
+        for name, size in CONTENT.items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            with path.open("w") as file:
+                file.write(str(self._step) * (size // 2))
+                file.flush()
+                sys.audit("killed_writer.half", str(path))
+                file.write(str(self._step) * (size - size // 2))
+        write_manifest(folder / "actor")
+
+    def finish_save(self, wait: bool) -> bool:
+        """They are written."""
+        return True
 
 
-def save(parent: Path, step: int, keep: int = 1) -> None:
+def save(parent: Path, step: int) -> None:
     """Save the checkpoint of a step, of one digit."""
-    save_checkpoint(parent, step, CONFIG, {}, keep=keep, save_state=lambda folder: save_state(step, folder))
+    with Checkpoints(parent, CONFIG, State(step)) as checkpoints:
+        checkpoints.begin(step, {})
 
 
 def is_whole(folder: Path, step: int) -> bool:

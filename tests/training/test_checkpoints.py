@@ -4,32 +4,79 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from autoclave.config import TrainConfig
+from autoclave.config import CheckpointConfig, TrainConfig
 from autoclave.core import CheckpointError, HostError
-from autoclave.training.checkpoints import FREE_TO_CHANGE, Checkpoint, latest_checkpoint, save_checkpoint
-from tests.training import killed_writer
+from autoclave.core.manifest import write_manifest
+from autoclave.training.checkpoints import (
+    FREE_TO_CHANGE,
+    Checkpoint,
+    Checkpoints,
+    State,
+    find_checkpoint,
+    kept_of,
+    latest_checkpoint,
+    policy_inputs,
+)
+from tests.training import killed_trainer, killed_writer
 
 CONFIG = TrainConfig()
 
 
-def save(parent: Path, step: int, *, keep: int = 2, config: TrainConfig = CONFIG, save_state=None) -> Checkpoint:
-    def write(folder: Path) -> None:
-        (folder / "model").mkdir()
-        (folder / "model" / "weights").write_text(f"weights of step {step}")
+def config_of(**settings) -> TrainConfig:
+    return TrainConfig(checkpoint=CheckpointConfig(**settings))
 
-    return save_checkpoint(parent, step, config, {"rl": step * 1.5}, keep=keep, save_state=save_state or write)
+
+class Files:
+    """A state of two files in a part of its own; `fail` is raised in place of the writing."""
+
+    def __init__(self, content: str, fail: BaseException | None = None, *, is_slow: bool = False) -> None:
+        self._content, self._fail, self.is_done = content, fail, not is_slow
+
+    def begin_save(self, folder: Path) -> None:
+        self._part = folder / "actor"
+        self._part.mkdir()
+        (self._part / "half").write_text("half")
+
+    def finish_save(self, wait: bool) -> bool:
+        if self._fail:
+            raise self._fail
+        if wait or self.is_done:
+            (self._part / "weights").write_text(self._content)
+            write_manifest(self._part)
+        return wait or self.is_done
+
+
+def save(
+    parent: Path,
+    step: int,
+    *,
+    config: TrainConfig = CONFIG,
+    state: State | None = None,
+    score: float | None = None,
+    inputs: dict[str, object] | None = None,
+) -> Path:
+    with Checkpoints(parent, config, state or Files(f"weights of step {step}"), inputs) as checkpoints:
+        checkpoints.begin(step, {"rl": step * 1.5}, score)
+    return parent / f"step-{step:06d}"
 
 
 def steps(parent: Path) -> list[str]:
     return sorted(path.name for path in parent.iterdir())
+
+
+def kept(parent: Path) -> list[int]:
+    return [int(name.removeprefix("step-")) for name in steps(parent)]
 
 
 # --- Saving and finding --------------------------------------------------------------------------------------------
@@ -37,21 +84,93 @@ def steps(parent: Path) -> list[str]:
 
 def test_the_newest_checkpoint_is_found_with_what_was_saved(tmp_path: Path):
     for step in (5, 10):
-        save(tmp_path, step)
+        save(tmp_path, step, score=step / 20)
     found = latest_checkpoint(tmp_path, CONFIG)
-    assert (found.step, found.seconds) == (10, {"rl": 15.0})
-    assert (found.model / "weights").read_text() == "weights of step 10"
+    assert (found.step, found.seconds, found.score) == (10, {"rl": 15.0}, 0.5)
+    assert (found.folder / "actor" / "weights").read_text() == "weights of step 10"
 
 
 def test_a_folder_without_checkpoints_has_none(tmp_path: Path):
     assert latest_checkpoint(tmp_path / "checkpoints", CONFIG) is None
 
 
+def test_a_checkpoint_gets_its_name_when_it_is_written_or_when_somebody_waits_for_it(tmp_path: Path):
+    state = Files("slow", is_slow=True)
+    with Checkpoints(tmp_path, CONFIG, state) as checkpoints:
+        checkpoints.begin(5, {})
+        checkpoints.finish(wait=False)
+        assert latest_checkpoint(tmp_path, CONFIG) is None
+        state.is_done = True
+        checkpoints.finish(wait=False)
+        assert latest_checkpoint(tmp_path, CONFIG).step == 5
+        state.is_done = False
+        checkpoints.begin(10, {})
+        checkpoints.begin(15, {})  # waits for that of step 10
+        assert latest_checkpoint(tmp_path, CONFIG).step == 10
+    assert latest_checkpoint(tmp_path, CONFIG).step == 15
+
+
+def test_what_is_being_written_when_a_run_fails_is_finished(tmp_path: Path):
+    def fail() -> None:
+        with Checkpoints(tmp_path, CONFIG, Files("slow", is_slow=True)) as checkpoints:
+            checkpoints.begin(5, {})
+            raise RuntimeError("the judge is gone")
+
+    with pytest.raises(RuntimeError, match="the judge is gone"):
+        fail()
+    assert latest_checkpoint(tmp_path, CONFIG).step == 5
+
+
+# --- Which are kept ------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_the_newest_few_are_kept(tmp_path: Path, keep):
     for step in range(1, 6):
-        save(tmp_path, step, keep=keep)
-    assert steps(tmp_path) == [f"step-{step:06d}" for step in range(6 - keep, 6)]
+        save(tmp_path, step, config=config_of(keep=keep))
+    assert kept(tmp_path) == list(range(6 - keep, 6))
+
+
+def test_the_best_few_are_kept_besides_and_of_equals_the_earliest(tmp_path: Path):
+    scores = {1: 0.4, 2: 0.5, 3: None, 4: 0.5, 5: 0.45, 6: 0.1, 7: 0.2}
+    for step, score in scores.items():
+        save(tmp_path, step, score=score, config=config_of(keep=1, keep_best=2))
+    assert kept(tmp_path) == [2, 4, 7]
+    assert find_checkpoint(tmp_path, "best").step == 2
+
+
+@given(
+    st.lists(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+def test_dropping_as_one_goes_keeps_what_choosing_at_the_end_would_keep(scores, keep, keep_best):
+    config = config_of(keep=keep, keep_best=keep_best)
+    every = [Checkpoint(Path(str(step)), step, {}, score) for step, score in enumerate(scores)]
+    left: list[Checkpoint] = []
+    for checkpoint in every:
+        left = kept_of([*left, checkpoint], config)
+    ranked = sorted((c for c in every if c.score is not None), key=lambda c: (-c.score, c.step))
+    assert {c.step for c in left} == {c.step for c in (*every[-keep:], *ranked[:keep_best])}
+
+
+def test_a_checkpoint_is_found_by_its_step_or_as_the_last_or_the_best(tmp_path: Path):
+    for step, score in ((5, 0.75), (10, 0.5)):
+        save(tmp_path, step, score=score)
+    assert {which: find_checkpoint(tmp_path, which).step for which in ("5", "10", "last", "best")} == {
+        "5": 5,
+        "10": 10,
+        "last": 10,
+        "best": 5,
+    }
+    with pytest.raises(CheckpointError, match=r"no checkpoint '7'; there are: 5 \(0\.750\), 10 \(0\.500\)"):
+        find_checkpoint(tmp_path, "7")
+
+
+def test_without_a_score_there_is_no_best(tmp_path: Path):
+    save(tmp_path, 5)
+    with pytest.raises(CheckpointError, match="no checkpoint 'best'; there are: 5 "):
+        find_checkpoint(tmp_path, "best")
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------
@@ -76,43 +195,78 @@ def test_killed_at_any_file_operation_a_whole_newest_checkpoint_is_left(tmp_path
     assert all(outcome["after_the_next"] == ["step-000003"] for outcome in outcomes)  # what was left is cleared up
 
 
-def raises(error: Exception) -> Callable[[Path], None]:
-    def save_state(folder: Path) -> None:
-        (folder / "half").write_text("half")
-        raise error
-
-    return save_state
+@pytest.mark.slow
+def test_killed_at_every_fsync_and_rename_a_run_is_resumed_to_the_same_weights(tmp_path: Path):
+    script = subprocess.run(
+        [sys.executable, killed_trainer.__file__, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert script.returncode == 0, script.stderr
+    outcomes = [json.loads(line) for line in script.stdout.splitlines()]
+    assert [outcome["code"] for outcome in outcomes] == [-9] * (len(outcomes) - 1) + [0]
+    assert all(outcome["is_same"] for outcome in outcomes)
+    steps = [outcome["resumed_from"] for outcome in outcomes]
+    assert steps == sorted(steps)
+    assert set(steps) == {0, 1, 2}
+    places = "\n".join(outcome["at"] for outcome in outcomes)  # no kind of file was passed over
+    for step in (1, 2):
+        for name in ("algorithm.json", "state.json", "actor/shard-", "actor/manifest.json"):
+            assert f"fsync /checkpoints/.step-00000{step}.partial/{name}" in places
+        assert f"rename /checkpoints/.step-00000{step}.partial" in places
 
 
 def test_a_state_that_cannot_be_saved_leaves_the_older_checkpoint(tmp_path: Path):
     save(tmp_path, 5)
     with pytest.raises(RuntimeError, match="no state"):
-        save(tmp_path, 10, save_state=raises(RuntimeError("no state")))
+        save(tmp_path, 10, state=Files("", RuntimeError("no state")))
     assert latest_checkpoint(tmp_path, CONFIG).step == 5
     assert steps(tmp_path) == ["step-000005"]
 
 
 def test_a_full_disk_is_a_fault_of_the_host_and_leaves_the_older_checkpoint(tmp_path: Path):
     save(tmp_path, 5)
-    with pytest.raises(HostError, match=r"step-000010: cannot be written \(No space left on device\)"):
-        save(tmp_path, 10, save_state=raises(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(HostError, match=r"step-000010: cannot be written \(No space left on device\). The older"):
+        save(tmp_path, 10, state=Files("", OSError(errno.ENOSPC, "No space left on device")))
     assert latest_checkpoint(tmp_path, CONFIG).step == 5
 
 
 def test_a_limit_on_the_size_of_files_leaves_the_older_checkpoint(tmp_path: Path):
-    def save_state(folder: Path) -> None:
-        (folder / "weights").write_bytes(b"x" * 100_000)
-
     save(tmp_path, 5)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
         with pytest.raises(HostError, match="step-000010: cannot be written"):
-            save(tmp_path, 10, save_state=save_state)
+            save(tmp_path, 10, state=Files("x" * 100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert steps(tmp_path) == ["step-000005"]
-    assert save(tmp_path, 10).step == latest_checkpoint(tmp_path, CONFIG).step == 10
+    save(tmp_path, 10)
+    assert latest_checkpoint(tmp_path, CONFIG).step == 10
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda part: (part / "weights").unlink(), r"weights: missing"),
+        (lambda part: (part / "weights").write_text("x"), r"weights: damaged \(it has 1 bytes, written were 18\)"),
+        (lambda part: (part / "weights").write_text("weights of step 11"), r"weights: damaged \(its checksum"),
+        (lambda part: (part / "manifest.json").unlink(), r"manifest\.json: damaged"),
+        (lambda part: (part / "manifest.json").write_text("[]"), r"manifest\.json: damaged"),
+        (shutil.rmtree, r"actor/manifest\.json: damaged"),
+    ],
+)
+def test_a_lost_or_damaged_file_is_named_with_the_mend(tmp_path: Path, damage, message):
+    save(tmp_path, 5)
+    damage(save(tmp_path, 10) / "actor")
+    with pytest.raises(CheckpointError, match=message) as refused:
+        latest_checkpoint(tmp_path, CONFIG)
+    assert f"Mend: move {tmp_path}/step-000010 away to resume from step-000005" in str(refused.value)
+    (tmp_path / "step-000010").rename(tmp_path / "away")
+    assert latest_checkpoint(tmp_path, CONFIG).step == 5
 
 
 # --- Another configuration -----------------------------------------------------------------------------------------
@@ -151,8 +305,9 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "pools": {"other": {"executor": "spawn"}},
         "workers": {"actor": "other", "sampler": "other"},
         "worker_restarts": 2,
+        "sft": {"checkpoint_every": 7},
     }
-    assert changed.keys() == set(FREE_TO_CHANGE)
+    assert {*changed, "sft.checkpoint_every"} - {"sft"} == set(FREE_TO_CHANGE)
     assert latest_checkpoint(tmp_path, TrainConfig.model_validate_json(json.dumps(changed))).step == 5
 
 
@@ -169,8 +324,31 @@ def test_damaged_state_is_refused_in_one_line(tmp_path: Path, content):
 
 
 def test_a_lost_number_of_seconds_is_damage_too(tmp_path: Path):
-    folder = save(tmp_path, 5).folder
+    folder = save(tmp_path, 5)
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps(state | {"seconds": 3}))
     with pytest.raises(CheckpointError, match="damaged"):
         latest_checkpoint(tmp_path, CONFIG)
+
+
+# --- Another architecture ------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_with_the_first_key_that_differs(tmp_path: Path):
+    def inputs(width: int) -> dict[str, object]:
+        return {"architecture": {"model_type": "llama", "hidden_size": width}}
+
+    save(tmp_path, 5, inputs=inputs(32))
+    assert latest_checkpoint(tmp_path, CONFIG, inputs(32)).step == 5
+    with pytest.raises(CheckpointError, match=r"made with architecture\.hidden_size = 32, now it is 64"):
+        latest_checkpoint(tmp_path, CONFIG, inputs(64))
+    with pytest.raises(CheckpointError, match=r"made with architecture = \{.*\}, now it is None"):
+        latest_checkpoint(tmp_path, CONFIG)
+
+
+def test_an_architecture_is_what_decides_the_shapes_of_weights(tmp_path: Path):
+    content = {"model_type": "llama", "hidden_size": 32, "transformers_version": "5", "dtype": "float32"}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert policy_inputs(tmp_path) == {"architecture": {"model_type": "llama", "hidden_size": 32}}
+    with pytest.raises(CheckpointError, match="a run is resumed with the policy that it began with"):
+        policy_inputs(tmp_path / "nowhere")

@@ -22,7 +22,6 @@ from autoclave.config import (
 )
 from autoclave.core import IncompleteError, JudgeFault, Reward, TaskItem
 from autoclave.evaluation import Evaluation, ProblemResult
-from autoclave.models import load_policy
 from autoclave.rollout import RewardFunction
 from autoclave.training.accounting import Throughput
 from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
@@ -61,12 +60,7 @@ def run_in(
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
     path.mkdir(exist_ok=True)
-    found = {}
-    if goes_on_from:
-        found = {
-            "load": lambda: load_policy(goes_on_from.model, device="cpu"),
-            "optimizer_of": goes_on_from.folder,
-        }
+    found = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
     log = MetricsLog(folder)
     try:
         with toy_stages(rule, steps=4, algorithm=algorithm, **found) as stages:

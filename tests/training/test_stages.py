@@ -24,7 +24,7 @@ from autoclave.config import (
     RlooConfig,
 )
 from autoclave.core import CheckpointError
-from autoclave.models import encode_prompt, load_critic, load_policy
+from autoclave.models import encode_prompt
 from autoclave.training.stages import Stages
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, group_of, tiny_reward_model
@@ -161,7 +161,8 @@ def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_pa
         assert stages.adaptation.state == {"entropy_coefficient": (0.5,)}
         used = [stages.learn(stages.collect(ITEMS, 0).result()).metrics["entropy_coefficient"] for _ in range(3)]
         assert used == [0.5, 0.5, 0.0]  # two entropies seen, which differ by less than the whole
-        stages.save(tmp_path)
+        stages.begin_save(tmp_path)
+        assert stages.finish_save(True)
         kept = stages.adaptation.state
     with toy_stages(algorithm=settings) as stages:
         stages.adaptation.load(tmp_path)
@@ -179,11 +180,10 @@ def test_the_critic_learns_beside_the_policy_and_comes_back_from_a_checkpoint(tm
         groups = stages.collect(ITEMS, 0).result()
         errors = [stages.learn(groups).metrics["critic/value_error"] for _ in range(4)]
         assert errors[3] < errors[0]
-        stages.save(tmp_path)
+        stages.begin_save(tmp_path)
         kept = stages.learn(groups).metrics
-    policy, critic = load_policy(tmp_path / "model", device="cpu"), load_critic(tmp_path / "critic", device="cpu")
-    rules = {"rule": lambda response: 1.0, "algorithm": PpoConfig()}
-    with toy_stages(**rules, load=lambda: policy, load_critic=lambda: critic, optimizer_of=tmp_path) as stages:
+        assert stages.finish_save(True)
+    with toy_stages(lambda response: 1.0, algorithm=PpoConfig(), goes_on_from=tmp_path) as stages:
         assert stages.learn(groups).metrics == kept
 
 

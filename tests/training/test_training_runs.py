@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,12 +38,17 @@ RECIPE: dict[str, Any] = {
         "device": "cpu",
         "threads": 1,
     },
-    "sft": {"steps": 80, "batch_size": 8, "optimizer": {"learning_rate": 1e-2, "warmup_steps": 5}},
+    "sft": {
+        "steps": 80,
+        "batch_size": 8,
+        "checkpoint_every": 30,
+        "optimizer": {"learning_rate": 1e-2, "warmup_steps": 5},
+    },
     "task": {"template": "plain"},
     "sampler": {"max_new_tokens": 24},
     "judge": {"workers": 1, "time_limit_range": [2, 4]},
     "evaluation": {"every": 2, "samples": 2, "final_samples": 4, "problems": 4},
-    "checkpoint": {"every": 2},
+    "checkpoint": {"every": 2, "keep_best": 0},
 }
 GRPO = {"algorithm": {"name": "grpo", "kl_coefficient": 0.5}}
 
@@ -72,12 +78,14 @@ class Trainings:
             problems = [problem(plain.format(number), number, name) for number in range(8)]
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
 
-    def run(self, name: str, *options: str, changes: dict[str, Any] | None = None, **moment: str) -> int:
+    def run(
+        self, name: str, *options: str, command: str = "train", changes: dict[str, Any] | None = None, **moment: str
+    ) -> int:
         """The exit code of `autoclave train` into the folder `name`; `at` and `do` as the server takes them."""
         recipe = self.folder / f"{name}.yaml"
         files = {"name": "files", **{part: str(self.folder / f"{part}.jsonl") for part in ("train", "heldout")}}
         recipe.write_text(json.dumps(RECIPE | {"problems": files} | (changes or {})))
-        arguments = ["train", str(recipe), "--out", str(self.path(name)), *options]
+        arguments = [command, str(recipe), "--out", str(self.path(name)), *options]
         order = {"arguments": arguments, "log": str(self.folder / f"{name}.log"), **moment}
         self._server.stdin.write(json.dumps(order) + "\n")
         self._server.stdin.flush()
@@ -132,12 +140,23 @@ def whole_grpo(trainings: Trainings) -> Path:
     return trainings.path("whole-grpo")
 
 
-def weights(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
-    return load_file(run / "checkpoints" / f"step-{step:06d}" / "model" / "model.safetensors")
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
 
 
-def same_weights(run: Path, other: Path) -> bool:
-    ours, theirs = weights(run), weights(other)
+def trained_weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """Of a checkpoint, which shares them between two names less than `weights` does."""
+    found: dict[str, torch.Tensor] = {}
+    for shard in (run / "checkpoints" / f"step-{step:06d}" / "actor").glob("*.safetensors"):
+        found |= load_file(shard)
+    return {name.removeprefix("model."): tensor for name, tensor in found.items() if name.startswith("model.")}
+
+
+Weights = dict[str, torch.Tensor]
+
+
+def same_weights(run: Path | Weights, other: Path | Weights) -> bool:
+    ours, theirs = (weights(each) if isinstance(each, Path) else each for each in (run, other))
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
@@ -230,9 +249,11 @@ MOMENTS = {
     "in the first evaluation": r"open .*evaluations/\.step-000000",
     "before the first checkpoint": r"open .*rollouts/\.step-000002",
     "after an iteration without a checkpoint": r"open .*rollouts/\.step-000003",
-    "when the weights of a checkpoint are written": r"open .*\.step-000004\.partial/state\.json",
-    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial",
+    "when a checkpoint is described": r"open .*\.step-000004\.partial/state\.json",
+    "while the weights of a checkpoint are written": r"open .*\.step-000004\.partial/actor/shard-",
+    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial$",
     "when an old checkpoint is dropped": r"shutil.rmtree .*\.step-000002",
+    "while the model is written": r"open .*/\.model\.partial/",
     "before the summary": r"open .*\.summary\.json",
 }
 
@@ -248,6 +269,31 @@ def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights_and_rollout
     assert rollouts(trainings.path(name)) == rollouts(whole)
     summary = json.loads((trainings.path(name) / "summary.json").read_text())
     assert summary["seconds_total"] >= summary["seconds_training"]  # those before the kill included
+
+
+def test_a_warm_start_that_is_killed_or_stopped_goes_on_where_it_was(trainings, whole):
+    assert trainings.run("warm", "--fresh", at=r"said SFT step 40 of 80", do="kill") == -9
+    assert trainings.run("warm", "--resume", at=r"said SFT step 60 of 80", do="interrupt") == 1
+    assert "warm start: going on after step 30 of 80" in trainings.log("warm")
+    assert "Error: stopped in the warm start after step 60 of 80; go on with --resume" in trainings.log("warm")
+    assert trainings.run("warm", "--resume", at=r"open .*\.start\.partial/", do="kill") == -9, trainings.log("warm")
+    assert "warm start: going on after step 60 of 80" in trainings.log("warm")
+    assert trainings.run("warm", "--resume", "--steps", "1") == 0, trainings.log("warm")
+    assert same_weights(warm_start(trainings.path("warm")), warm_start(whole))
+    assert not (trainings.path("warm") / "warm_start").exists()
+
+
+def test_fine_tuning_alone_that_is_killed_goes_on_where_it_was(trainings, whole):
+    moment = {"at": r"os.rename .*\.step-000060\.partial$", "do": "kill"}
+    assert trainings.run("alone", command="sft", **moment) == -9, trainings.log("alone")
+    assert trainings.run("alone", command="sft") == 2
+    assert "exists already; give a new folder; or go on with --resume" in trainings.log("alone")
+    assert trainings.run("alone", "--resume", command="sft") == 0, trainings.log("alone")
+    assert "warm start: going on after step 30 of 80" in trainings.log("alone")
+    assert same_weights(load_file(trainings.path("alone") / "model.safetensors"), warm_start(whole))
+    assert not (trainings.path("alone") / "warm_start").exists()
+    assert trainings.run("alone", "--resume", command="sft") == 2
+    assert "holds no warm start that was ended early" in trainings.log("alone")
 
 
 def test_with_a_kl_term_a_resumed_run_keeps_the_reference_that_it_began_with(trainings, whole, whole_grpo):
@@ -267,10 +313,11 @@ SPAWNED = {"pools": {"main": {"executor": "spawn"}, "apart": {}}, "workers": {"s
 
 def test_workers_elsewhere_do_the_same_and_one_that_is_killed_is_replaced(trainings, whole):
     changes = SPAWNED | {"worker_restarts": 1}
-    moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
+    moment = {"at": r"os.mkdir .*\.step-000004\.partial", "do": "kill a worker"}
     assert trainings.run("replaced", changes=changes, **moment) == 0, trainings.log("replaced")
     assert "rank 0 of worker group 'actor'" in trainings.log("replaced")
     assert "going on after step 2 with new workers" in trainings.log("replaced")
+    assert not list(trainings.path("replaced").rglob("*.partial"))
     assert same_weights(trainings.path("replaced"), whole)
     assert rollouts(trainings.path("replaced")) == rollouts(whole)
 
@@ -304,7 +351,8 @@ def test_an_algorithm_that_needs_a_critic_is_refused_before_any_work(trainings):
 def test_ctrl_c_ends_at_a_checkpoint_with_exit_code_1_and_says_how_to_go_on(trainings, whole):
     assert trainings.run("stopped", at=r"open .*rollouts/\.step-000003", do="interrupt") == 1
     assert trainings.log("stopped").splitlines()[-1] == "Error: stopped after step 3 of 5; go on with --resume"
-    assert weights(trainings.path("stopped"), 3)
+    assert trained_weights(trainings.path("stopped"), 3)
+    assert not (trainings.path("stopped") / "model").exists()
     assert trainings.run("stopped", "--resume") == 0
     assert same_weights(trainings.path("stopped"), whole)
     assert rollouts(trainings.path("stopped")) == rollouts(whole)
@@ -314,6 +362,8 @@ def test_ctrl_c_in_the_warm_start_ends_it_with_exit_code_1(trainings):
     left_by_others = {*trainings.cache.rglob("*.partial")}
     assert trainings.run("stopped-early", "--fresh", at="said SFT step 20 of 80", do="interrupt") == 1
     assert "Error: stopped in the warm start after step 2" in trainings.log("stopped-early").splitlines()[-1]
+    assert trainings.run("stopped-early", "--resume", changes={"seed": 4}) == 2
+    assert "made with seed = 3, now it is 4" in trainings.log("stopped-early").splitlines()[-1]
     assert {*trainings.cache.rglob("*.partial")} == left_by_others
 
 
@@ -331,6 +381,31 @@ def test_a_full_disk_in_a_checkpoint_is_a_fault_of_the_host_and_the_older_one_se
 def test_a_checkpoint_of_another_configuration_is_refused_with_exit_code_2(trainings, whole):
     assert trainings.run("whole", "--resume", changes={"group_size": 8}) == 2
     assert "made with group_size = 4, now it is 8" in trainings.log("whole").splitlines()[-1]
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_before_a_model_is_loaded(trainings, whole):
+    other = trainings.path("other")
+    shutil.copytree(whole, other)
+    description = json.loads((other / "start" / "config.json").read_text())
+    (other / "start" / "config.json").write_text(json.dumps(description | {"hidden_size": 64}))
+    assert trainings.run("other", "--resume") == 2
+    assert "made with architecture.hidden_size = 32, now it is 64" in trainings.log("other").splitlines()[-1]
+
+
+def test_a_damaged_shard_is_named_and_the_older_checkpoint_serves(trainings, whole):
+    damaged = trainings.path("damaged")
+    shutil.copytree(whole, damaged)
+    (shard,) = (damaged / "checkpoints" / "step-000005" / "actor").glob("shard-*")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    assert trainings.run("damaged", "--resume") == 2
+    last = trainings.log("damaged").splitlines()[-1]
+    assert f"{shard}: damaged (its checksum" in last
+    assert last.endswith(f"Mend: move {shard.parent.parent} away to resume from step-000004")
+    shard.parent.parent.rename(damaged / "away")
+    assert trainings.run("damaged", "--resume") == 0, trainings.log("damaged")
+    assert same_weights(damaged, whole)
 
 
 def test_a_run_that_is_complete_can_be_resumed_and_its_figures_stay(trainings, whole):

@@ -41,7 +41,7 @@ def toy_stages(
     *,
     load: Callable[[], Policy] = tiny_policy,
     start: Callable[[], Policy] = tiny_policy,
-    optimizer_of: Path | None = None,
+    goes_on_from: Path | None = None,
     load_critic: Callable[[], HeadModel] = tiny_critic,
     reward_model: Callable[[], HeadModel] | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
@@ -49,7 +49,7 @@ def toy_stages(
     group_size: int = 8,
     learning_rate: float = 1e-2,
 ) -> Generator[Stages]:
-    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint.
+    """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
     The critic has a pool of its own, and a reward model, if there is one, that of the sampler.
     """
@@ -86,8 +86,9 @@ def toy_stages(
             minibatches=2,
             seed=0,
         )
-        if optimizer_of:
-            stages.load(optimizer_of)
+        if goes_on_from:
+            stages.load(goes_on_from)
+            stages.publish(0)
         yield stages
     finally:
         for pool in pools:

@@ -12,7 +12,7 @@ import torch
 from autoclave.algorithms import build_algorithm
 from autoclave.config import OptimizerConfig, PpoConfig
 from autoclave.core import FaultError
-from autoclave.models import HeadModel, load_critic
+from autoclave.models import HeadModel
 from autoclave.workers import Batch
 from autoclave.workers.trainer import CriticWorker, NoCritic, NoRewardModel, RewardModelWorker
 from tests.training_parts import tiny_critic, tiny_reward_model
@@ -110,10 +110,11 @@ def test_saved_state_goes_on_bit_for_bit(tmp_path: Path):
     critic = tiny_critic()
     worker = critic_on(critic)
     worker.update(batch_of(), 1)
-    worker.save(tmp_path)
-    resumed = load_critic(tmp_path / "critic", device="cpu")
+    worker.begin_save(tmp_path)
+    assert worker.finish_save(True)
+    resumed = tiny_critic()
     second = critic_on(resumed)
-    second.load_optimizer(tmp_path)
+    second.load(tmp_path)
     for each in (worker, second):
         each.update(batch_of((0, 0, 1, 1)), 2)
     assert torch.equal(flat(critic), flat(resumed))
@@ -123,8 +124,9 @@ def test_without_a_critic_there_is_nothing_to_wait_for(tmp_path: Path):
     batch = batch_of()
     assert NoCritic().values(batch) is batch
     assert NoCritic().update(batch, 2).result() == {}
-    NoCritic().save(tmp_path).result()
-    NoCritic().load_optimizer(tmp_path).result()
+    NoCritic().begin_save(tmp_path).result()
+    assert NoCritic().finish_save(False).result()
+    NoCritic().load(tmp_path).result()
     assert not list(tmp_path.iterdir())
     assert NoRewardModel().scores(batch).result() is batch
 

@@ -42,7 +42,8 @@ def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool
 @takes_settings
 @click.option("--seed", type=int, help="Random seed.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the model.")
-def sft(settings: tuple[str, ...], out: Path, seed: int | None) -> None:
+@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in the folder.")
+def sft(settings: tuple[str, ...], out: Path, resume: bool, seed: int | None) -> None:
     """Fine-tune a policy on demonstrations and write it in Hugging Face form.
 
     Example: autoclave sft recipes/demo.yaml sft.steps=200 --out runs/warm
@@ -50,4 +51,4 @@ def sft(settings: tuple[str, ...], out: Path, seed: int | None) -> None:
     config = resolve(TrainConfig, settings, {"seed": seed}).config
     from autoclave.compose.warm_start import fine_tune
 
-    fine_tune(config, out, say=click.echo)
+    fine_tune(config, out, resume=resume, say=click.echo)

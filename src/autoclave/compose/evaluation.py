@@ -33,16 +33,17 @@ def evaluate_during_training(
     return _evaluate(
         workers,
         task,
-        heldout if whole or not settings.problems else _pinned(heldout, settings.problems),
+        heldout if whole else pinned(config, heldout),
         SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
         samples=settings.final_samples if whole else settings.samples,
         seed=(config.seed, step, EVALUATION),
     )
 
 
-def _pinned(items: Sequence[TaskItem], count: int) -> Sequence[TaskItem]:
-    """The same `count` items for every run and seed, spread over all of `items`."""
-    return random.Random("pinned").sample(items, min(count, len(items)))
+def pinned(config: TrainConfig, heldout: Sequence[TaskItem]) -> Sequence[TaskItem]:
+    """The items of every evaluation: the same for every run and seed, spread over all of `heldout`."""
+    count = min(config.evaluation.problems, len(heldout))
+    return random.Random("pinned").sample(heldout, count) if count else heldout
 
 
 def evaluate(

@@ -10,19 +10,20 @@ from typing import Any
 
 import torch
 
-from autoclave.compose.evaluation import evaluate_during_training
+from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
-from autoclave.compose.warm_start import warm_started
+from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, check_tokens, open_pools
 from autoclave.config import TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
+from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import load_tokenizer, resolve_device
 from autoclave.problems import ProblemSets
 from autoclave.tasks import CodeGeneration
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
-from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
@@ -66,7 +67,7 @@ def train(
     settle_libraries(config.model)
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
-    checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
+    checkpoint = _newest_checkpoint(existing, config) if existing else None
     # A wrong path is found before anything is written; the tokenizer of the embedded policy is not made yet.
     check_tokens(config, load_tokenizer(config.model.path) if config.model.path else None)
     with (
@@ -86,20 +87,17 @@ def train(
             say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
             stopwatch.seconds.update(checkpoint.seconds)
         elif resume:
-            say(f"{out} has no checkpoint yet: starting from the beginning")
+            say(f"{out} has no checkpoint of reinforcement learning yet")
         with closing(MetricsLog(folder)) as log:
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
-                    folder.keep_start(warm_started(config, problems, log, say, stop, fresh=fresh))
-            workers = Workers(
-                config,
-                checkpoint.model if checkpoint else folder.start,
-                start=folder.start,
-                critic=checkpoint.critic if checkpoint else None,
-                pools=pools,
-            )
+                    around = Surroundings(folder.path, say, stop, stopwatch, log)
+                    folder.keep_start(warm_started(config, problems, around, fresh=fresh))
+                    drop_folder(around.checkpoints)
+            workers = Workers(config, folder.start, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
+            folder.keep_model(lambda model: workers.actor.export(model).result())
         peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     summary |= peak_figures(peaks)
@@ -126,13 +124,17 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
         except WorkerDied as death:
             if not restarts_left:
                 raise
-            checkpoint = latest_checkpoint(run.folder.checkpoints, run.config)
+            checkpoint = _newest_checkpoint(run.folder, run.config)
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-            workers.restart(
-                checkpoint.model if checkpoint else run.folder.start, checkpoint.critic if checkpoint else None
-            )
+            workers.restart()
             run.stages.adaptation.begin_anew()
             run.health.go_on_from([])
+
+
+def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | None:
+    """The newest checkpoint of a run, for the policy that the run began with."""
+    inputs = policy_inputs(folder.start) if folder.start.is_dir() else {}
+    return latest_checkpoint(folder.checkpoints, config, inputs)
 
 
 def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
@@ -181,6 +183,8 @@ def _run(
         health=Health(config.health),
         judge_by_all=None if config.task.tests == "all" else by_all.reward,
         say=say,
+        pinned=frozenset(item.id for item in pinned(config, heldout)),
+        inputs=policy_inputs(folder.start),
     )
 
 

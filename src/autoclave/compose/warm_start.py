@@ -2,70 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from autoclave import __version__
 from autoclave.algorithms import supervised
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import CurriculumConfig, TrainConfig
 from autoclave.core import InputError
+from autoclave.core.files import drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, save_policy
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.training import sft
+from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.model_cache import cached_model
 from autoclave.training.run_folder import MetricsLog
+from autoclave.training.timing import Stopwatch
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
 
 Say = Callable[[str], None]
 
 
-def warm_start(
-    config: TrainConfig, problems: ProblemSets, folder: Path, log: MetricsLog | None, say: Say, stop: StopRequest
-) -> None:
-    """Build or load the policy, fine-tune it on demonstrations as `config.sft` says, and write it to `folder`.
+CHECKPOINTS = "warm_start"
+"""Folder of the checkpoints of a warm start that is not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a warm start reports to, and where it keeps what it goes on from."""
+
+    folder: Path
+    """The folder of the run, or of the model; checkpoints are below, until the warm start is done."""
+    say: Say
+    stop: StopRequest
+    stopwatch: Stopwatch
+    log: MetricsLog | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / CHECKPOINTS
+
+
+def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: Surroundings) -> None:
+    """Build or load the policy, fine-tune it on demonstrations as `config.sft` says, and write it to `model`.
+
+    It goes on from the newest checkpoint of a warm start that was ended early.
 
     Raises:
         ConfigError: there is nothing to imitate.
-        IncompleteError: a stop was requested; nothing was written.
+        CheckpointError: the newest checkpoint is damaged, or of other settings or demonstrations.
+        IncompleteError: a stop was requested; a checkpoint was written.
     """
-    settings = config.sft
     demonstrations = problems.demonstrations() if _imitates(config) else []
     policy = _initial_policy(config, demonstrations)
-    if settings.steps:
-        sequences = sft.encode_demonstrations(policy, demonstrations)
-        pool = ResourcePool("sft")
-        try:
-            actor = WorkerGroup(
-                pool,
-                lambda: ActorWorker(
-                    policy,
-                    supervised(),
-                    settings.optimizer,
-                    total_steps=settings.steps,
-                    temperature=1.0,
-                    micro_batch_tokens=config.micro_batch_tokens,
-                ),
-            )
-            with sft.report_progress(settings.steps, log, say, stop) as on_step:
-                sft.fine_tune(
-                    actor,
-                    sequences,
-                    steps=settings.steps,
-                    batch_size=settings.batch_size,
-                    seed=config.seed,
-                    on_step=on_step,
-                )
-        finally:
-            pool.close()
-    save_policy(policy, folder)
+    if not config.sft.is_on:
+        save_policy(policy, model)
+        return
+    sequences = sft.encode_demonstrations(policy, demonstrations)
+    batches = sft.Epochs(sequences, config.sft, config.seed)
+    with closing(ResourcePool("sft")) as pool:
+        actor = WorkerGroup(
+            pool,
+            lambda: ActorWorker(
+                policy,
+                supervised(),
+                config.sft.optimizer,
+                total_steps=batches.total_steps,
+                temperature=1.0,
+                micro_batch_tokens=config.micro_batch_tokens,
+            ),
+        )
+        inputs = policy_inputs(json.loads(policy.model.config.to_json_string())) | {
+            "demonstrations": sft.digest(sequences)
+        }
+        _imitate(config, batches, actor, inputs, around)
+        actor.export(model).result()
+
+
+def _imitate(
+    config: TrainConfig,
+    batches: sft.Epochs,
+    actor: WorkerGroup[ActorWorker],
+    inputs: Mapping[str, Any],
+    around: Surroundings,
+) -> None:
+    """Fine-tune to the end, from the newest checkpoint if there is one."""
+    state = sft.ActorState(actor)
+    checkpoints = Checkpoints(around.checkpoints, config, state, inputs)
+    found = latest_checkpoint(around.checkpoints, config, inputs)
+    if found:
+        around.say(f"warm start: going on after step {found.step} of {batches.total_steps}")
+        around.stopwatch.seconds.update(found.seconds)
+        state.load(found.folder)
+    done = found.step if found else 0
+    with sft.report_progress(batches.total_steps, around.log, around.say, done=done) as on_step:
+        sft.fine_tune(
+            actor,
+            batches,
+            checkpoints,
+            done=done,
+            every=config.sft.checkpoint_every,
+            stopwatch=around.stopwatch,
+            stop=around.stop,
+            on_step=on_step,
+        )
 
 
 def _imitates(config: TrainConfig) -> bool:
     """Demonstrations are needed: for the warm start, or for the tokenizer of the embedded model."""
-    return bool(config.sft.steps or not config.model.path)
+    return config.sft.is_on or not config.model.path
 
 
 def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]) -> Policy:
@@ -79,29 +132,49 @@ def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]
     return build_tiny_policy(config.model.tiny, texts, seed=config.seed, device=config.model.device)
 
 
-def fine_tune(config: TrainConfig, out: Path, *, say: Say = print, problems: ProblemSets | None = None) -> None:
+def fine_tune(
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    say: Say = print,
+    problems: ProblemSets | None = None,
+) -> None:
     """The warm start alone: a policy in Hugging Face form in the folder `out`.
 
-    `problems` are used in place of those that the settings name; for experiments.
+    Args:
+        config: the settings.
+        out: the folder of the model.
+        resume: go on from the newest checkpoint in `out`.
+        say: receives the lines a user should see.
+        problems: used in place of those that the settings name; for experiments.
 
     Raises:
-        InputError: `out` exists and is not an empty folder.
+        InputError: `out` exists and is not an empty folder, or there is nothing in it to resume.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out}: exists already; give a new folder")
+    around = Surroundings(out, say, StopRequest(), Stopwatch())
+    is_there = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if resume and not around.checkpoints.is_dir():
+        raise InputError(f"--resume: {out} holds no warm start that was ended early; start it without --resume")
+    if is_there and not resume:
+        hint = "; or go on with --resume" if around.checkpoints.is_dir() else ""
+        raise InputError(f"--out {out}: exists already; give a new folder{hint}")
     settle_libraries(config.model)
-    with StopRequest() as stop:
-        warm_start(config, problems or ProblemSets(config), out, None, say, stop)
+    around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole
+    with around.stop:
+        warm_start(config, problems or ProblemSets(config), out, around)
+    make_durable(out)
+    drop_folder(around.checkpoints)
     say(f"model: {out}")
 
 
-def warm_started(
-    config: TrainConfig, problems: ProblemSets, log: MetricsLog, say: Say, stop: StopRequest, *, fresh: bool
-) -> Path:
+def warm_started(config: TrainConfig, problems: ProblemSets, around: Surroundings, *, fresh: bool) -> Path:
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
+    del key["sft"]["checkpoint_every"]
     key["version"] = __version__
     if not isinstance(config.problems, CurriculumConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
-    return cached_model(key, lambda folder: warm_start(config, problems, folder, log, say, stop), fresh=fresh, say=say)
+    make = partial(warm_start, config, problems, around=around)
+    return cached_model(key, make, fresh=fresh, say=around.say)

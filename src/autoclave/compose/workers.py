@@ -85,21 +85,12 @@ def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None)
 
 
 class Workers:
-    """The worker groups of a configuration, with the policy of one folder on all but the reference."""
+    """The worker groups of a configuration, with the policy of one folder."""
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        model: Path,
-        *,
-        start: Path | None = None,
-        critic: Path | None = None,
-        pools: Mapping[str, ResourcePool] | None = None,
-    ) -> None:
-        """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
+    def __init__(self, config: TrainConfig, model: Path, *, pools: Mapping[str, ResourcePool] | None = None) -> None:
+        """Start them with the policy in folder `model`, and a critic that has learnt nothing here yet.
 
-        The critic is that in folder `critic`, or one that has learnt nothing yet. They run on `pools`, or on
-        pools of their own.
+        They run on `pools`, or on pools of their own.
 
         Raises:
             ConfigError, HostError: as `open_pools`.
@@ -110,23 +101,22 @@ class Workers:
         self.tokenizer = load_tokenizer(model)
         check_tokens(config, self.tokenizer)
         with ExitStack() as opened:
-            self._start(pools or opened.enter_context(open_pools(config)), model, start or model, critic)
+            self._start(pools or opened.enter_context(open_pools(config)), model)
             self._opened = opened.pop_all()
 
-    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path, critic: Path | None) -> None:
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path) -> None:
         config, places = self._config, self._config.workers.places()
-        self._new_critic = config.critic.path or start
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
             pools[places["actor"]], partial(_make_actor, config, model), name="actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
+            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, model), name="reference")
             if self.algorithm.needs_reference
             else NoReference()
         )
         self.critic: WorkerGroup[CriticWorker] | NoCritic = (
             WorkerGroup(
-                pools[places["critic"]], partial(_make_critic, config, critic or self._new_critic), name="critic"
+                pools[places["critic"]], partial(_make_critic, config, config.critic.path or model), name="critic"
             )
             if self.algorithm.needs_critic
             else NoCritic()
@@ -150,15 +140,9 @@ class Workers:
         """The most memory that each rank of each group has taken."""
         return {name: group.peak_memory().result() for name, group in self.groups.items()}
 
-    def restart(self, model: Path, critic: Path | None) -> None:
-        """Make all workers anew, with the policy in folder `model` and the critic in `critic`; others as they were."""
-        config = self._config
-        changed = {
-            "actor": partial(_make_actor, config, model),
-            "critic": partial(_make_critic, config, critic or self._new_critic),
-            "sampler": partial(_make_sampler, config, model),
-        }
-        for restart in [group.restart(changed.get(name)) for name, group in self.groups.items()]:
+    def restart(self) -> None:
+        """Make all workers anew, with the models that they were made with."""
+        for restart in [group.restart() for group in self.groups.values()]:
             restart.result()
 
     def close(self) -> None:

@@ -24,11 +24,21 @@ from autoclave.core.json import nearest
 class SftConfig(Config):
     """Warm start: supervised fine-tuning on demonstrations."""
 
-    steps: NonNegative = 1200
-    """Optimizer steps; 0 means no warm start."""
+    steps: NonNegative | None = None
+    """Optimizer steps; 0 means no warm start. 1200 where neither this nor `epochs` is given."""
 
-    batch_size: Positive = 64
-    """Demonstrations per step."""
+    epochs: Positive | None = None
+    """Passes over all demonstrations, in place of `steps`."""
+
+    batch_size: Positive | None = None
+    """Demonstrations per step. 64 where neither this nor `batch_tokens` is given."""
+
+    batch_tokens: Positive | None = None
+    """Most tokens per step, prompts included, in place of `batch_size`: each step gets as many demonstrations as fit. A
+    longer one stands alone."""
+
+    checkpoint_every: NonNegative = 200
+    """Steps between checkpoints of the warm start; one is also taken on Ctrl-C; 0 means only then."""
 
     demonstrations: Positive = 20000
     """Demonstrations generated for the built-in curriculum."""
@@ -46,6 +56,33 @@ class SftConfig(Config):
         learning_rate=3e-3, warmup_steps=50, decay="cosine", final_fraction=0.1, weight_decay=0.01
     )
     """Optimisation of the warm start."""
+
+    @model_validator(mode="after")
+    def _one_measure_of_each(self) -> Self:
+        for one, other in (("steps", "epochs"), ("batch_size", "batch_tokens")):
+            values = getattr(self, one), getattr(self, other)
+            if None not in values:
+                raise ValueError(
+                    f"{one} = {values[0]} and {other} = {values[1]} are two ways to say the same thing; "
+                    "give one of them, and null for the other where a recipe has it"
+                )
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a warm start."""
+        return self.steps != 0
+
+    @property
+    def rows_per_step(self) -> int:
+        """Demonstrations per step, where tokens do not decide it."""
+        return self.batch_size or 64
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Optimizer steps of the warm start."""
+        if self.epochs:
+            return self.epochs * steps_per_epoch
+        return 1200 if self.steps is None else self.steps
 
 
 class SynchronousConfig(Config):
@@ -82,6 +119,10 @@ class CheckpointConfig(Config):
 
     keep: Positive = 2
     """Newest checkpoints kept."""
+
+    keep_best: NonNegative = 1
+    """Checkpoints kept besides: those of the highest held-out pass@1, of equal ones the earliest. Only a checkpoint at
+    a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
 
 
 class TrainConfig(Config):

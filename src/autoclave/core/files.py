@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and line-by-line reading in bounded memory.
+"""Files and folders that are either whole or absent, and line-by-line reading in bounded memory.
 
 `write_atomically` survives kill -9 at any moment: readers see the old content or the new, never a part.
 """
@@ -10,6 +10,7 @@ import errno
 import gzip
 import os
 import secrets
+import shutil
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -55,6 +56,8 @@ def _new_file(path: Path, target: Path, temporary: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise HostError(f"{path}: cannot be written ({error.strerror})") from error
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
@@ -62,6 +65,51 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace the content of `path` in one step that survives a crash."""
     with atomic_writer(path, text=isinstance(content, str)) as file:
         file.write(content)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Generator[Path]:
+    """A folder to fill that appears under `path`, whole and durable, when the block ends without an exception.
+
+    What was there under that name is replaced. Only one process at a time may do so.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        make_durable(partial)
+        drop_folder(path)
+        partial.rename(path)
+        sync_directory(path.parent)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise HostError(f"{path}: cannot be written ({error.strerror})") from error
+        raise
+
+
+def drop_folder(path: Path) -> None:
+    """Remove a folder if it is there; it is whole under its name until it is gone from there."""
+    if path.exists():
+        hidden = path.with_name(f".{path.name}.dropped")
+        shutil.rmtree(hidden, ignore_errors=True)
+        shutil.rmtree(path.rename(hidden))
+
+
+def make_durable(folder: Path) -> None:
+    """Make all files below `folder`, and their names, survive a crash of the machine."""
+    for root, _, names in os.walk(folder):
+        for name in names:
+            handle = os.open(Path(root) / name, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        sync_directory(Path(root))
 
 
 def sync_directory(path: Path) -> None:

@@ -54,6 +54,11 @@ class Evaluation:
         """Mean over problems of the share of sampled responses that are accepted."""
         return float(np.mean(list(self.rates.values())))
 
+    def pass_at_1_of(self, ids: frozenset[str]) -> float | None:
+        """The same over the problems `ids`, or over all if there are none; None if none of them has a verdict."""
+        rates = [rate for id, rate in self.rates.items() if not ids or id in ids]
+        return float(np.mean(rates)) if rates else None
+
     @property
     def pass_at_1_interval(self) -> Interval:
         """95 % bootstrap interval over problems."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autoclave.config import CurriculumConfig, TrainConfig
 from autoclave.core import ConfigError, InputError, read_problems
 from autoclave.problems.curriculum import Demonstration, build_curriculum, demonstrations
@@ -39,7 +41,7 @@ class ProblemSets:
                 )
 
     def demonstrations(self) -> list[Demonstration]:
-        """What the warm start imitates.
+        """What the warm start imitates: of problems from files, every solution that they have, in their order.
 
         Raises:
             ConfigError: problems from files have no solutions to imitate.
@@ -48,7 +50,7 @@ class ProblemSets:
             return demonstrations(self._config.problems, self._config.sft)
         template = self._config.task.template
         found = [
-            Demonstration(problem.id, problem_messages(problem, template), f"```python\n{solution}\n```", True)
+            Demonstration(problem.id, problem_messages(problem, template), _fenced(solution, problem.language), True)
             for problem in self.train
             for solution in problem.solutions
         ]
@@ -58,3 +60,10 @@ class ProblemSets:
                 "because the embedded model is made from them too"
             )
         return found
+
+
+def _fenced(program: str, language: str) -> str:
+    """A response that holds `program` in a fence that ends where the program does, whatever that contains."""
+    inside = max((len(run) for run in re.findall(r"^[ \t]*(`{3,})", program, re.MULTILINE)), default=2)
+    fence = "`" * (inside + 1)
+    return f"{fence}{language}\n{program}\n{fence}"

@@ -7,6 +7,7 @@ rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advan
 evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
 checkpoints/step-000010/        state to resume from
+model/                          the policy of the last step, in Hugging Face form
 summary.json, report.html       written at the end
 """
 
@@ -16,7 +17,7 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import InputError, Rollout
-from autoclave.core.files import atomic_writer, existing_file, write_atomically
+from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
 from autoclave.evaluation import Evaluation
@@ -42,6 +43,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.start = path / "start"
+        self.model = path / "model"
 
     @staticmethod
     def create(path: Path) -> RunFolder:
@@ -74,10 +76,13 @@ class RunFolder:
 
     def keep_start(self, model: Path) -> None:
         """Copy the policy in folder `model` to `start`, where it is whole or absent."""
-        partial = self.path / ".start.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(model, partial)
-        partial.rename(self.start)
+        with atomic_folder(self.start) as folder:
+            shutil.copytree(model, folder, dirs_exist_ok=True)
+
+    def keep_model(self, write: Callable[[Path], None]) -> None:
+        """Have `write(folder)` write the policy of the last step, and keep it as `model`, whole or absent."""
+        with atomic_folder(self.model) as folder:
+            write(folder)
 
     def write_rollouts(self, step: int, learned: Learned) -> None:
         """Keep every rollout of a step."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from autoclave.config import SftConfig
 from autoclave.core import IncompleteError, InputError
 from autoclave.core.rollout import IntArray
 from autoclave.models import Policy, encode_prompt
 from autoclave.problems import Demonstration
+from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.run_folder import MetricsLog
+from autoclave.training.timing import Stopwatch
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
 
@@ -23,6 +29,9 @@ LOG_EVERY = 10
 
 BUCKET = 16
 """Batches are cut from stretches of this many batches sorted by length, so that little is padding."""
+
+STRETCH = 64
+"""Batches of so many tokens are filled from stretches of about this many batches, so that little is left empty."""
 
 Sequences = list[tuple[IntArray, IntArray]]
 OnStep = Callable[[int, Mapping[str, float], int], None]
@@ -47,23 +56,87 @@ def encode_demonstrations(policy: Policy, demonstrations: Sequence[Demonstration
     return sequences
 
 
-def fine_tune(
-    actor: WorkerGroup[ActorWorker],
-    sequences: Sequences,
-    *,
-    steps: int,
-    batch_size: int,
-    seed: int,
-    on_step: OnStep,
-) -> None:
-    """Take `steps` optimizer steps on `sequences`, epoch after epoch."""
-    order = _batches([len(prompt) + len(response) for prompt, response in sequences], batch_size, seed)
-    for step in range(1, steps + 1):
-        batch = _packed([sequences[index] for index in next(order)])
-        on_step(step, actor.update(batch, 1).result(), len(batch.tokens))
+def digest(sequences: Sequences) -> str:
+    """What identifies the demonstrations as the model sees them, in order."""
+    found = hashlib.sha256()
+    for prompt, response in sequences:
+        found.update(np.array([len(prompt), len(response), *prompt, *response], dtype=np.int64).tobytes())
+    return found.hexdigest()[:16]
 
 
-def _packed(sequences: Sequences) -> Batch:
+# --- Batches -------------------------------------------------------------------------------------------------------
+
+
+class Epochs:
+    """The batches of a warm start, epoch after epoch, each shuffled anew; they depend on the seed alone."""
+
+    def __init__(self, sequences: Sequences, settings: SftConfig, seed: int) -> None:
+        self._sequences, self._settings, self._seed = sequences, settings, seed
+        self._lengths = np.array([len(prompt) + len(response) for prompt, response in sequences])
+
+    @property
+    def total_steps(self) -> int:
+        """Batches of all epochs, one optimizer step each."""
+        epochs = self._settings.epochs or 0
+        return self._settings.total_steps(0) if not epochs else sum(len(e) for e in islice(self._epochs(), epochs))
+
+    def __iter__(self) -> Iterator[Batch]:
+        for epoch in self._epochs():
+            for rows in epoch:
+                yield packed([self._sequences[index] for index in rows])
+
+    def _epochs(self) -> Iterator[list[IntArray]]:
+        rng = np.random.default_rng(self._seed)
+        budget, rows = self._settings.batch_tokens, self._settings.rows_per_step
+        while True:
+            shuffled = rng.permutation(len(self._lengths))
+            batches = filled(shuffled, self._lengths, budget) if budget else bucketed(shuffled, self._lengths, rows)
+            yield [batches[index] for index in rng.permutation(len(batches))]
+
+
+def bucketed(shuffled: IntArray, lengths: IntArray, batch_size: int) -> list[IntArray]:
+    """Index arrays of `batch_size`, the last perhaps fewer; rows of a batch are of similar length."""
+    stretches = [shuffled[i : i + BUCKET * batch_size] for i in range(0, len(shuffled), BUCKET * batch_size)]
+    ordered = np.concatenate([stretch[np.argsort(lengths[stretch], kind="stable")] for stretch in stretches])
+    return [ordered[i : i + batch_size] for i in range(0, len(ordered), batch_size)]
+
+
+def filled(shuffled: IntArray, lengths: IntArray, max_tokens: int) -> list[IntArray]:
+    """Index arrays of at most `max_tokens` tokens each, or of one longer row, with little room left in each.
+
+    Rows are taken in stretches of about `STRETCH` batches, and of each stretch the longest first, each into the first
+    batch that it fits into (first-fit decreasing: at most 11/9 of the fewest possible batches, and 1 more; Johnson,
+    1973).
+    """
+    batches: list[IntArray] = []
+    for stretch in np.split(shuffled, _stretch_starts(lengths[shuffled], STRETCH * max_tokens)):
+        batches += _first_fit(stretch[np.argsort(-lengths[stretch], kind="stable")], lengths, max_tokens)
+    return batches
+
+
+def _stretch_starts(lengths: IntArray, max_tokens: int) -> IntArray:
+    """Where to cut, so that each piece but the last has just as many rows as reach `max_tokens`."""
+    number = np.cumsum(lengths) // max_tokens
+    return np.flatnonzero(np.diff(number)) + 2
+
+
+def _first_fit(ordered: IntArray, lengths: IntArray, max_tokens: int) -> list[IntArray]:
+    batches: list[list[int]] = []
+    room: list[int] = []
+    for row in ordered.tolist():
+        length = int(lengths[row])
+        place = next((n for n, left in enumerate(room) if length <= left), None)
+        if place is None:
+            batches.append([row])
+            room.append(max_tokens - length)
+        else:
+            batches[place].append(row)
+            room[place] -= length
+    return [np.array(batch, dtype=np.int64) for batch in batches]
+
+
+def packed(sequences: Sequences) -> Batch:
+    """One optimizer step: every token of a response weighs the same, a token of a prompt nothing."""
     num_tokens = sum(len(response) for _, response in sequences)
     rows = len(sequences)
     return Batch.from_sequences(
@@ -73,30 +146,68 @@ def _packed(sequences: Sequences) -> Batch:
     )
 
 
-def _batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[IntArray]:
-    """Index arrays of `batch_size`, epoch after epoch, each shuffled anew; rows of a batch are of similar length."""
-    rng = np.random.default_rng(seed)
-    size = np.asarray(lengths)
-    while True:
-        shuffled = rng.permutation(len(size))
-        stretches = [shuffled[i : i + BUCKET * batch_size] for i in range(0, len(size), BUCKET * batch_size)]
-        ordered = np.concatenate([stretch[np.argsort(size[stretch], kind="stable")] for stretch in stretches])
-        batches = [ordered[i : i + batch_size] for i in range(0, len(size), batch_size)]
-        yield from (batches[index] for index in rng.permutation(len(batches)))
+# --- Learning ------------------------------------------------------------------------------------------------------
+
+
+class ActorState:
+    """The actor alone, as what a checkpoint holds; see `checkpoints.State`."""
+
+    def __init__(self, actor: WorkerGroup[ActorWorker]) -> None:
+        self._actor = actor
+
+    def begin_save(self, folder: Path) -> None:
+        """Copy the state of the actor, and begin to write it."""
+        self._actor.begin_save(folder / "actor").result()
+
+    def finish_save(self, wait: bool) -> bool:
+        """Whether it is written."""
+        return self._actor.finish_save(wait).result()
+
+    def load(self, folder: Path) -> None:
+        """Go on from the folder of a checkpoint.
+
+        Raises:
+            CheckpointError: it is damaged, or of a model of another shape.
+        """
+        self._actor.load(folder / "actor").result()
+
+
+def fine_tune(
+    actor: WorkerGroup[ActorWorker],
+    batches: Epochs,
+    checkpoints: Checkpoints,
+    *,
+    done: int,
+    every: int,
+    stopwatch: Stopwatch,
+    stop: StopRequest,
+    on_step: OnStep,
+) -> None:
+    """Go on from `done` optimizer steps to the last, with a checkpoint every so many.
+
+    Raises:
+        IncompleteError: a stop was requested; a checkpoint of the last step is there.
+    """
+    total = batches.total_steps
+    with checkpoints:
+        for step, batch in enumerate(islice(batches, done, total), start=done + 1):
+            on_step(step, actor.update(batch, 1).result(), len(batch.tokens))
+            is_stopped = stop.is_made
+            if step < total and (is_stopped or (every and step % every == 0)):
+                checkpoints.begin(step, stopwatch.so_far())
+            checkpoints.finish(wait=is_stopped)
+            if is_stopped and step < total:
+                raise IncompleteError(f"stopped in the warm start after step {step} of {total}; go on with --resume")
 
 
 @contextmanager
 def report_progress(
-    steps: int, log: MetricsLog | None, say: Callable[[str], None], stop: StopRequest
+    steps: int, log: MetricsLog | None, say: Callable[[str], None], *, done: int = 0
 ) -> Iterator[OnStep]:
-    """An `on_step` that shows a bar, logs, and ends the warm start when asked to.
-
-    Raises:
-        IncompleteError: a stop was requested.
-    """
+    """An `on_step` that shows a bar and logs, from step `done` on."""
     started = time.monotonic()
     tokens = 0
-    with tqdm(total=steps, desc="SFT", unit="step", disable=None, dynamic_ncols=True) as bar:
+    with tqdm(total=steps, initial=done, desc="SFT", unit="step", disable=None, dynamic_ncols=True) as bar:
 
         def on_step(step: int, metrics: Mapping[str, float], num_tokens: int) -> None:
             nonlocal tokens
@@ -109,7 +220,5 @@ def report_progress(
                     log.write("sft", step, {**metrics, "tokens_per_s": rate})
             if bar.disable and step % max(1, steps // 4) == 0:
                 say(f"SFT step {step} of {steps}  loss {metrics['loss']:.3f}  {time.monotonic() - started:.0f} s")
-            if stop.is_made:
-                raise IncompleteError(f"stopped in the warm start after step {step} of {steps}; nothing to resume yet")
 
         yield on_step

@@ -114,26 +114,27 @@ class Stages:
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
         return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
 
-    def save(self, folder: Path) -> None:
-        """Write the state of the trainer to the folder of a checkpoint.
-
-        Raises:
-            HostError: the disk is full or fails.
-        """
-        saved = self.critic.save(folder), self.actor.save(folder)
-        wait(saved)  # when one fails, the other writes no longer either
-        for each in saved:
+    def begin_save(self, folder: Path) -> None:
+        """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
+        begun = self.actor.begin_save(folder / "actor"), self.critic.begin_save(folder / "critic")
+        wait(begun)  # when one fails, the other writes no longer either
+        for each in begun:
             each.result()
         self.adaptation.save(folder)
 
+    def finish_save(self, wait: bool) -> bool:
+        """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
+        finished = [each.result() for each in (self.actor.finish_save(wait), self.critic.finish_save(wait))]
+        return all(finished)
+
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote; the weights came with the workers.
+        """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
 
         Raises:
-            CheckpointError: it is missing or damaged.
+            CheckpointError: it is damaged, or of a model of another shape.
         """
-        self.critic.load_optimizer(folder).result()
-        self.actor.load_optimizer(folder).result()
+        self.actor.load(folder / "actor").result()
+        self.critic.load(folder / "critic").result()
         self.adaptation.load(folder)
 
     def publish(self, version: int) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tqdm import tqdm
 
@@ -17,7 +18,7 @@ from autoclave.core import Group, IncompleteError, JudgeFault
 from autoclave.evaluation import Evaluation
 from autoclave.rollout import RewardFunction
 from autoclave.training.accounting import Throughput
-from autoclave.training.checkpoints import save_checkpoint
+from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.health import Health, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
@@ -47,6 +48,10 @@ class Run:
     judge_by_all: RewardFunction | None
     """The reward by all tests of a problem, where training samples some; else None."""
     say: Callable[[str], None]
+    pinned: frozenset[str] = frozenset()
+    """Ids of the held-out problems of every evaluation, which checkpoints are compared by; empty: all."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """What a checkpoint is of besides the settings; see `policy_inputs`."""
 
 
 def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
@@ -66,9 +71,11 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
     stages = TimedStages(run.stages)
-    with progress:
+    checkpoints = Checkpoints(run.folder.checkpoints, config, run.stages, run.inputs)
+    with progress, checkpoints:
         started = time.monotonic()
         for step, (collection, learned) in enumerate(run.schedule(stages, run.items, done), start=done + 1):
+            checkpoints.finish(wait=False)
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = iteration_metrics(collection.times, learned)
@@ -78,14 +85,17 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
-            is_last = step == config.steps
+            is_last, is_stopped, score = step == config.steps, stop.is_made, None
             if is_last or (config.evaluation.every and step % config.evaluation.every == 0):
-                evaluate_and_record(run, step)
-            if is_last or stop.is_made or step % config.checkpoint.every == 0:
-                checkpoint(run, step)
+                score = evaluate_and_record(run, step).pass_at_1_of(run.pinned)
+            with run.stopwatch.time("checkpoint"):
+                if is_last or is_stopped or step % config.checkpoint.every == 0:
+                    checkpoints.begin(step, run.stopwatch.so_far(), score)
+                if is_last or is_stopped:
+                    checkpoints.finish()
             if is_last:
                 return
-            if stop.is_made:
+            if is_stopped:
                 raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
             started = time.monotonic()
 
@@ -123,7 +133,7 @@ def _fault_causes(groups: Sequence[Group]) -> str:
     return "; ".join(f"{cause} ({count}x)" for cause, count in faults.most_common(3))
 
 
-def evaluate_and_record(run: Run, step: int) -> None:
+def evaluate_and_record(run: Run, step: int) -> Evaluation:
     """Evaluate the published policy: whole before and after training, on the pinned few in between."""
     whole = step in (0, run.config.steps)
     with run.stopwatch.time("evaluation"):
@@ -136,16 +146,4 @@ def evaluate_and_record(run: Run, step: int) -> None:
         f"{metrics['pass@1/high']:.3f}]  greedy {metrics['greedy']:.3f}  "
         f"pass@{evaluation.samples} {metrics[f'pass@{evaluation.samples}']:.3f}  ({metrics['problems']} problems)"
     )
-
-
-def checkpoint(run: Run, step: int) -> None:
-    """Save everything that `step` iterations left behind."""
-    with run.stopwatch.time("checkpoint"):
-        save_checkpoint(
-            run.folder.checkpoints,
-            step,
-            run.config,
-            run.stopwatch.so_far(),
-            keep=run.config.checkpoint.keep,
-            save_state=run.stages.save,
-        )
+    return evaluation

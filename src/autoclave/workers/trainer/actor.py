@@ -14,13 +14,12 @@ from autoclave.config import OptimizerConfig
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.memory import MeasuresMemory
+from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
-from autoclave.workers.trainer.state import load_state, save_state
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 
-class ActorWorker(MeasuresMemory):
+class ActorWorker(LearningWorker):
     """The policy in training by `algorithm`; its learning rate is planned over `total_steps`."""
 
     def __init__(
@@ -35,8 +34,8 @@ class ActorWorker(MeasuresMemory):
     ) -> None:
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
         self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
-        self._trained = TrainedModel(
-            policy.model, optimizer, total_steps=total_steps, micro_batch_tokens=micro_batch_tokens
+        super().__init__(
+            TrainedModel(policy.model, optimizer, total_steps=total_steps, micro_batch_tokens=micro_batch_tokens)
         )
 
     @register(Dispatch.DATA_PARALLEL)
@@ -91,19 +90,13 @@ class ActorWorker(MeasuresMemory):
         return {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
 
     @register(Dispatch.ONE_TO_ALL)
-    def save(self, folder: Path) -> None:
-        """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`.
+    def export(self, folder: Path) -> None:
+        """Write the policy to `folder` in Hugging Face form, for use elsewhere.
 
         Raises:
             HostError: the disk is full or fails.
         """
-        save_policy(self._policy, folder / "model")
-        save_state(self._trained.optimizer_state(), folder / "optimizer.pt")
-
-    @register(Dispatch.ONE_TO_ALL)
-    def load_optimizer(self, folder: Path) -> None:
-        """Restore the optimizer's state that `save` wrote; the weights came with the policy."""
-        self._trained.load_optimizer_state(load_state(folder / "optimizer.pt"))
+        save_policy(self._policy, folder)
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -16,15 +16,14 @@ from autoclave.core.rollout import FloatArray
 from autoclave.models import HeadModel, response_values, save_head_model
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.pool import done
-from autoclave.workers.trainer.state import load_state, save_state
+from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 T = TypeVar("T")
 
 
-class CriticWorker(MeasuresMemory):
+class CriticWorker(LearningWorker):
     """The critic in training by `algorithm`; its learning rate is planned over `total_steps`."""
 
     def __init__(
@@ -38,12 +37,14 @@ class CriticWorker(MeasuresMemory):
     ) -> None:
         self._critic, self._model, self._algorithm = critic, critic.model, algorithm
         self._micro_batch_tokens = micro_batch_tokens
-        self._trained = TrainedModel(
-            critic.model,
-            optimizer,
-            total_steps=total_steps,
-            micro_batch_tokens=micro_batch_tokens,
-            setting="critic.optimizer",
+        super().__init__(
+            TrainedModel(
+                critic.model,
+                optimizer,
+                total_steps=total_steps,
+                micro_batch_tokens=micro_batch_tokens,
+                setting="critic.optimizer",
+            )
         )
 
     @register(Dispatch.DATA_PARALLEL)
@@ -80,19 +81,13 @@ class CriticWorker(MeasuresMemory):
         return {Column.VALUES: response_values(self._model, ids, attention, response)}
 
     @register(Dispatch.ONE_TO_ALL)
-    def save(self, folder: Path) -> None:
-        """Write weights and tokenizer to `folder/critic`, the optimizer's state to `folder/critic_optimizer.pt`.
+    def export(self, folder: Path) -> None:
+        """Write the critic to `folder` in Hugging Face form, for use elsewhere.
 
         Raises:
             HostError: the disk is full or fails.
         """
-        save_head_model(self._critic, folder / "critic")
-        save_state(self._trained.optimizer_state(), folder / "critic_optimizer.pt")
-
-    @register(Dispatch.ONE_TO_ALL)
-    def load_optimizer(self, folder: Path) -> None:
-        """Restore the optimizer's state that `save` wrote; the weights came with the model."""
-        self._trained.load_optimizer_state(load_state(folder / "critic_optimizer.pt"))
+        save_head_model(self._critic, folder)
 
 
 class NoCritic:
@@ -106,10 +101,18 @@ class NoCritic:
         """Nothing is learnt, and there are no metrics."""
         return done({})
 
-    def save(self, folder: Path) -> Future[None]:
+    def begin_save(self, folder: Path) -> Future[None]:
         """There is no state."""
         return done(None)
 
-    def load_optimizer(self, folder: Path) -> Future[None]:
+    def finish_save(self, wait: bool) -> Future[bool]:
         """There is no state."""
+        return done(True)
+
+    def load(self, folder: Path) -> Future[None]:
+        """There is no state."""
+        return done(None)
+
+    def export(self, folder: Path) -> Future[None]:
+        """There is nothing to write."""
         return done(None)

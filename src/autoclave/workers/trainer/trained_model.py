@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from autoclave.algorithms import Column, Diagnostics, StepLoss, step_metrics
 from autoclave.config import OptimizerConfig
 from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.finite import gradients_of, require_finite
+from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
 
 Predict = Callable[[Batch], Mapping[str, Tensor]]
 """From a micro-batch to columns (N,) on the model's device that carry gradients, by name."""
@@ -40,6 +41,7 @@ class TrainedModel:
         self._mend = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens = micro_batch_tokens
+        self._writer = StateWriter()
         self._optimizer = torch.optim.AdamW(
             module.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay
         )
@@ -104,14 +106,29 @@ class TrainedModel:
             group["lr"] = self._settings.learning_rate * share
         return self._settings.learning_rate * share
 
-    def optimizer_state(self) -> dict[str, Any]:
-        """The state of the optimizer, and how many steps were taken."""
-        return {"optimizer": self._optimizer.state_dict(), "steps": self._steps_taken}
+    def begin_save(self, folder: Path) -> None:
+        """Copy weights, optimizer and the number of steps, and begin to write them to `folder`, sharded as they are.
 
-    def load_optimizer_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `optimizer_state` gave."""
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._steps_taken = state["steps"]
+        Raises:
+            HostError: what was begun before could not be written.
+        """
+        self._writer.begin(state_of(self.module, self._optimizer, self._steps_taken), folder)
+
+    def finish_save(self, wait: bool) -> bool:
+        """Whether what was begun is written; with `wait`, it is when this returns.
+
+        Raises:
+            HostError: the disk is full or fails.
+        """
+        return self._writer.finish(wait=wait)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what was saved, on however many ranks.
+
+        Raises:
+            CheckpointError: it is damaged, or of a model of another shape.
+        """
+        self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
 
 
 def in_minibatches(batch: Batch, minibatches: int) -> list[Batch]:

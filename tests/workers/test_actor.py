@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from autoclave.algorithms import build_algorithm
 from autoclave.algorithms.supervised import supervised
@@ -64,8 +65,17 @@ def flat_weights(policy: Policy) -> torch.Tensor:
     return torch.cat([weights.detach().flatten() for weights in policy.model.parameters()])
 
 
-def flat_gradient(policy: Policy) -> torch.Tensor:
-    return torch.cat([weights.grad.flatten() for weights in policy.model.parameters()])
+def gradient_of_update(policy: Policy, batch: Batch, **settings) -> tuple[torch.Tensor, dict[str, float]]:
+    """What the optimizer is given in an update of one step, and the metrics."""
+    found = []
+    parameters = list(policy.model.parameters())
+    hook = register_optimizer_step_pre_hook(
+        lambda *_: found.append(torch.cat([weights.grad.flatten() for weights in parameters]))
+    )
+    metrics = actor_on(policy, **settings).update(batch, 1)
+    hook.remove()
+    (gradient,) = found
+    return gradient, metrics
 
 
 # --- What a step does ----------------------------------------------------------------------------------------------
@@ -120,16 +130,20 @@ def test_a_row_of_weight_0_moves_nothing_whatever_it_holds():
 
 
 def test_a_batch_of_weight_0_has_no_gradient_at_all():
-    policy = tiny_policy()
-    actor_on(policy).update(batch_of(weights=np.zeros(19, dtype=np.float32)), 1)
-    assert flat_gradient(policy).abs().max() == 0
+    gradient, _ = gradient_of_update(tiny_policy(), batch_of(weights=np.zeros(19, dtype=np.float32)))
+    assert gradient.abs().max() == 0
 
 
 def test_the_gradient_is_clipped_to_its_norm():
-    policy = tiny_policy()
-    metrics = actor_on(policy, gradient_clip=0.01).update(batch_of(), 1)
-    assert flat_gradient(policy).norm().item() == pytest.approx(0.01, rel=1e-3)
+    gradient, metrics = gradient_of_update(tiny_policy(), batch_of(), gradient_clip=0.01)
+    assert gradient.norm().item() == pytest.approx(0.01, rel=1e-3)
     assert metrics["gradient_norm"] > 0.01  # the norm before it was clipped
+
+
+def test_after_an_update_there_are_no_gradients():
+    policy = tiny_policy()
+    actor_on(policy).update(batch_of((0, 0, 0, 1, 1, 1)), 2)
+    assert all(weights.grad is None for weights in policy.model.parameters())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -16,7 +16,7 @@ from autoclave.compose.libraries import settle_libraries
 from autoclave.config import CurriculumConfig, TrainConfig
 from autoclave.core import InputError
 from autoclave.core.files import drop_folder, make_durable
-from autoclave.models import Policy, build_tiny_policy, load_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.training import sft
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
@@ -68,6 +68,7 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
         return
     sequences = sft.encode_demonstrations(policy, demonstrations)
     batches = sft.Epochs(sequences, config.sft, config.seed)
+    device = resolve_device(config.model.device)
     with closing(ResourcePool("sft")) as pool:
         actor = WorkerGroup(
             pool,
@@ -78,6 +79,8 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
                 total_steps=batches.total_steps,
                 temperature=1.0,
                 micro_batch_tokens=config.micro_batch_tokens,
+                trainer=config.trainer,
+                device=device,
             ),
         )
         inputs = policy_inputs(json.loads(policy.model.config.to_json_string())) | {
@@ -123,13 +126,13 @@ def _imitates(config: TrainConfig) -> bool:
 
 def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]) -> Policy:
     if config.model.path:
-        return load_policy(config.model.path, dtype=config.model.dtype, device=config.model.device)
+        return load_policy(config.model.path, dtype=config.model.dtype, device="cpu")
     texts = (
         f"{message['content']}\n{demonstration.response}"
         for demonstration in demonstrations
         for message in demonstration.messages
     )
-    return build_tiny_policy(config.model.tiny, texts, seed=config.seed, device=config.model.device)
+    return build_tiny_policy(config.model.tiny, texts, seed=config.seed, device="cpu")
 
 
 def fine_tune(
@@ -173,7 +176,7 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
-    key["version"] = __version__
+    key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if not isinstance(config.problems, CurriculumConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
     make = partial(warm_start, config, problems, around=around)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
@@ -39,6 +39,9 @@ from autoclave.workers.trainer import (
     ReferenceWorker,
     RewardModelWorker,
 )
+from autoclave.workers.trainer.sharding import check_device
+
+W = TypeVar("W")
 
 
 @contextmanager
@@ -50,21 +53,15 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
         HostError: a pool asks for more than there is; the message names what is missing.
     """
     workers = config.workers
-    for group in ("actor", *(["critic"] if config.algorithm.needs_critic else [])):
-        pool = workers.places()[group]
-        if config.pools[pool].processes > 1:
-            raise ConfigError(
-                f"pools.{pool}.processes = {config.pools[pool].processes}: the {group} is not sharded, and runs in one "
-                f"process; set workers.{group} to a pool of one"
-            )
     if workers.reference and not build_algorithm(config.algorithm).needs_reference:
         raise ConfigError(
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
     check_memory(config)
-    has_devices = resolve_device(config.model.device).type == "cuda"
-    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if has_devices else 0)
+    device = resolve_device(config.model.device)
+    check_device(config.trainer, device)
+    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if device.type == "cuda" else 0)
     try:
         yield pools
     finally:
@@ -106,18 +103,16 @@ class Workers:
 
     def _start(self, pools: Mapping[str, ResourcePool], model: Path) -> None:
         config, places = self._config, self._config.workers.places()
-        self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
-            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
+        self.actor: WorkerGroup[ActorWorker] = _sharded(
+            pools[places["actor"]], partial(_make_actor, config, model), "actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, model), name="reference")
+            _sharded(pools[places["reference"]], partial(_make_reference, config, model), "reference")
             if self.algorithm.needs_reference
             else NoReference()
         )
         self.critic: WorkerGroup[CriticWorker] | NoCritic = (
-            WorkerGroup(
-                pools[places["critic"]], partial(_make_critic, config, config.critic.path or model), name="critic"
-            )
+            _sharded(pools[places["critic"]], partial(_make_critic, config, config.critic.path or model), "critic")
             if self.algorithm.needs_critic
             else NoCritic()
         )
@@ -150,36 +145,47 @@ class Workers:
         self._opened.close()
 
 
+def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> WorkerGroup[W]:
+    """A group whose ranks hold one model together."""
+    return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
+
+
 # Workers are made where they run, which may be in another process: by functions that can be imported there.
 
 
 def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
     return ActorWorker(
-        _load(config, model),
+        _load(config, model, device="cpu"),
         build_algorithm(config.algorithm),
         config.optimizer,
         total_steps=config.steps * config.minibatches,
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
+        device=resolve_device(config.model.device),
     )
 
 
 def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
     return ReferenceWorker(
-        _load(config, model),
+        _load(config, model, device="cpu"),
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
+        device=resolve_device(config.model.device),
     )
 
 
 def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
     _share_cores(config)
     return CriticWorker(
-        load_critic(model, dtype=config.model.dtype, device=config.model.device),
+        load_critic(model, dtype=config.model.dtype, device="cpu"),
         build_algorithm(config.algorithm),
         config.critic.optimizer,
         total_steps=config.steps * config.minibatches,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
+        device=resolve_device(config.model.device),
     )
 
 
@@ -193,12 +199,13 @@ def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
 
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
-    return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
+    policy = _load(config, model, device=config.model.device)
+    return SamplerWorker(TransformersEngine(policy, batch_size=config.sampler.engine.batch_size))
 
 
-def _load(config: TrainConfig, folder: Path) -> Policy:
+def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:
     _share_cores(config)
-    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
+    return load_policy(folder, dtype=config.model.dtype, device=device)
 
 
 def _share_cores(config: TrainConfig) -> None:

@@ -264,6 +264,27 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _trainer_has_an_effect(self) -> Self:
+        trainer, homes = self.trainer, self.workers.places()
+        spread = [pool for group, pool in homes.items() if group != "sampler" and self.pools[pool].processes > 1]
+        if trainer.sharding != "zero3" and not spread:
+            raise ValueError(
+                f"trainer.sharding = {trainer.sharding}: is ignored, because every model that learns has one process; "
+                f"remove it, or set pools.{self.workers.actor}.processes"
+            )
+        if trainer.mixed_precision == "bfloat16" and self.model.dtype != "float32":
+            raise ValueError(
+                f"trainer.mixed_precision = bfloat16: needs weights in float32, and model.dtype = {self.model.dtype}; "
+                "use model.dtype=float32, or trainer.mixed_precision=none"
+            )
+        if trainer.cpu_offload and self.model.device == "cpu":
+            raise ValueError(
+                "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the "
+                "host anyway; remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _window_fits_context(self) -> Self:
         if not self.model.path and self.sampler.max_new_tokens >= self.model.tiny.context:
             raise ValueError(

@@ -100,14 +100,16 @@ def require_same_tokens(role: HeadRole, path: str, tokenizer: PreTrainedTokenize
         )
 
 
-def save_head_model(model: HeadModel, folder: Path) -> None:
+def save_head_model(model: HeadModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write config, weights (safetensors) and tokenizer.
+
+    `weights` are all of the model by name; left out, they are in the model.
 
     Raises:
         HostError: the disk is full or fails.
     """
     try:
-        model.model.save_pretrained(folder)
+        model.model.save_pretrained(folder, state_dict=dict(weights) if weights else None)
         model.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from autoclave.core import HostError, InputError
@@ -96,14 +97,16 @@ def _reading(path: str | Path) -> Generator[None]:
         raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
 
 
-def save_policy(policy: Policy, folder: Path) -> None:
+def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them.
+
+    `weights` are all of the model by name; left out, they are in the model.
 
     Raises:
         HostError: the disk is full or fails.
     """
     try:
-        policy.model.save_pretrained(folder)
+        policy.model.save_pretrained(folder, state_dict=dict(weights) if weights else None)
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
-from autoclave.config import OptimizerConfig
+from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
+from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
 from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
+from autoclave.workers.trainer.sharding import is_sharded, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 
@@ -31,11 +33,21 @@ class ActorWorker(LearningWorker):
         total_steps: int,
         temperature: float,
         micro_batch_tokens: int,
+        trainer: TrainerConfig = TrainerConfig(),
+        device: torch.device | None = None,
     ) -> None:
+        """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
         self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
         super().__init__(
-            TrainedModel(policy.model, optimizer, total_steps=total_steps, micro_batch_tokens=micro_batch_tokens)
+            TrainedModel(
+                policy.model,
+                optimizer,
+                total_steps=total_steps,
+                micro_batch_tokens=micro_batch_tokens,
+                trainer=trainer,
+                device=device,
+            )
         )
 
     @register(Dispatch.DATA_PARALLEL)
@@ -46,7 +58,7 @@ class ActorWorker(LearningWorker):
     def _scored(self, batch: Batch) -> np.ndarray:
         return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
 
-    @register(Dispatch.ONE_TO_ALL)
+    @register(Dispatch.DATA_PARALLEL)
     def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
         """One optimizer step for each minibatch of `batch`, in order; one that has no rows left changes nothing.
 
@@ -77,17 +89,20 @@ class ActorWorker(LearningWorker):
 
     def _trusted(self, batch: Batch) -> Batch:
         """All rows of an optimizer step, with the advantages that the algorithm trusts where the policy is now."""
-        if not self._algorithm.trust_region or not len(batch):
+        if not self._algorithm.trust_region:
             return batch
         batch = batch.with_responses(step_log_probs=self._scored(batch))
-        columns = {**batch.rows, **batch.responses, Column.ROW: batch.response_rows}
+        step, own = gather_rows(batch)  # a group may have rows on several ranks
+        if not len(step):
+            return batch
+        columns = {**step.rows, **step.responses, Column.ROW: step.response_rows}
         trusted = self._algorithm.trust({name: torch.from_numpy(column) for name, column in columns.items()})
-        return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy())
+        return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy()[own])
 
     @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
-        """A copy of the weights by name, as they are now."""
-        return {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
+        """A copy of the weights by name, as they are now; tied ones are one tensor."""
+        return whole_weights(self._model)
 
     @register(Dispatch.ONE_TO_ALL)
     def export(self, folder: Path) -> None:
@@ -96,12 +111,15 @@ class ActorWorker(LearningWorker):
         Raises:
             HostError: the disk is full or fails.
         """
-        save_policy(self._policy, folder)
+        weights = whole_weights(self._model) if is_sharded(self._model) else None
+        if this_rank() == 0:
+            save_policy(self._policy, folder, weights=weights)
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:
     """How far the sampler's log-probs are from the trainer's for the same weights; staleness and bugs show here."""
-    if "sampler_log_probs" not in batch.responses or not len(batch):
+    if "sampler_log_probs" not in batch.responses:
         return {}
     gap = np.abs(batch.responses["sampler_log_probs"] - batch.responses["old_log_probs"])
-    return {"sampler_gap": float(gap.max(initial=0.0))}
+    gaps = [found for found in gather(float(gap.max()) if len(gap) else None) if found is not None]
+    return {"sampler_gap": max(gaps)} if gaps else {}

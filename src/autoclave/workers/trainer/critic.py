@@ -6,18 +6,19 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column
-from autoclave.config import OptimizerConfig
-from autoclave.core.rollout import FloatArray
+from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.models import HeadModel, response_values, save_head_model
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.pool import done
 from autoclave.workers.trainer.learner import LearningWorker
+from autoclave.workers.trainer.peers import this_rank
+from autoclave.workers.trainer.scoring import scores_of
+from autoclave.workers.trainer.sharding import device_of, is_sharded, run_as_forward, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 T = TypeVar("T")
@@ -34,7 +35,10 @@ class CriticWorker(LearningWorker):
         *,
         total_steps: int,
         micro_batch_tokens: int,
+        trainer: TrainerConfig = TrainerConfig(),
+        device: torch.device | None = None,
     ) -> None:
+        """`device` is where it computes; left out, where the critic is, which must be the host if it is sharded."""
         self._critic, self._model, self._algorithm = critic, critic.model, algorithm
         self._micro_batch_tokens = micro_batch_tokens
         super().__init__(
@@ -44,22 +48,20 @@ class CriticWorker(LearningWorker):
                 total_steps=total_steps,
                 micro_batch_tokens=micro_batch_tokens,
                 setting="critic.optimizer",
+                trainer=trainer,
+                device=device,
             )
         )
 
     @register(Dispatch.DATA_PARALLEL)
     def values(self, batch: Batch) -> Batch:
         """`batch` with `old_values` (N,) float32, by the critic as it is now."""
-        return batch.with_responses(old_values=self._values_of(batch))
+        column = scores_of(
+            self._model, batch, self._micro_batch_tokens, lambda part: self._predict(part)[Column.VALUES]
+        )
+        return batch.with_responses(old_values=column)
 
-    @torch.no_grad()
-    def _values_of(self, batch: Batch) -> FloatArray:
-        column = np.zeros(len(batch.response_rows), dtype=np.float32)
-        for rows in batch.micro_batches(self._micro_batch_tokens):
-            column[batch.response_index(rows)] = self._predict(batch.select(rows))[Column.VALUES].cpu().numpy()
-        return column
-
-    @register(Dispatch.ONE_TO_ALL)
+    @register(Dispatch.DATA_PARALLEL)
     def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
         """One optimizer step for each minibatch of `batch`, in order; one that has no rows left changes nothing.
 
@@ -77,8 +79,8 @@ class CriticWorker(LearningWorker):
         return {f"critic/{name}": value for name, value in mean_over_steps(steps).items()}
 
     def _predict(self, part: Batch) -> dict[str, Tensor]:
-        ids, attention, response = (torch.from_numpy(array).to(self._model.device) for array in part.padded())
-        return {Column.VALUES: response_values(self._model, ids, attention, response)}
+        ids, attention, response = (torch.from_numpy(array).to(device_of(self._model)) for array in part.padded())
+        return {Column.VALUES: run_as_forward(self._model, response_values, ids, attention, response)}
 
     @register(Dispatch.ONE_TO_ALL)
     def export(self, folder: Path) -> None:
@@ -87,7 +89,9 @@ class CriticWorker(LearningWorker):
         Raises:
             HostError: the disk is full or fails.
         """
-        save_head_model(self._critic, folder)
+        weights = whole_weights(self._model) if is_sharded(self._model) else None
+        if this_rank() == 0:
+            save_head_model(self._critic, folder, weights=weights)
 
 
 class NoCritic:

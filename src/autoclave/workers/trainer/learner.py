@@ -29,3 +29,11 @@ class LearningWorker(MeasuresMemory):
     def load(self, folder: Path) -> None:
         """Go on from what was saved in `folder`; see `TrainedModel.load`."""
         self._trained.load(folder)
+
+    def onload(self) -> None:
+        """Take the GPU."""
+        self._trained.onload()
+
+    def offload(self) -> None:
+        """Leave the GPU to another group of the pool."""
+        self._trained.offload()

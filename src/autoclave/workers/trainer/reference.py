@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import torch
+
+from autoclave.config import TrainerConfig
 from autoclave.models import Policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.trainer.scoring import log_probs_of
+from autoclave.workers.trainer.sharding import hold, offload, onload
 
 T = TypeVar("T")
 
@@ -16,8 +20,18 @@ T = TypeVar("T")
 class ReferenceWorker(MeasuresMemory):
     """The policy that training started from, for KL terms."""
 
-    def __init__(self, policy: Policy, *, temperature: float, micro_batch_tokens: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        temperature: float,
+        micro_batch_tokens: int,
+        trainer: TrainerConfig = TrainerConfig(),
+        device: torch.device | None = None,
+    ) -> None:
+        """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
         self._model = policy.model.requires_grad_(False)
+        hold(self._model, trainer, device or policy.model.device)
         self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
 
     @register(Dispatch.DATA_PARALLEL)
@@ -25,6 +39,14 @@ class ReferenceWorker(MeasuresMemory):
         """`batch` with `reference_log_probs` (N,) float32."""
         column = log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
         return batch.with_responses(reference_log_probs=column)
+
+    def onload(self) -> None:
+        """Take the GPU."""
+        onload(self._model)
+
+    def offload(self) -> None:
+        """Leave the GPU to another group of the pool."""
+        offload(self._model)
 
 
 class NoReference:

@@ -6,17 +6,20 @@ Knows no role: what a model predicts for a batch, and what loss that has, are ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from autoclave.algorithms import Column, Diagnostics, StepLoss, step_metrics
-from autoclave.config import OptimizerConfig
+from autoclave.config import OptimizerConfig, TrainerConfig
+from autoclave.core import FaultError
 from autoclave.workers.batch import Batch
-from autoclave.workers.trainer.finite import gradients_of, require_finite
+from autoclave.workers.trainer.finite import complaint_of, gradients_of, require_finite
+from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
 from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
+from autoclave.workers.trainer.sharding import hold, offload, onload, reduce_at_last, whole
 
 Predict = Callable[[Batch], Mapping[str, Tensor]]
 """From a micro-batch to columns (N,) on the model's device that carry gradients, by name."""
@@ -25,7 +28,11 @@ LossOf = Callable[[Mapping[str, Tensor]], StepLoss]
 
 
 class TrainedModel:
-    """`module`, its optimizer, and the course of its learning rate, which is planned over `total_steps`."""
+    """`module`, its optimizer, and the course of its learning rate, which is planned over `total_steps`.
+
+    On several ranks each has rows of its own, and all make each call; weights, metrics and what is raised are the same
+    on all of them, whatever the split.
+    """
 
     def __init__(
         self,
@@ -35,8 +42,18 @@ class TrainedModel:
         total_steps: int,
         micro_batch_tokens: int,
         setting: str = "optimizer",
+        trainer: TrainerConfig = TrainerConfig(),
+        device: torch.device | None = None,
     ) -> None:
-        """`setting` is where `settings` stand in a recipe, for messages."""
+        """Take `module` from the memory of the host to `device`, as `trainer` says; without a device it stays there.
+
+        `setting` is where `settings` stand in a recipe, for messages.
+
+        Raises:
+            ConfigError, HostError, InputError: as `sharding.hold`.
+        """
+        require_process_group()
+        hold(module, trainer, device or next(module.parameters()).device)
         self.module = module
         self._mend = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
@@ -54,7 +71,8 @@ class TrainedModel:
         """
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
-        require_finite(columns, f"before optimizer step {self._steps_taken + 1}", self._mend)
+        where = f"before optimizer step {self._steps_taken + 1}"
+        raise_together(complaint_of(lambda: require_finite(columns, where, self._mend)))
 
     def step(self, batch: Batch, predict: Predict, loss_of: LossOf) -> dict[str, float]:
         """One optimizer step on all rows of `batch`; without rows, only the learning rate goes on.
@@ -67,38 +85,63 @@ class TrainedModel:
         """
         learning_rate = self._set_learning_rate()
         self._steps_taken += 1
-        if not len(batch):
+        parts = [batch.select(rows) for rows in batch.micro_batches(self._micro_batch_tokens)]
+        fillers = missing_passes(len(parts))
+        if not parts and not fillers:
             return {}
-        self._optimizer.zero_grad(set_to_none=True)
-        parts = (batch.select(rows) for rows in batch.micro_batches(self._micro_batch_tokens))
-        observed = [self._backward(part, predict, loss_of) for part in parts]
-        norm = self._clip_gradients()
-        self._optimizer.step()
+        try:
+            observed = self._make_gradients(parts, fillers, predict, loss_of)
+            norm = self._clip_gradients()
+            self._optimizer.step()
+        finally:
+            self._optimizer.zero_grad(set_to_none=True)  # or they would stay while others need the memory
         return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate}
 
-    def _backward(self, part: Batch, predict: Predict, loss_of: LossOf) -> Diagnostics:
-        """Add the gradient of a micro-batch."""
+    def _make_gradients(
+        self, parts: Sequence[Batch], fillers: int, predict: Predict, loss_of: LossOf
+    ) -> list[Diagnostics]:
+        """The gradients of the step; what was observed on all ranks.
+
+        A rank that finds a loss that is not finite goes on, since the others wait for it in every pass.
+        """
+        observed: list[Diagnostics] = []
+        error: FaultError | None = None
+        for number in range(len(parts) + fillers):
+            reduce_at_last(self.module, number + 1 == len(parts) + fillers)
+            if number >= len(parts):
+                _backward_of_nothing(predict)
+                continue
+            loss, columns = self._loss(parts[number], predict, loss_of)
+            error = error or complaint_of(lambda loss=loss, columns=columns: self._require_finite(loss, columns))
+            loss.total.backward()
+            observed.append(loss.diagnostics)
+        raise_together(error)
+        return [each for of_rank in gather(observed) for each in of_rank]
+
+    def _loss(self, part: Batch, predict: Predict, loss_of: LossOf) -> tuple[StepLoss, dict[str, Tensor]]:
+        """The share of a micro-batch in the loss of the step, and all columns that it came from."""
         predicted = predict(part)
         device = next(iter(predicted.values())).device
         known = {**part.responses, Column.ROW: part.response_rows}
         columns = {name: torch.from_numpy(column).to(device) for name, column in known.items()} | dict(predicted)
-        loss = loss_of(columns)
+        return loss_of(columns), columns
+
+    def _require_finite(self, loss: StepLoss, columns: Mapping[str, Tensor]) -> None:
         if not math.isfinite(loss.diagnostics.totals["loss"]):
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
             require_finite(tensors, f"optimizer step {self._steps_taken}", self._mend)
-        loss.total.backward()
-        return loss.diagnostics
 
     def _clip_gradients(self) -> float:
         """The norm of the gradient before it is clipped, which must be finite: clipping would make all of it NaN."""
         gradients = gradients_of(self.module.named_parameters())
         norm = torch.nn.utils.get_total_norm(gradients.values())
-        if not math.isfinite(norm):
+        whole_norm = whole(norm)  # the same on all ranks
+        if not math.isfinite(whole_norm):
             where = f"optimizer step {self._steps_taken}"
-            require_finite(gradients | {"norm of the gradient": norm}, where, self._mend)
+            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._mend)
         torch.nn.utils.clip_grads_with_norm_(self.module.parameters(), self._settings.gradient_clip, norm)
-        return norm.item()
+        return whole_norm.item()
 
     def _set_learning_rate(self) -> float:
         share = learning_rate_share(self._settings, self._steps_taken, self._total_steps)
@@ -129,6 +172,20 @@ class TrainedModel:
             CheckpointError: it is damaged, or of a model of another shape.
         """
         self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
+
+    def onload(self) -> None:
+        """Take the GPU."""
+        onload(self.module, self._optimizer)
+
+    def offload(self) -> None:
+        """Leave the GPU to another group of the pool."""
+        offload(self.module, self._optimizer)
+
+
+def _backward_of_nothing(predict: Predict) -> None:
+    """A forward and backward pass whose gradients are 0, beside those of ranks that have more rows."""
+    predicted = [tensor for tensor in predict(FILLER).values() if tensor.requires_grad]
+    torch.stack([(0 * tensor).sum() for tensor in predicted]).sum().backward()
 
 
 def in_minibatches(batch: Batch, minibatches: int) -> list[Batch]:

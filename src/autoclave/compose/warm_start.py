@@ -34,6 +34,7 @@ def warm_start(
     settings = config.sft
     demonstrations = problems.demonstrations() if _imitates(config) else []
     policy = _initial_policy(config, demonstrations)
+    weights = None
     if settings.steps:
         sequences = sft.encode_demonstrations(policy, demonstrations)
         pool = ResourcePool("sft")
@@ -47,6 +48,7 @@ def warm_start(
                     total_steps=settings.steps,
                     temperature=1.0,
                     micro_batch_tokens=config.micro_batch_tokens,
+                    trainer=config.trainer,
                 ),
             )
             with sft.report_progress(settings.steps, log, say, stop) as on_step:
@@ -58,9 +60,10 @@ def warm_start(
                     seed=config.seed,
                     on_step=on_step,
                 )
+            weights = actor.export_weights().result()
         finally:
             pool.close()
-    save_policy(policy, folder)
+    save_policy(policy, folder, weights=weights)
 
 
 def _imitates(config: TrainConfig) -> bool:
@@ -101,7 +104,7 @@ def warm_started(
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
-    key["version"] = __version__
+    key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if not isinstance(config.problems, CurriculumConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
     return cached_model(key, lambda folder: warm_start(config, problems, folder, log, say, stop), fresh=fresh, say=say)

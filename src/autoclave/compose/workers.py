@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
@@ -17,6 +18,9 @@ from autoclave.rollout import TransformersEngine
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
 from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+from autoclave.workers.trainer.sharding import check_device
+
+W = TypeVar("W")
 
 
 @contextmanager
@@ -32,19 +36,15 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             f"algorithm.name = {config.algorithm.name}: reads the values of a critic, and no worker trains "
             "one yet; choose an algorithm that needs none, as docs/algorithms/index.md lists them"
         )
-    workers, actors = config.workers, config.pools[config.workers.actor].processes
-    if actors > 1:
-        raise ConfigError(
-            f"pools.{workers.actor}.processes = {actors}: the actor is not sharded, and runs in one process; "
-            "set workers.actor to a pool of one"
-        )
+    workers = config.workers
     if workers.reference and not build_algorithm(config.algorithm).needs_reference:
         raise ConfigError(
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
-    has_devices = resolve_device(config.model.device).type == "cuda"
-    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if has_devices else 0)
+    device = resolve_device(config.model.device)
+    check_device(config.trainer, device)
+    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if device.type == "cuda" else 0)
     try:
         yield pools
     finally:
@@ -80,11 +80,11 @@ class Workers:
 
     def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
         config, places = self._config, self._config.workers.places()
-        self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
-            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
+        self.actor: WorkerGroup[ActorWorker] = _sharded(
+            pools[places["actor"]], partial(_make_actor, config, model), "actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
+            _sharded(pools[places["reference"]], partial(_make_reference, config, start), "reference")
             if self.algorithm.needs_reference
             else NoReference()
         )
@@ -108,33 +108,46 @@ class Workers:
         self._opened.close()
 
 
+def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> WorkerGroup[W]:
+    """A group whose ranks hold one model together."""
+    return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
+
+
 # Workers are made where they run, which may be in another process: by functions that can be imported there.
 
 
 def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
     return ActorWorker(
-        _load(config, model),
+        _load(config, model, device="cpu"),
         build_algorithm(config.algorithm),
         config.optimizer,
         total_steps=config.steps * config.minibatches,
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
+        device=resolve_device(config.model.device),
     )
 
 
 def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
     return ReferenceWorker(
-        _load(config, model),
+        _load(config, model, device="cpu"),
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
+        device=resolve_device(config.model.device),
     )
 
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
-    return SamplerWorker(TransformersEngine(_load(config, model), batch_size=config.sampler.engine.batch_size))
+    return SamplerWorker(
+        TransformersEngine(
+            _load(config, model, device=config.model.device), batch_size=config.sampler.engine.batch_size
+        )
+    )
 
 
-def _load(config: TrainConfig, folder: Path) -> Policy:
+def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:
     own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
     settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))
-    return load_policy(folder, dtype=config.model.dtype, device=config.model.device)
+    return load_policy(folder, dtype=config.model.dtype, device=device)

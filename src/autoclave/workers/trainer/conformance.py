@@ -225,9 +225,7 @@ class ActorConformance:
         plain = _plain_on(policy, folder)
         assert scores == pytest.approx(plain.scores(sample_batch())[0].detach().numpy(), abs=self.tolerance)
 
-    def test_saved_state_goes_on_as_if_nothing_had_happened(
-        self, make_actor: MakeActor, folder: Path, tmp_path: Path
-    ):
+    def test_saved_state_goes_on_as_if_nothing_had_happened(self, make_actor: MakeActor, folder: Path, tmp_path: Path):
         setup = Setup(optimizer=Setup().optimizer.model_copy(update={"decay": "linear"}))
         actor = make_actor(folder, setup)
         for _ in range(2):

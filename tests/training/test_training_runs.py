@@ -322,6 +322,14 @@ def test_workers_elsewhere_do_the_same_and_one_that_is_killed_is_replaced(traini
     assert rollouts(trainings.path("replaced")) == rollouts(whole)
 
 
+def test_two_processes_that_share_the_actor_learn_what_one_learns(trainings, whole):
+    pools = {"pools": {"main": {"executor": "spawn", "processes": 2}, "apart": {}}, "workers": {"sampler": "apart"}}
+    assert trainings.run("shared", changes=pools) == 0, trainings.log("shared")
+    ours, theirs = weights(trainings.path("shared")), weights(whole)
+    assert ours.keys() == theirs.keys()
+    assert max((ours[name] - theirs[name]).abs().max().item() for name in ours) < 1e-3
+
+
 def test_without_restarts_a_killed_worker_stops_the_run_which_can_be_resumed_on_other_pools(trainings, whole):
     moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
     assert trainings.run("bereft", changes=SPAWNED, **moment) == 1, trainings.log("bereft")

@@ -22,8 +22,8 @@ from autoclave.core.manifest import check_manifest
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
-    "micro_batch_tokens", "pools", "workers", "worker_restarts", "sft.checkpoint_every", "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload",
-    "trainer.compile",
+    "micro_batch_tokens", "pools", "workers", "worker_restarts", "sft.checkpoint_every",
+    "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""
 

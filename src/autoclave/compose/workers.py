@@ -74,7 +74,7 @@ class Workers:
     def _start(self, pools: Mapping[str, ResourcePool], model: Path) -> None:
         config, places = self._config, self._config.workers.places()
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
-            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
+            pools[places["actor"]], partial(make_actor, config, model), name="actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
             WorkerGroup(pools[places["reference"]], partial(_make_reference, config, model), name="reference")
@@ -101,7 +101,8 @@ class Workers:
 # Workers are made where they run, which may be in another process: by functions that can be imported there.
 
 
-def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+    """The actor with the policy in folder `model`."""
     return ActorWorker(
         _load(config, model),
         build_algorithm(config.algorithm),

@@ -125,6 +125,10 @@ class TrainedModel:
         """
         self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
 
+    def load_weights(self, folder: Path) -> None:
+        """Take the weights alone; see `load`."""
+        load_state(self.module, None, folder, self._writer.process_group())
+
 
 def in_minibatches(batch: Batch, minibatches: int) -> list[Batch]:
     """The rows of each optimizer step, as the column `minibatch` says."""

@@ -263,16 +263,13 @@ def test_a_changed_solution_is_not_served_by_an_old_warm_start(trainings, whole)
 
 # --- Killed --------------------------------------------------------------------------------------------------------
 
-MOMENTS = {
+MOMENTS = {  # and every fsync and rename of a checkpoint: test_checkpoints.py
     "in the warm start": r"said SFT step 40 of 80",
     "while the warm start is written": r"os.rename .*cache/sft/\..*partial",
     "in the first evaluation": r"open .*evaluations/\.step-000000",
     "before the first checkpoint": r"open .*rollouts/\.step-000002",
     "after an iteration without a checkpoint": r"open .*rollouts/\.step-000003",
-    "when a checkpoint is described": r"open .*\.step-000004\.partial/state\.json",
     "while the weights of a checkpoint are written": r"open .*\.step-000004\.partial/actor/shard-",
-    "before a checkpoint gets its name": r"os.rename .*\.step-000004\.partial$",
-    "when an old checkpoint is dropped": r"shutil.rmtree .*\.step-000002",
     "while the model is written": r"open .*/\.model\.partial/",
     "before the summary": r"open .*\.summary\.json",
 }
@@ -293,10 +290,12 @@ def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights_and_rollout
 
 def test_a_warm_start_that_is_killed_or_stopped_goes_on_where_it_was(trainings, whole):
     assert trainings.run("warm", "--fresh", at=r"said SFT step 40 of 80", do="kill") == -9
-    assert trainings.run("warm", "--resume", at=r"said SFT step 60 of 80", do="interrupt") == 1
+    assert trainings.run("warm", "--resume", "--fresh", at=r"said SFT step 60 of 80", do="interrupt") == 1
     assert "warm start: going on after step 30 of 80" in trainings.log("warm")
     assert "Error: stopped in the warm start after step 60 of 80; go on with --resume" in trainings.log("warm")
-    assert trainings.run("warm", "--resume", at=r"open .*\.start\.partial/", do="kill") == -9, trainings.log("warm")
+    assert trainings.run("warm", "--resume", "--fresh", at=r"open .*\.start\.partial/", do="kill") == -9, trainings.log(
+        "warm"
+    )
     assert "warm start: going on after step 60 of 80" in trainings.log("warm")
     assert trainings.run("warm", "--resume", "--steps", "1") == 0, trainings.log("warm")
     assert same_weights(warm_start(trainings.path("warm")), warm_start(whole))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.core.files import atomic_writer, write_atomically
+from autoclave.core.files import atomic_folder, atomic_writer, write_atomically
 
 # Kills a fresh process at the n-th executed line of the writer, for n = 1, 2, 3 ... until one ends by itself.
 KILLED_AT_EVERY_LINE = """
@@ -161,3 +162,36 @@ def test_a_name_below_a_file_is_bad_input(tmp_path: Path):
     write_atomically(tmp_path / "file", "x")
     with pytest.raises(InputError, match=r"cannot be written \(Not a directory\)|cannot be written \(File exists\)"):
         write_atomically(tmp_path / "file" / "inner", "x")
+
+
+# --- Folders -------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_appears_when_it_is_filled_in_place_of_what_was_there(tmp_path: Path):
+    for content in ("old", "new"):
+        with atomic_folder(tmp_path / "model") as folder:
+            (folder / "inner").mkdir()
+            (folder / "inner" / content).write_text(content)
+            assert os.listdir(folder / "inner") == [content]
+            assert (tmp_path / "model").exists() == (content == "new")
+    assert os.listdir(tmp_path) == ["model"]
+    assert os.listdir(tmp_path / "model" / "inner") == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [(RuntimeError("no"), RuntimeError), (OSError(errno.ENOSPC, "No space left on device"), HostError)],
+)
+def test_a_folder_that_cannot_be_filled_leaves_the_old_one(tmp_path: Path, failure, raised):
+    def fill(content: str, failure: Exception | None = None) -> None:
+        with atomic_folder(tmp_path / "model") as folder:
+            (folder / content).write_text(content)
+            if failure:
+                raise failure
+
+    fill("old")
+    (tmp_path / ".model.partial").mkdir()  # of a process that was killed
+    with pytest.raises(raised):
+        fill("new", failure)
+    assert os.listdir(tmp_path) == ["model"]
+    assert os.listdir(tmp_path / "model") == ["old"]

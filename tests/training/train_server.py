@@ -24,8 +24,7 @@ from typing import Any, TextIO
 import torch
 import transformers  # noqa: F401  loaded for the children
 
-import autoclave.training.report
-import autoclave.training.train  # noqa: F401  loaded for the children
+import autoclave.compose.training  # noqa: F401  loaded for the children
 from autoclave.cli import main
 
 SMALL_FILE = 20_000

@@ -12,6 +12,7 @@ from autoclave import __version__
 from autoclave.cli.config import config
 from autoclave.cli.doctor import doctor
 from autoclave.cli.evaluate import evaluate
+from autoclave.cli.export import export
 from autoclave.cli.judge import judge
 from autoclave.cli.plan import plan
 from autoclave.cli.report import report
@@ -38,7 +39,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, plan, train, sft, evaluate, judge, run, trace, config, report, view):
+for command in (doctor, plan, train, sft, evaluate, export, judge, run, trace, config, report, view):
     cli.add_command(command)
 
 

@@ -104,7 +104,7 @@ class Workers:
     def _start(self, pools: Mapping[str, ResourcePool], model: Path) -> None:
         config, places = self._config, self._config.workers.places()
         self.actor: WorkerGroup[ActorWorker] = _sharded(
-            pools[places["actor"]], partial(_make_actor, config, model), "actor"
+            pools[places["actor"]], partial(make_actor, config, model), "actor"
         )
         self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
             _sharded(pools[places["reference"]], partial(_make_reference, config, model), "reference")
@@ -153,7 +153,8 @@ def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> Wor
 # Workers are made where they run, which may be in another process: by functions that can be imported there.
 
 
-def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+    """The actor with the policy in folder `model`."""
     return ActorWorker(
         _load(config, model, device="cpu"),
         build_algorithm(config.algorithm),

@@ -206,6 +206,11 @@ def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
         ) from None
 
 
+def best_checkpoint(parent: Path) -> Checkpoint | None:
+    """That of the highest score, of equals the earliest; None if none has one."""
+    return next(iter(by_score(_listed(parent))), None)
+
+
 def find_checkpoint(parent: Path, which: str) -> Checkpoint:
     """The checkpoint of a step (`"10"`), the `last`, or the `best`: that of the highest score, of equals the earliest.
 

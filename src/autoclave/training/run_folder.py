@@ -60,14 +60,15 @@ class RunFolder:
         return RunFolder(path)
 
     @staticmethod
-    def existing(path: Path) -> RunFolder:
-        """The folder of a run that was begun.
+    def existing(path: Path, what: str = "--resume") -> RunFolder:
+        """The folder of a run that was begun; `what` names the argument that gave it.
 
         Raises:
             InputError: there is none.
         """
         if not (path / "config.yaml").is_file():
-            raise InputError(f"--resume: {path} is not the folder of a run (no config.yaml); start it without --resume")
+            hint = "; start it without --resume" if what == "--resume" else ""
+            raise InputError(f"{what}: {path} is not the folder of a run (no config.yaml){hint}")
         return RunFolder(path)
 
     def write_config(self, text: str) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autoclave.config import TrainConfig
+from autoclave.training.checkpoints import best_checkpoint
 from autoclave.training.environment import machine, versions
 from autoclave.training.run_folder import RunFolder
 
@@ -54,6 +55,8 @@ def summarise(
             f"heldout_pass{samples}_{when}": metrics[f"pass@{samples}"],
             "heldout_problems": metrics["problems"],
         }
+    best = best_checkpoint(folder.checkpoints)
+    figures |= {"best_step": best and best.step, "best_pass1": best and best.score}
     spent = {name: seconds.get(name, 0.0) for name in ("total", "sft", "rl", "evaluation")}
     return {
         "name": config.name,

@@ -123,11 +123,13 @@ def state_of(module: nn.Module, optimizer: torch.optim.Optimizer, steps: int) ->
 
 def load_state(
     module: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | None,
     folder: Path,
     group: torch.distributed.ProcessGroup | None = None,
 ) -> int:
     """Put what `state_of` gave and `StateWriter` wrote, on however many ranks, into a model of the same shape.
+
+    Without an optimizer, only the weights.
 
     Returns:
         The optimizer steps that were taken.
@@ -142,7 +144,7 @@ def load_state(
         unknown = sorted(name for name in sizes if name.startswith("model.") and name not in weights)
         if unknown:
             raise CheckpointError(f"{folder}: of another model: this one has no {unknown[0].removeprefix('model.')}")
-        kept = _room_for(optimizer, module, sizes)
+        kept = _room_for(module, sizes) if optimizer else {}
         steps = torch.zeros(1, dtype=torch.int64)
         moments = {f"optimizer.{name}.{key}": value for name, values in kept.items() for key, value in values.items()}
         load(
@@ -153,7 +155,8 @@ def load_state(
         )
     except (CheckpointException, SafetensorError, OSError, RuntimeError, KeyError) as error:
         _refuse(folder, error)
-    _hand_over(optimizer, module, kept)
+    if optimizer:
+        _hand_over(optimizer, module, kept)
     return int(steps.item())
 
 
@@ -168,9 +171,7 @@ def _trained_weights(module: nn.Module) -> dict[str, Tensor]:
     return {name: cast("Tensor", tensor) for name, tensor in found.items() if name not in aliases}
 
 
-def _room_for(
-    optimizer: torch.optim.Optimizer, module: nn.Module, sizes: Mapping[str, torch.Size]
-) -> dict[str, dict[str, Tensor]]:
+def _room_for(module: nn.Module, sizes: Mapping[str, torch.Size]) -> dict[str, dict[str, Tensor]]:
     """Empty tensors for what is saved of the optimizer, by weight and key; sharded as the weights are.
 
     `torch.distributed.checkpoint.state_dict` would make them by a step with gradients of 0, which counts as a step

@@ -173,6 +173,10 @@ class TrainedModel:
         """
         self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
 
+    def load_weights(self, folder: Path) -> None:
+        """Take the weights alone; see `load`."""
+        load_state(self.module, None, folder, self._writer.process_group())
+
     def onload(self) -> None:
         """Take the GPU."""
         onload(self.module, self._optimizer)

@@ -1,0 +1,58 @@
+"""What a warm start imitates when problems come from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoclave.config import ProblemFilesConfig, TaskConfig, TrainConfig
+from autoclave.core import ConfigError, Problem, StdinCase, StdinTests
+from autoclave.core.json import to_plain
+from autoclave.judge.extraction import last_fence
+from autoclave.problems import ProblemSets
+
+
+def problem(number: int, *solutions: str, language: str = "python") -> Problem:
+    tests = StdinTests("stdin", [StdinCase("", f"{number}\n")])
+    return Problem(
+        id=str(number), statement=f"Say {number}.", tests=tests, solutions=list(solutions), language=language
+    )
+
+
+def sets(folder: Path, *train: Problem) -> ProblemSets:
+    for name, problems in (("train", train), ("heldout", [problem(99)])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
+    files = ProblemFilesConfig(train=folder / "train.jsonl", heldout=folder / "heldout.jsonl")
+    return ProblemSets(TrainConfig(problems=files, task=TaskConfig(template="plain")))
+
+
+def test_every_solution_of_every_problem_is_a_demonstration_in_their_order(tmp_path: Path):
+    found = sets(tmp_path, problem(1, "print(1)", "print(2 - 1)"), problem(2), problem(3, "print(3)")).demonstrations()
+    assert [(each.task_id, last_fence(each.response)) for each in found] == [
+        ("1", "print(1)"),
+        ("1", "print(2 - 1)"),
+        ("3", "print(3)"),
+    ]
+    assert [each.messages[-1]["content"] for each in found] == ["Say 1.", "Say 1.", "Say 3."]
+    assert found[0].response == "```python\nprint(1)\n```"
+
+
+def test_a_program_of_another_language_says_so_in_its_fence(tmp_path: Path):
+    source = '#include <cstdio>\nint main() { std::puts("1"); }'
+    (found,) = sets(tmp_path, problem(1, source, language="cpp")).demonstrations()
+    assert found.response.startswith("```cpp\n")
+    assert last_fence(found.response) == source
+
+
+@pytest.mark.parametrize("ticks", ["```", "````"])
+def test_a_program_that_holds_fences_is_found_whole_in_its_response(tmp_path: Path, ticks):
+    source = f'"""\n{ticks}\nexample\n{ticks}\n"""\nprint(1)'
+    (found,) = sets(tmp_path, problem(1, source)).demonstrations()
+    assert last_fence(found.response) == source
+
+
+def test_without_a_solution_there_is_nothing_to_imitate(tmp_path: Path):
+    with pytest.raises(ConfigError, match="the training problems have no solutions to imitate"):
+        sets(tmp_path, problem(1)).demonstrations()

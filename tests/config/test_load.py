@@ -145,14 +145,16 @@ def test_a_recipe_replaces_a_dict_of_blocks_whole(tmp_path: Path):
     assert list(config.pools) == ["a", "b"]
 
 
-def test_a_group_moves_to_a_pool_of_its_own_by_three_lines(tmp_path: Path):
-    before = ["pools:", "  main: {executor: ray, processes: 4}", "workers:", "  actor: main"]
-    after = [*before[:2], "  apart: {executor: ray, processes: 2}", *before[2:], "  sampler: apart"]
+@pytest.mark.parametrize("group", ["sampler", "critic", "reference"])
+def test_a_group_moves_to_a_pool_of_its_own_by_three_lines(tmp_path: Path, group: str):
+    before = ["algorithm: {name: ppo}", "pools:", "  main: {executor: ray}", "workers:", "  actor: main"]
+    after = [*before[:3], "  apart: {executor: ray}", *before[3:], f"  {group}: apart"]
     changed = [line for line in difflib.ndiff(before, after) if line.startswith(("+", "-"))]
     places = [loaded(tmp_path, "\n".join(lines)).config.workers.places() for lines in (before, after)]
     assert len(changed) <= 3
-    assert places[0] == {"actor": "main", "sampler": "main", "reference": "main"}
-    assert places[1] == {"actor": "main", "sampler": "apart", "reference": "main"}
+    groups = ("actor", "sampler", "reference", "critic", "reward_model")
+    assert places[0] == dict.fromkeys(groups, "main")
+    assert places[1] == places[0] | {group: "apart"}
 
 
 def test_a_date_is_text(tmp_path: Path):

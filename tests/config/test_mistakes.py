@@ -26,7 +26,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
     [
         # no such name
         ("stepz=1", "stepz: no such setting; did you mean steps?"),
-        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, evaluation, "),
+        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, critic, evaluation, "),
         (
             "sandbox.memroy_limit_mb=1",
             "sandbox.memroy_limit_mb: no such setting; did you mean sandbox.memory_limit_mb?",
@@ -125,6 +125,13 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "model={path: a, tiny: {layers: 1}}",
             "model: tiny is ignored when path = 'a'; remove model.tiny, or leave model.path empty",
         ),
+        ("model.chat_template=x", "model: chat_template is ignored when path is empty: the embedded model has its own"),
+        ("critic.path=x", "critic is ignored: grpo_plus has no critic; choose algorithm.name=ppo, or remove it"),
+        ("critic.optimizer.learning_rate=1", "critic is ignored: grpo_plus has no critic; "),
+        ("workers.critic=main", 'workers.critic = "main": grpo_plus has no critic; choose algorithm.name=ppo, or'),
+        ("reward_model.weight=2", "reward_model: weight = 2.0: there is no reward model; set path, or remove it"),
+        ("workers.reward_model=main", 'workers.reward_model = "main": there is no reward model; set reward_model.path'),
+        ("pools.main.memory_gb=0", "pools.main.memory_gb = 0: must be greater than 0"),
         (
             "sandbox.level=open",
             'sandbox: level "open" is below minimum_level "sealed"; to accept it set sandbox.minimum_level=open',

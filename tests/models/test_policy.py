@@ -11,10 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from autoclave.config import TrainConfig, load
 from autoclave.core import HostError, InputError
 from autoclave.models import Policy, encode_prompt, load_policy, resolve_device, save_policy
 from tests.training_parts import tiny_policy
 
+RECIPES = Path(__file__).parents[2] / "recipes"
 IDS = torch.tensor([[2, 40, 41, 3, 60, 61, 62]])
 
 
@@ -51,6 +53,18 @@ def test_a_saved_tokenizer_loads_with_its_template_and_end_token(saved):
     messages = [{"role": "user", "content": "Print 14.\n\tnow  é"}]
     assert encode_prompt(after.tokenizer, messages).tolist() == encode_prompt(before.tokenizer, messages).tolist()
     assert after.end_tokens == before.end_tokens
+
+
+def test_a_base_model_is_given_a_template_which_is_then_saved_with_it(folder, tmp_path):
+    template = load(TrainConfig, RECIPES / "ppo-apps-starcoder2-3b.yaml").config.model.chat_template
+    (folder / "chat_template.jinja").unlink()
+    assert "give one in model.chat_template" in refusal_of(folder)
+    save_policy(load_policy(folder, device="cpu", chat_template=template), tmp_path / "saved")
+    tokenizer = load_policy(tmp_path / "saved", device="cpu").tokenizer
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Print 3."}]
+    assert tokenizer.decode(encode_prompt(tokenizer, messages)) == (
+        "### system\nBe brief.\n### user\nPrint 3.\n### assistant\n"
+    )
 
 
 def test_a_second_round_trip_changes_no_weight(saved, tmp_path):

@@ -188,12 +188,13 @@ def test_the_critic_learns_beside_the_policy_and_comes_back_from_a_checkpoint(tm
 
 
 def test_the_updates_of_actor_and_critic_are_both_begun_before_either_is_waited_for():
-    """Each update here waits for the other: one after the other they would not come to an end."""
+    """Before each update here its pool waits for that of the other: one after the other they would not meet."""
     with toy_stages(algorithm=PpoConfig()) as stages:
         groups = stages.collect(ITEMS, 0).result()
         meeting = Barrier(2, timeout=DEADLINE_S / 2)
         parts = {name: Meeting(getattr(stages, name), meeting) for name in ("actor", "critic")}
-        assert replace(stages, **parts).learn(groups).metrics["critic/loss_value"] > 0
+        replace(stages, **parts).learn(groups)
+    assert not meeting.broken
 
 
 class Meeting:

@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import LlamaForSequenceClassification
 
 from autoclave.config import SandboxConfig
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
+from autoclave.models import HeadModel, load_policy, save_head_model
 from autoclave.sandbox import open_sandbox
 from tests.training import train_server
+from tests.training_parts import tiny_reward_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -163,10 +166,10 @@ def same_weights(run: Path | Weights, other: Path | Weights) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def rollouts(run: Path) -> list[dict[str, Any]]:
+def rollouts(run: Path, steps: int = STEPS) -> list[dict[str, Any]]:
     """Every rollout of a run, less what is measured in seconds and MiB."""
     found = []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         with gzip.open(run / "rollouts" / f"step-{step:06d}.jsonl.gz", "rt") as file:
             found += [json.loads(line) for line in file]
     for line in found:
@@ -366,10 +369,81 @@ def test_a_placement_that_cannot_be_is_refused_before_any_work(trainings):
     assert not trainings.path("too-much").exists()
 
 
-def test_an_algorithm_that_needs_a_critic_is_refused_before_any_work(trainings):
-    assert trainings.run("critic", changes={"algorithm": {"name": "ppo"}}) == 2
-    assert "algorithm.name = ppo: reads the values of a critic" in trainings.log("critic")
-    assert not trainings.path("critic").exists()
+# --- With a critic -------------------------------------------------------------------------------------------------
+
+PPO = {"algorithm": {"name": "ppo"}}
+APART = {"pools": {"main": {}, "apart": {"executor": "spawn"}}, "workers": {"critic": "apart"}}
+"""The critic in a process of its own, all others in this one."""
+
+
+@pytest.fixture(scope="module")
+def whole_ppo(trainings: Trainings) -> Path:
+    assert trainings.run("whole-ppo", changes=PPO) == 0, trainings.log("whole-ppo")
+    return trainings.path("whole-ppo")
+
+
+def same_critic(run: Path, other: Path) -> bool:
+    first, second = (
+        load_file(path / f"checkpoints/step-{STEPS:06d}/critic/model.safetensors") for path in (run, other)
+    )
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_policy_and_critic_of_a_run_that_is_killed_and_resumed_are_those_of_one_that_was_not(trainings, whole_ppo):
+    code = trainings.run("killed-ppo", changes=PPO, at=r"open .*rollouts/\.step-000004", do="kill")
+    assert code == -9
+    assert trainings.run("killed-ppo", "--resume", changes=PPO) == 0, trainings.log("killed-ppo")
+    assert same_weights(trainings.path("killed-ppo"), whole_ppo)
+    assert same_critic(trainings.path("killed-ppo"), whole_ppo)
+    assert metrics(whole_ppo, "train")[-1]["critic/value_error"] >= 0
+
+
+def test_a_critic_elsewhere_does_the_same_and_one_that_is_killed_is_replaced(trainings, whole_ppo):
+    changes = PPO | APART | {"worker_restarts": 1}
+    moment = {"at": r"open .*rollouts/\.step-000003", "do": "kill a worker"}
+    assert trainings.run("critic-apart", changes=changes, **moment) == 0, trainings.log("critic-apart")
+    assert "rank 0 of worker group 'critic'" in trainings.log("critic-apart")
+    assert same_weights(trainings.path("critic-apart"), whole_ppo)
+    assert same_critic(trainings.path("critic-apart"), whole_ppo)
+    log = trainings.log("critic-apart")
+    assert "peak memory: actor, reference, sampler (with the driver and the warm start) " in log
+    summary = json.loads((trainings.path("critic-apart") / "summary.json").read_text())
+    peaks = {group: ranks[0] for group, ranks in summary["peak_memory_mib"].items()}
+    assert peaks.keys() == {"actor", "reference", "critic", "sampler"}
+    assert peaks["critic"]["process"] != peaks["actor"]["process"] == peaks["sampler"]["process"]
+    assert all(peak["resident"] > peak["grown"] >= 0 for peak in peaks.values())
+
+
+def test_a_plan_that_needs_more_memory_than_a_pool_may_take_is_refused_before_any_work(trainings):
+    cap = {"memory_gb": 2e-3}
+    together = {"pools": {"main": cap}}
+    assert trainings.run("too-large", changes=PPO | together) == 2
+    assert "Error: pools.main.memory_gb = 0.002: its groups (actor, sampler, reference, critic) need" in trainings.log(
+        "too-large"
+    )
+    assert not trainings.path("too-large").exists()
+
+
+def test_a_reward_model_is_added_to_the_verdicts_and_one_of_another_policy_is_refused(trainings, whole):
+    folder = trainings.folder / "reward_model"
+    policy = load_policy(whole / "start", device="cpu")
+    settings = policy.model.config
+    settings.num_labels = 1
+    torch.manual_seed(0)
+    save_head_model(HeadModel(LlamaForSequenceClassification(settings), policy.tokenizer), folder)
+    changes = {"steps": 1, "reward_model": {"path": str(folder), "weight": 0.5}}
+    assert trainings.run("scored", changes=changes) == 0, trainings.log("scored")
+    (line, *_) = rollouts(trainings.path("scored"), 1)
+    assert line["reward"] == pytest.approx(line["reward_parts"]["verdict"] + line["reward_parts"]["reward_model"])
+    assert line["verdict"]["reward"] == line["reward_parts"]["verdict"]
+    assert line["ledger"]["reward"] == pytest.approx(line["reward"])
+    train = metrics(trainings.path("scored"), "train")[0]
+    assert train["reward/mean"] == pytest.approx(train["reward/verdict"] + train["reward/reward_model"])
+
+    other = tiny_reward_model()
+    save_head_model(other, folder)
+    assert trainings.run("mistaken", changes=changes) == 2
+    assert "tokens have another id there or none" in trainings.log("mistaken").splitlines()[-1]
 
 
 # --- Ended early ---------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, check_tokens, open_pools
-from autoclave.config import TrainConfig, dump
+from autoclave.config import ModelConfig, TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
@@ -69,7 +70,7 @@ def train(
     existing = RunFolder.existing(out) if resume else None
     checkpoint = _newest_checkpoint(existing, config) if existing else None
     # A wrong path is found before anything is written; the tokenizer of the embedded policy is not made yet.
-    check_tokens(config, load_tokenizer(config.model.path) if config.model.path else None)
+    check_tokens(config, _tokenizer_of(config.model))
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -106,6 +107,11 @@ def train(
         say(line)
     say(f"report: {write_report(folder.path)}")
     return summary
+
+
+def _tokenizer_of(model: ModelConfig) -> PreTrainedTokenizerBase | None:
+    """That of a model that exists; None for the embedded one."""
+    return load_tokenizer(model.path, model.chat_template) if model.path else None
 
 
 def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: StopRequest) -> None:

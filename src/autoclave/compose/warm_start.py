@@ -125,8 +125,9 @@ def _imitates(config: TrainConfig) -> bool:
 
 
 def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]) -> Policy:
-    if config.model.path:
-        return load_policy(config.model.path, dtype=config.model.dtype, device="cpu")
+    model = config.model
+    if model.path:
+        return load_policy(model.path, dtype=model.dtype, device="cpu", chat_template=model.chat_template)
     texts = (
         f"{message['content']}\n{demonstration.response}"
         for demonstration in demonstrations

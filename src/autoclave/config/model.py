@@ -37,6 +37,9 @@ class ModelConfig(Config):
     tiny: TinyModelConfig = TinyModelConfig()
     """The embedded model, used when `path` is empty."""
 
+    chat_template: str = ""
+    """How messages become a prompt (Jinja), in place of the tokenizer's own; for base models, which have none."""
+
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of weights and activations."""
 
@@ -50,6 +53,8 @@ class ModelConfig(Config):
     def _tiny_is_used(self) -> Self:
         if self.path and self.tiny != TinyModelConfig():
             raise ValueError(f"tiny is ignored when path = {self.path!r}; remove model.tiny, or leave model.path empty")
+        if self.chat_template and not self.path:
+            raise ValueError("chat_template is ignored when path is empty: the embedded model has its own; remove it")
         return self
 
 

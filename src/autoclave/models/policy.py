@@ -50,15 +50,17 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> Policy:
+def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto", chat_template: str = "") -> Policy:
     """The model and tokenizer in the folder (or under the hub name) `path`, in evaluation mode.
+
+    A `chat_template` takes the place of the tokenizer's own.
 
     Raises:
         InputError: nothing usable is there, or the tokenizer has no chat template or no end-of-sequence token.
         HostError: the device does not exist.
     """
     place = resolve_device(device)
-    tokenizer = load_tokenizer(path)
+    tokenizer = load_tokenizer(path, chat_template)
     with _reading(path):
         model, info = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=getattr(torch, dtype), output_loading_info=True
@@ -69,8 +71,10 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
     return Policy(model.eval(), tokenizer)
 
 
-def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str | Path, chat_template: str = "") -> PreTrainedTokenizerBase:
     """The tokenizer of the policy at `path`; cheap, so also the way to find out early whether there is one.
+
+    A `chat_template` takes the place of its own.
 
     Raises:
         InputError: no policy is there, or its tokenizer has no chat template or no end-of-sequence token.
@@ -80,8 +84,12 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     with _reading(path):
         AutoConfig.from_pretrained(str(path))
         tokenizer = AutoTokenizer.from_pretrained(str(path))
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
     if not tokenizer.chat_template:
-        raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
+        raise InputError(
+            f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model, or give one in "
+            "model.chat_template"
+        )
     if tokenizer.eos_token_id is None:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
     return tokenizer

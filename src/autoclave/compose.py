@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from autoclave.training.train import Run
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler import SamplerWorker
-    from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+    from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker, SharedReference
 
 # Threads that spin while they wait make two busy processes on two cores many times slower. Read when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -212,10 +212,12 @@ class Workers:
         model: Path,
         *,
         start: Path | None = None,
+        adapter: Path | None = None,
         pools: Mapping[str, ResourcePool] | None = None,
     ) -> None:
         """Start them with the policy in folder `model`; the reference is that in `start`, or the same.
 
+        With `trainer.lora` the actor has the weights in `start`, and the adapter in folder `adapter` or a new one.
         They run on `pools`, or on pools of their own.
 
         Raises:
@@ -229,35 +231,48 @@ class Workers:
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
         with ExitStack() as opened:
-            self._start(pools or opened.enter_context(open_pools(config)), model, start or model)
+            self._start(pools or opened.enter_context(open_pools(config)), model, start or model, adapter)
             self._opened = opened.pop_all()
 
-    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path) -> None:
+    def _start(self, pools: Mapping[str, ResourcePool], model: Path, start: Path, adapter: Path | None) -> None:
         from autoclave.workers import WorkerGroup
-        from autoclave.workers.trainer import NoReference
 
         config, places = self._config, self._config.workers.places()
+        self._frozen = start
         self.actor: WorkerGroup[ActorWorker] = WorkerGroup(
-            pools[places["actor"]], partial(_make_actor, config, model), name="actor"
+            pools[places["actor"]], self._actor_factory(model, adapter), name="actor"
         )
-        self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            WorkerGroup(pools[places["reference"]], partial(_make_reference, config, start), name="reference")
-            if self.algorithm.needs_reference
-            else NoReference()
-        )
+        self.reference = self._choose_reference(pools[places["reference"]], start)
         self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
             pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
 
-    def restart(self, model: Path) -> None:
+    def _choose_reference(
+        self, pool: ResourcePool, start: Path
+    ) -> WorkerGroup[ReferenceWorker] | SharedReference | NoReference:
+        from autoclave.workers import WorkerGroup
+        from autoclave.workers.trainer import NoReference, SharedReference
+
+        if not self.algorithm.needs_reference:
+            return NoReference()
+        if self._config.trainer.lora:
+            return SharedReference(self.actor)
+        return WorkerGroup(pool, partial(_make_reference, self._config, start), name="reference")
+
+    def _actor_factory(self, model: Path, adapter: Path | None) -> Callable[[], ActorWorker]:
+        if self._config.trainer.lora is None:
+            return partial(_make_actor, self._config, model)
+        return partial(_make_actor, self._config, self._frozen, adapter)
+
+    def restart(self, model: Path, adapter: Path | None = None) -> None:
         """Make all workers anew, with the policy in folder `model`; the reference is the one that it was."""
-        from autoclave.workers.trainer import NoReference
+        from autoclave.workers import WorkerGroup
 
         restarts = [
-            self.actor.restart(partial(_make_actor, self._config, model)),
+            self.actor.restart(self._actor_factory(model, adapter)),
             self.sampler.restart(partial(_make_sampler, self._config, model)),
         ]
-        if not isinstance(self.reference, NoReference):
+        if isinstance(self.reference, WorkerGroup):
             restarts.append(self.reference.restart())
         for restart in restarts:
             restart.result()
@@ -270,12 +285,18 @@ class Workers:
 # Workers are made where they run, which may be in another process: by functions that can be imported there.
 
 
-def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
+def _make_actor(config: TrainConfig, model: Path, adapter: Path | None = None) -> ActorWorker:
     from autoclave.algorithms import build_algorithm
+    from autoclave.models import load_adapter, with_adapter
     from autoclave.workers.trainer import ActorWorker
 
+    policy = _load(config, model)
+    if config.trainer.lora:
+        with_adapter(policy.model, config.trainer.lora, seed=config.seed)
+        if adapter:
+            load_adapter(policy.model, adapter)
     return ActorWorker(
-        _load(config, model),
+        policy,
         build_algorithm(config.algorithm),
         config.optimizer,
         total_steps=config.steps * config.minibatches,
@@ -373,7 +394,8 @@ def train(
                 if not folder.start.is_dir():
                     folder.keep_start(_warm_started(config, problems, log, say, stop, fresh=fresh))
             model = checkpoint.model if checkpoint else folder.start
-            workers = Workers(config, model, start=folder.start, pools=pools)
+            adapter = checkpoint.adapter if checkpoint else None
+            workers = Workers(config, model, start=folder.start, adapter=adapter, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             for restarts_left in range(config.worker_restarts, -1, -1):
                 try:
@@ -388,7 +410,8 @@ def train(
                         raise
                     checkpoint = latest_checkpoint(folder.checkpoints, config)
                     say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-                    workers.restart(checkpoint.model if checkpoint else folder.start)
+                    model = checkpoint.model if checkpoint else folder.start
+                    workers.restart(model, checkpoint.adapter if checkpoint else None)
                     run.stages.adaptation.begin_anew()
                     run.health.go_on_from([])
         finally:

@@ -226,6 +226,15 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _reference_has_weights_of_its_own(self) -> Self:
+        if self.trainer.lora and self.workers.reference:
+            raise ValueError(
+                f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is the "
+                "reference, so there is no worker to place; remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _window_fits_context(self) -> Self:
         if not self.model.path and self.sampler.max_new_tokens >= self.model.tiny.context:
             raise ValueError(

@@ -3,6 +3,7 @@
 May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
 """
 
+from autoclave.models.lora import load_adapter, plain_weights, save_adapter, with_adapter, without_adapter
 from autoclave.models.policy import Policy, encode_prompt, load_policy, load_tokenizer, resolve_device, save_policy
 from autoclave.models.scoring import response_scores
 from autoclave.models.tiny import build_tiny_policy
@@ -11,9 +12,14 @@ __all__ = [
     "Policy",
     "build_tiny_policy",
     "encode_prompt",
+    "load_adapter",
     "load_policy",
     "load_tokenizer",
+    "plain_weights",
     "resolve_device",
     "response_scores",
+    "save_adapter",
     "save_policy",
+    "with_adapter",
+    "without_adapter",
 ]

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
+from autoclave.models.lora import plain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,13 @@ def _reading(path: str | Path) -> Generator[None]:
 
 
 def save_policy(policy: Policy, folder: Path) -> None:
-    """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them.
+    """Write config, weights (safetensors; adapters added in) and tokenizer, so that `load_policy` and others read them.
 
     Raises:
         HostError: the disk is full or fails.
     """
     try:
-        policy.model.save_pretrained(folder)
+        policy.model.save_pretrained(folder, state_dict=dict(plain_weights(policy.model)))
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

@@ -38,6 +38,11 @@ class Checkpoint:
         """Folder of weights and tokenizer, in Hugging Face form."""
         return self.folder / "model"
 
+    @property
+    def adapter(self) -> Path:
+        """Folder of the adapter that learns, where one does."""
+        return self.folder / "adapter"
+
 
 def save_checkpoint(
     parent: Path,

@@ -31,7 +31,7 @@ from autoclave.training.learning import (
 )
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker, WorkerSampler
-from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker, SharedReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Stages:
     """Collect, learn, publish, on the worker groups of a run."""
 
     actor: WorkerGroup[ActorWorker]
-    reference: WorkerGroup[ReferenceWorker] | NoReference
+    reference: WorkerGroup[ReferenceWorker] | SharedReference | NoReference
     sampler: WorkerGroup[SamplerWorker]
     tokenizer: PreTrainedTokenizerBase
     reward: RewardFunction

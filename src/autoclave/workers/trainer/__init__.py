@@ -4,6 +4,6 @@ Imported by name, not by `autoclave.workers`, so that a worker process loads onl
 """
 
 from autoclave.workers.trainer.actor import ActorWorker
-from autoclave.workers.trainer.reference import NoReference, ReferenceWorker
+from autoclave.workers.trainer.reference import NoReference, ReferenceWorker, SharedReference
 
-__all__ = ["ActorWorker", "NoReference", "ReferenceWorker"]
+__all__ = ["ActorWorker", "NoReference", "ReferenceWorker", "SharedReference"]

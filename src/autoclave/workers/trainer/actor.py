@@ -12,7 +12,7 @@ from torch import Tensor
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig
 from autoclave.core import HostError
-from autoclave.models import Policy, save_policy
+from autoclave.models import Policy, plain_weights, save_adapter, save_policy, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
@@ -42,6 +42,16 @@ class ActorWorker:
     def log_probs(self, batch: Batch) -> Batch:
         """`batch` with `old_log_probs` (N,) float32 of the policy as it is now."""
         return batch.with_responses(old_log_probs=self._scored(batch))
+
+    @register(Dispatch.DATA_PARALLEL)
+    def reference_log_probs(self, batch: Batch) -> Batch:
+        """`batch` with `reference_log_probs` (N,) float32 of the policy without its adapter.
+
+        Raises:
+            ValueError: it has none.
+        """
+        with without_adapter(self._model):
+            return batch.with_responses(reference_log_probs=self._scored(batch))
 
     def _scored(self, batch: Batch) -> np.ndarray:
         return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
@@ -86,17 +96,20 @@ class ActorWorker:
 
     @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
-        """A copy of the weights by name, as they are now."""
-        return {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
+        """A copy of the weights by name, as they are now; an adapter is added in."""
+        return {name: tensor.detach().clone() for name, tensor in plain_weights(self._model)}
 
     @register(Dispatch.ONE_TO_ALL)
     def save(self, folder: Path) -> None:
         """Write weights and tokenizer to `folder/model`, the optimizer's state to `folder/optimizer.pt`.
 
+        If an adapter learns, `model` has it added in, and `folder/adapter` holds it alone.
+
         Raises:
             HostError: the disk is full or fails.
         """
         save_policy(self._policy, folder / "model")
+        save_adapter(self._model, folder / "adapter")
         try:
             torch.save(self._trained.optimizer_state(), folder / "optimizer.pt")
         except (OSError, RuntimeError) as error:  # which of the two depends on where in the file it fails

@@ -491,7 +491,9 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
         shape = None
     device = resolve_device(config.model.device)
     peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
-    return Throughput(shape, peak, scoring_passes=2 if workers.algorithm.needs_reference else 1)
+    return Throughput(
+        shape, peak, scoring_passes=2 if workers.algorithm.needs_reference else 1, weights_learn=not config.trainer.lora
+    )
 
 
 def evaluate_during_training(

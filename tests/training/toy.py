@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import GrpoPlusConfig, OptimizerConfig
+from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
 from autoclave.core import Reward, TaskItem
-from autoclave.models import Policy
+from autoclave.models import Policy, with_adapter
 from autoclave.rollout import SamplingParameters, TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker
+from autoclave.workers.trainer import ActorWorker, NoReference, ReferenceWorker, SharedReference
 from tests.training_parts import earned, item, settled, tiny_policy
 
 ITEMS = [item(name) for name in ("one", "two", "three", "four")]
@@ -38,8 +38,13 @@ def toy_stages(
     steps: int = 20,
     group_size: int = 8,
     learning_rate: float = 1e-2,
+    lora: LoraConfig | None = None,
+    shares_reference: bool = False,
 ) -> Generator[Stages]:
-    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint."""
+    """Stages with the policy that `load` gives, and that of `start` as reference; `optimizer_of` is a checkpoint.
+
+    With `lora` an adapter learns; the reference can then be the actor without it.
+    """
     chosen = build_algorithm(algorithm)
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
     optimizer = OptimizerConfig(learning_rate=learning_rate)
@@ -47,15 +52,31 @@ def toy_stages(
     def reward(asked: TaskItem, response: str) -> Future[Reward]:
         return settled(earned(rule(response)))
 
+    def learner() -> Policy:
+        policy = load()
+        if lora:
+            with_adapter(policy.model, lora, seed=0)
+        return policy
+
+    def reference() -> WorkerGroup[ReferenceWorker] | SharedReference | NoReference:
+        if not chosen.needs_reference:
+            return NoReference()
+        return (
+            SharedReference(actor)
+            if shares_reference
+            else WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
+        )
+
     pools = ResourcePool("actor"), ResourcePool("sampler")
     try:
-        actor = WorkerGroup(pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring))
+        actor = WorkerGroup(
+            pools[0], lambda: ActorWorker(learner(), chosen, optimizer, total_steps=2 * steps, **scoring)
+        )
         if optimizer_of:
             actor.load_optimizer(optimizer_of).result()
-        reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
         yield Stages(
             actor=actor,
-            reference=reference if chosen.needs_reference else NoReference(),
+            reference=reference(),
             sampler=WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64))),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,

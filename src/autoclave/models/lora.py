@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig as PeftConfig
-from peft import inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -52,6 +49,9 @@ def with_adapter(model: PreTrainedModel, config: LoraConfig, *, seed: int) -> Pr
     Raises:
         ConfigError: a target is no linear layer of the model.
     """
+    from peft import LoraConfig as PeftConfig  # slow to import, and most processes hold no adapter
+    from peft import inject_adapter_in_model
+
     names = target_layers(model, config)
     settings = PeftConfig(
         r=config.rank,
@@ -186,7 +186,13 @@ def _on_disk(model: PreTrainedModel) -> dict[str, Tensor]:
 
 @cache
 def _digest(folder: str) -> str:
-    """sha256 of the weights in the folder of a model; they do not change while a process lives."""
+    """sha256 of the weights in the folder of a model; they do not change while a process lives.
+
+    Raises:
+        ValueError: there is no such folder: the model was not loaded from one.
+    """
+    if not folder or not Path(folder).is_dir():
+        raise ValueError(f"{folder!r}: an adapter is kept with the name of a folder that holds its frozen weights")
     digest = hashlib.sha256()
     for path in sorted(Path(folder).glob("*.safetensors")):
         with path.open("rb") as file:
@@ -197,8 +203,9 @@ def _digest(folder: str) -> str:
 # --- Inside the model ----------------------------------------------------------------------------------------------
 
 
-def _adapted(model: PreTrainedModel) -> Iterator[LoraLayer]:
-    return (part for part in model.modules() if isinstance(part, LoraLayer))
+def _adapted(model: PreTrainedModel) -> Iterator[Any]:
+    """The layers with an adapter, `peft.tuners.lora.LoraLayer`."""
+    return (part for part in model.modules() if hasattr(part, "lora_A"))
 
 
 def _is_of_adapter(name: str) -> bool:

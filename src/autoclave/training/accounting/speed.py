@@ -33,6 +33,8 @@ class Throughput:
     """Of all devices of the trainer together, per second; None where it is not known."""
     scoring_passes: int
     """Forward passes beside the update: of the policy at the start of the step, and of a reference if there is one."""
+    weights_learn: bool = True
+    """All weights, not adapters beside them."""
 
     def metrics(self, computed: SequenceLengths, seconds: float) -> dict[str, float]:
         """Metrics of one step whose learning took `seconds`.
@@ -44,7 +46,12 @@ class Throughput:
         found = {"learned_tokens_per_s": float(computed.whole.sum()) / seconds}
         if self.shape is None:
             return found
-        passes = self.scoring_passes
-        rate = learning_flops(self.shape, computed.whole, computed.response, scoring_passes=passes) / seconds
-        found["model_flops_per_s"] = rate
+        done = learning_flops(
+            self.shape,
+            computed.whole,
+            computed.response,
+            scoring_passes=self.scoring_passes,
+            weights_learn=self.weights_learn,
+        )
+        found["model_flops_per_s"] = rate = done / seconds
         return found | ({"mfu": rate / self.peak_flops} if self.peak_flops else {})

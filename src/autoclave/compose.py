@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autoclave.rollout import SamplingParameters
     from autoclave.tasks import CodeGeneration
     from autoclave.training.accounting import Throughput
+    from autoclave.training.checkpoints import Checkpoint
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.run_folder import MetricsLog, RunFolder
     from autoclave.training.schedules import Schedule
@@ -355,7 +356,6 @@ def train(
     Raises:
         AutoclaveError: see the tree of errors; bad input is found before any work.
     """
-    from autoclave.models import load_tokenizer
     from autoclave.training.checkpoints import latest_checkpoint
     from autoclave.training.interrupt import StopRequest
     from autoclave.training.report import write_report
@@ -368,8 +368,7 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
-    if config.model.path:
-        load_tokenizer(config.model.path)  # a wrong path is found before anything is written
+    require_usable_models(config, existing, checkpoint)  # before anything is written
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -421,6 +420,41 @@ def train(
     say(describe(summary))
     say(f"report: {write_report(folder.path)}")
     return summary
+
+
+def require_usable_models(config: TrainConfig, existing: RunFolder | None, checkpoint: Checkpoint | None) -> None:
+    """Find out, before weights are loaded, whether the models of a run fit each other and the settings.
+
+    Raises:
+        InputError: the policy cannot be used, or a checkpoint is of another model than the run.
+    """
+    from autoclave.models import (
+        load_architecture,
+        load_tokenizer,
+        require_same_architecture,
+        require_same_tokens,
+        require_targets,
+        tiny_architecture,
+    )
+
+    path, tiny = config.model.path, config.model.tiny
+    architecture = load_architecture(path) if path else tiny_architecture(tiny, tiny.vocabulary)
+    if path:
+        load_tokenizer(path)
+    if config.trainer.lora:
+        require_targets(architecture, config.trainer.lora)
+    if existing and checkpoint:
+        mend = "put the model back that was there, or start another run with --out"
+        for other in (str(existing.start), *([path] if path else [])):
+            require_same_architecture(
+                load_architecture(checkpoint.model),
+                load_architecture(other),
+                place=str(checkpoint.model),
+                against=f"that of {other}, which the run began with",
+                mend=mend,
+            )
+            tokenizers = load_tokenizer(other), load_tokenizer(checkpoint.model)
+            require_same_tokens(*tokenizers, place=other, mend=mend)
 
 
 def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:

@@ -1,4 +1,4 @@
-"""Adapters: they begin as nothing, add up to plain weights, can be switched off, and come back from disk bit for bit."""
+"""Adapters begin as nothing, add up to plain weights, can be switched off, and come back from disk bit for bit."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ from autoclave.config.base import Config, Positive, PositiveFloat
 
 
 class LoraConfig(Config):
-    """Low-rank adapters that learn in place of all weights. Without dropout, which would make ratios of new to old
-    probabilities noisy."""
+    """Low-rank adapters that learn in place of all weights; without dropout, which makes ratios of policies noisy."""
 
     rank: Positive = 16
     """Rows of the smaller matrix of an adapter."""

@@ -226,11 +226,25 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _every_rank_has_rollouts(self) -> Self:
+        sampled = self.problems_per_step * self.group_size
+        in_minibatch = sampled // self.minibatches, "minibatch", "problems_per_step x group_size / minibatches"
+        shares = {"sampler": (sampled, "step", "problems_per_step x group_size")}
+        for group, pool in self.workers.places().items():
+            ranks, (rollouts, share, formula) = self.pools[pool].processes, shares.get(group, in_minibatch)
+            if ranks > rollouts:
+                raise ValueError(
+                    f"pools.{pool}.processes = {ranks}: a {share} has {rollouts} rollouts ({formula}), less than one "
+                    f"for each process of the {group}; lower processes or raise problems_per_step"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _reference_has_weights_of_its_own(self) -> Self:
         if self.trainer.lora and self.workers.reference:
             raise ValueError(
-                f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is the "
-                "reference, so there is no worker to place; remove it"
+                f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is "
+                "the reference, so there is no worker to place; remove it"
             )
         return self
 

@@ -10,10 +10,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
+from autoclave.models.compatibility import require_embedding, require_loaded, require_weights
 from autoclave.models.lora import plain_weights
 
 
@@ -61,10 +69,9 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
     tokenizer = load_tokenizer(path)
     with _reading(path):
         model, info = AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=getattr(torch, dtype), output_loading_info=True
-        )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of the last argument
-    if info["missing_keys"]:  # they were given random values
-        raise InputError(f"model.path = {str(path)!r}: its weights lack {', '.join(sorted(info['missing_keys'])[:3])}")
+            str(path), dtype=getattr(torch, dtype), output_loading_info=True, ignore_mismatched_sizes=True
+        )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of `output_loading_info`
+    require_loaded(info, f"model.path = {str(path)!r}")
     model.to(place)
     return Policy(model.eval(), tokenizer)
 
@@ -73,18 +80,35 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of the policy at `path`; cheap, so also the way to find out early whether there is one.
 
     Raises:
-        InputError: no policy is there, or its tokenizer has no chat template or no end-of-sequence token.
+        InputError: no policy is there, its weights are missing or do not fit its `config.json`, or its tokenizer has no
+            chat template, no end-of-sequence token, or tokens that the model has no embedding for.
     """
-    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
-        raise InputError(f"model.path = {str(path)!r}: no such folder")
+    architecture = load_architecture(path)
     with _reading(path):
-        AutoConfig.from_pretrained(str(path))
         tokenizer = AutoTokenizer.from_pretrained(str(path))
+    require_embedding(tokenizer, architecture, f"model.path = {str(path)!r}")
     if not tokenizer.chat_template:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model")
     if tokenizer.eos_token_id is None:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
+    require_weights(Path(path), architecture, f"model.path = {str(path)!r}")
     return tokenizer
+
+
+def load_architecture(path: str | Path) -> PretrainedConfig:
+    """What `config.json` says of the policy at `path`.
+
+    Raises:
+        InputError: no policy is there.
+    """
+    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
+        raise InputError(f"model.path = {str(path)!r}: no such folder")
+    if (Path(path) / "adapter_config.json").is_file() and not (Path(path) / "config.json").is_file():
+        raise InputError(
+            f"model.path = {str(path)!r}: an adapter alone; give a whole model, in a checkpoint the folder model/"
+        )
+    with _reading(path):
+        return AutoConfig.from_pretrained(str(path))
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def test_the_optimizer_keeps_two_numbers_per_weight(tmp_path: Path):
         weights.grad = torch.zeros_like(weights)
     optimizer.step()
     held = sum(t.nbytes for state in optimizer.state.values() for t in state.values() if t.ndim)
-    assert adam_bytes(shape_in(tmp_path, model), 4) == held
+    assert adam_bytes(shape_in(tmp_path, model).parameters, 4) == held
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])

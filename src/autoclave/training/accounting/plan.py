@@ -21,9 +21,9 @@ from autoclave.training.accounting.adapters import (
 )
 from autoclave.training.accounting.flops import forward_flops, learning_flops
 from autoclave.training.accounting.memory import (
-    ADAM_MOMENTS,
     FLOAT32,
     activation_bytes,
+    adam_bytes,
     decoding_bytes,
     draw_bytes,
     export_bytes,
@@ -203,7 +203,7 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, lengths: Lengths, name: s
     if "actor" in groups:
         learning = _learning(config, shape)
         resident |= {"weights (actor)": weights, "adapter": learning.adapter, "gradients": learning.size}
-        resident["optimizer"] = ADAM_MOMENTS * learning.size
+        resident["optimizer"] = adam_bytes(learning.parameters, learning.width)
         phases += trainer
     if "reference" in groups:
         resident["weights (reference)"] = weights

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -296,6 +297,27 @@ def test_an_algorithm_that_needs_a_critic_is_refused_before_any_work(trainings):
     assert trainings.run("critic", changes={"algorithm": {"name": "ppo"}}) == 2
     assert "algorithm.name = ppo: reads the values of a critic" in trainings.log("critic")
     assert not trainings.path("critic").exists()
+
+
+# --- An adapter ----------------------------------------------------------------------------------------------------
+
+LORA = GRPO | {"trainer": {"lora": {"rank": 4}}, "optimizer": {"learning_rate": 1e-2}}
+
+
+def test_a_run_of_an_adapter_goes_on_bit_for_bit_beside_its_reference_and_refuses_another(trainings):
+    assert trainings.run("adapter", changes=LORA) == 0, trainings.log("adapter")
+    whole, cut = trainings.path("adapter"), trainings.path("adapter-cut")
+    assert max(line.get("policy/reference_kl", 0) for line in metrics(whole, "train")) > 0
+    assert max(line.get("policy/sampler_gap", 0) for line in metrics(whole, "train")) < 1e-4
+    assert trainings.run("adapter-cut", changes=LORA, at=r"open .*rollouts/\.step-000004", do="kill") == -9
+    assert trainings.run("adapter-cut", "--resume", changes=LORA) == 0, trainings.log("adapter-cut")
+    assert same_weights(cut, whole)
+    name = f"checkpoints/step-{STEPS:06d}/adapter/adapter_model.safetensors"
+    assert (cut / name).read_bytes() == (whole / name).read_bytes()
+    assert rollouts(cut) == rollouts(whole)
+    shutil.copy(whole / f"checkpoints/step-{STEPS:06d}/model/model.safetensors", cut / "start")
+    assert trainings.run("adapter-cut", "--resume", changes=LORA) == 2
+    assert "adapter: belongs to other weights than those in" in trainings.log("adapter-cut").splitlines()[-1]
 
 
 # --- Ended early ---------------------------------------------------------------------------------------------------

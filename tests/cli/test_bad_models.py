@@ -107,7 +107,8 @@ def test_a_model_that_was_replaced_since_the_run_began(complaint: Complaint, mod
     code, error = complaint("train", "--out", "run", "--resume", "model.path=model")
     assert code == 2
     assert (
-        "another architecture than that of model, which the run began with: rms_norm_eps = 1e-06 there and 0.5" in error
+        "another architecture than that of run/start, which the run began with: rms_norm_eps = 0.5 there and 1e-06"
+        in error
     )
 
 
@@ -118,5 +119,5 @@ def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint,
     run_with_checkpoint(tmp_path / "run", Policy(wide, tiny_policy().tokenizer), Policy(wide, other))
     code, error = complaint("train", "--out", "run", "--resume")
     assert code == 2
-    assert error.startswith("Error: run/start: another tokenizer than the policy's: token ")
+    assert error.startswith("Error: run/checkpoints/step-000001/model: another tokenizer than the policy's: token ")
     assert error.endswith("put the model back that was there, or start another run with --out\n")

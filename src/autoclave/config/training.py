@@ -116,6 +116,10 @@ class TrainConfig(Config):
     seed: Seed = 0
     """Seed of initial weights, order of problems and sampling."""
 
+    deterministic: bool = False
+    """Equal runs give equal bits on a GPU too: only operations of the tensor library that repeat to the last bit; one
+    that cannot ends the run. Slower. On the CPU runs are equal anyway."""
+
     steps: Positive = 50
     """Steps of reinforcement learning."""
 

@@ -26,7 +26,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
     [
         # no such name
         ("stepz=1", "stepz: no such setting; did you mean steps?"),
-        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, evaluation, "),
+        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, deterministic, "),
         (
             "sandbox.memroy_limit_mb=1",
             "sandbox.memroy_limit_mb: no such setting; did you mean sandbox.memory_limit_mb?",
@@ -133,7 +133,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("trainer.lora.rnk=4", "trainer.lora.rnk: no such setting; did you mean trainer.lora.rank?"),
         (
             "pools={main: {executor: spawn, processes: 999}}",
-            "pools.main.processes = 999: a minibatch has 256 rollouts (problems_per_step x group_size / minibatches), less",
+            "pools.main.processes = 999: a minibatch has 256 rollouts (problems_per_step x group_size / minibatches), ",
         ),
         # not a block
         ("steps.x=1", f"steps.x: steps = {DEFAULT.steps} is not a block of settings"),

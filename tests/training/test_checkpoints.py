@@ -151,6 +151,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "pools": {"other": {"executor": "spawn"}},
         "workers": {"actor": "other", "sampler": "other"},
         "worker_restarts": 2,
+        "loggers": ["mlflow"],
     }
     assert changed.keys() == set(FREE_TO_CHANGE)
     assert latest_checkpoint(tmp_path, TrainConfig.model_validate_json(json.dumps(changed))).step == 5

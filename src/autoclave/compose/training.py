@@ -27,6 +27,7 @@ from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
+from autoclave.training.loggers import open_sinks, require_loggers
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.schedules import Schedule, choose_schedule
@@ -68,6 +69,7 @@ def train(
     existing = RunFolder.existing(out) if resume else None
     checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
     require_usable_models(config, existing, checkpoint)  # before anything is written
+    require_loggers(config.loggers)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -86,7 +88,7 @@ def train(
             stopwatch.seconds.update(checkpoint.seconds)
         elif resume:
             say(f"{out} has no checkpoint yet: starting from the beginning")
-        with closing(MetricsLog(folder)) as log:
+        with closing(MetricsLog(folder, open_sinks(config, folder.path), say)) as log:
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
                     folder.keep_start(warm_started(config, problems, log, say, stop, fresh=fresh))

@@ -190,6 +190,16 @@ class TrainConfig(Config):
     health: HealthConfig = HealthConfig()
     """Alerts."""
 
+    loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Services that get the metrics too, beside metrics.jsonl and TensorBoard; their own environment variables say
+    where they are."""
+
+    @model_validator(mode="after")
+    def _loggers_differ(self) -> Self:
+        if twice := {name for name in self.loggers if self.loggers.count(name) > 1}:
+            raise ValueError(f"loggers: {min(twice)} is given twice; give it once")
+        return self
+
     @model_validator(mode="after")
     def _group_can_be_compared(self) -> Self:
         if self.algorithm.compares_group and self.group_size < 2:

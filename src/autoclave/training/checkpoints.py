@@ -20,7 +20,7 @@ from autoclave.core.files import sync_directory
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
-    "micro_batch_tokens", "pools", "workers", "worker_restarts",
+    "micro_batch_tokens", "pools", "workers", "worker_restarts", "loggers",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""
 

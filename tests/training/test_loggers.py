@@ -83,37 +83,40 @@ def test_a_logger_that_is_not_installed_is_named_with_the_mend(name: str, monkey
         require_loggers([name])
 
 
-# --- Services, where they are installed ----------------------------------------------------------------------------
+# --- Services: extras, so these tests exist where they are installed -----------------------------------------------
 
 OFFLINE = {"name": "named", "seed": 5}
 
 
-@pytest.mark.skipif(find_spec("mlflow") is None, reason="mlflow is not installed here; it is an extra")
-def test_mlflow_holds_settings_and_metrics_and_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from mlflow import MlflowClient
+if find_spec("mlflow"):
 
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    config = TrainConfig(**OFFLINE, loggers=("mlflow",))
-    for step in (1, 2):  # the second time the run is resumed
-        log = MetricsLog(RunFolder(tmp_path), open_sinks(config, tmp_path))
-        log.write("evaluation", step, {"pass@1": step / 10})
+    def test_mlflow_holds_settings_and_metrics_and_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        from mlflow import MlflowClient
+
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlflow").as_uri())
+        config = TrainConfig(**OFFLINE, loggers=("mlflow",))
+        for step in (1, 2):  # the second time the run is resumed
+            log = MetricsLog(RunFolder(tmp_path), open_sinks(config, tmp_path))
+            log.write("evaluation", step, {"pass@1": step / 10})
+            log.close()
+        client = MlflowClient()
+        (run,) = client.search_runs([client.get_experiment_by_name("autoclave").experiment_id])
+        assert (run.info.run_name, run.data.params["seed"], run.info.status) == ("named", "5", "FINISHED")
+        history = client.get_metric_history(run.info.run_id, "evaluation/pass_1")
+        assert [(metric.step, metric.value) for metric in history] == [(1, 0.1), (2, 0.2)]
+
+
+if find_spec("wandb"):
+
+    def test_wandb_works_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        config = TrainConfig(**OFFLINE, loggers=("wandb",))
+        log = MetricsLog(RunFolder.create(tmp_path / "run"), open_sinks(config, tmp_path / "run"))
+        log.write("sft", 10, {"loss": 0.5})
+        log.write("train", 1, {"loss": 0.25})  # a smaller step, of another kind
         log.close()
-    client = MlflowClient()
-    (run,) = client.search_runs([client.get_experiment_by_name("autoclave").experiment_id])
-    assert (run.info.run_name, run.data.params["seed"], run.info.status) == ("named", "5", "FINISHED")
-    history = client.get_metric_history(run.info.run_id, "evaluation/pass_1")
-    assert [(metric.step, metric.value) for metric in history] == [(1, 0.1), (2, 0.2)]
-
-
-@pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed here; it is an extra")
-def test_wandb_works_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    config = TrainConfig(**OFFLINE, loggers=("wandb",))
-    log = MetricsLog(RunFolder.create(tmp_path / "run"), open_sinks(config, tmp_path / "run"))
-    log.write("sft", 10, {"loss": 0.5})
-    log.write("train", 1, {"loss": 0.25})  # a smaller step, of another kind
-    log.close()
-    (file,) = (tmp_path / "run" / "loggers").rglob("run-*.wandb")
-    content = file.read_bytes()
-    assert all(word in content for word in (b"train/loss", b"sft/step", b"group_size"))
-    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])["loss"] == 0.5
+        (file,) = (tmp_path / "run" / "loggers").rglob("run-*.wandb")
+        content = file.read_bytes()
+        assert all(word in content for word in (b"train/loss", b"sft/step", b"group_size"))
+        assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])["loss"] == 0.5

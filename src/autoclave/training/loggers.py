@@ -33,8 +33,8 @@ def require_loggers(names: Sequence[str]) -> None:
     for name in names:
         if find_spec(name) is None:
             raise HostError(
-                f"loggers = [{', '.join(names)}]: {name} is not installed here. Mend: pip install 'autoclave[{name}]', or "
-                "leave it out"
+                f"loggers = [{', '.join(names)}]: {name} is not installed here. Mend: pip install 'autoclave[{name}]', "
+                "or leave it out"
             )
 
 
@@ -54,8 +54,9 @@ class WandbLogger:
     def __init__(self, config: TrainConfig, folder: Path) -> None:
         import wandb  # pyright: ignore[reportMissingImports]  an extra
 
-        run_id = _remembered(folder / "loggers" / "wandb", lambda: uuid.uuid4().hex[:8])
+        run_id = _remembered(folder / "loggers" / "wandb_run", lambda: uuid.uuid4().hex[:8])
         self._error: type[Exception] = wandb.errors.Error
+        self._end_service: Callable[[], None] = wandb.teardown
         try:
             self._run = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", PROJECT),
@@ -66,7 +67,7 @@ class WandbLogger:
                 config=config.model_dump(mode="json"),
             )
         except self._error as error:
-            raise HostError(f"wandb: {error}; WANDB_MODE=offline needs no server") from error
+            raise HostError(f"wandb: {_line(error)}; WANDB_MODE=offline needs no server") from error
         self._kinds: set[str] = set()
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
@@ -77,11 +78,12 @@ class WandbLogger:
                 self._kinds.add(kind)
             self._run.log({f"{kind}/{name}": value for name, value in metrics.items()} | {f"{kind}/step": step})
         except self._error as error:
-            raise HostError(f"wandb: {error}") from error
+            raise HostError(f"wandb: {_line(error)}") from error
 
     def close(self) -> None:
         """See `MetricSink`."""
         self._run.finish()
+        self._end_service()
 
 
 class MlflowLogger:
@@ -96,9 +98,9 @@ class MlflowLogger:
         self._metric = Metric
         try:
             self._client = MlflowClient()
-            self._run = _remembered(folder / "loggers" / "mlflow", lambda: self._create(config))
+            self._run = _remembered(folder / "loggers" / "mlflow_run", lambda: self._create(config))
         except self._errors as error:
-            raise HostError(f"mlflow: {error}; MLFLOW_TRACKING_URI names the server or folder") from error
+            raise HostError(f"mlflow: {_line(error)}; MLFLOW_TRACKING_URI names the server or folder") from error
 
     def _create(self, config: TrainConfig) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
@@ -116,14 +118,14 @@ class MlflowLogger:
         try:
             self._client.log_batch(self._run, [self._metric(name, value, now, step) for name, value in plain.items()])
         except self._errors as error:
-            raise HostError(f"mlflow: {error}") from error
+            raise HostError(f"mlflow: {_line(error)}") from error
 
     def close(self) -> None:
         """See `MetricSink`."""
         try:
             self._client.set_terminated(self._run)
         except self._errors as error:
-            raise HostError(f"mlflow: {error}") from error
+            raise HostError(f"mlflow: {_line(error)}") from error
 
 
 LOGGERS: Mapping[str, Callable[[TrainConfig, Path], MetricSink]] = {"wandb": WandbLogger, "mlflow": MlflowLogger}
@@ -135,6 +137,10 @@ def _remembered(path: Path, make: Callable[[], str]) -> str:
     if not path.is_file():
         write_atomically(path, make() + "\n")
     return path.read_text(encoding="utf-8").strip()
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

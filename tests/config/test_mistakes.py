@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.config import Config, JudgeRunConfig, Override, TrainConfig, load, parse_override
+from autoclave.config import Config, JudgeRunConfig, LoraConfig, Override, TrainConfig, load, parse_override
 from autoclave.core import ConfigError, InputError
 
 DEFAULT = TrainConfig()
@@ -26,7 +26,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
     [
         # no such name
         ("stepz=1", "stepz: no such setting; did you mean steps?"),
-        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, critic, evaluation, "),
+        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, critic, deterministic, "),
         (
             "sandbox.memroy_limit_mb=1",
             "sandbox.memroy_limit_mb: no such setting; did you mean sandbox.memory_limit_mb?",
@@ -135,6 +135,12 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         (
             "sandbox.level=open",
             'sandbox: level "open" is below minimum_level "sealed"; to accept it set sandbox.minimum_level=open',
+        ),
+        ("trainer.lora=4", "trainer.lora = 4: must be a block of settings"),
+        ("trainer.lora.rnk=4", "trainer.lora.rnk: no such setting; did you mean trainer.lora.rank?"),
+        (
+            "pools={main: {executor: spawn, processes: 999}}",
+            "pools.main.processes = 999: a minibatch has 256 rollouts (problems_per_step x group_size / minibatches), ",
         ),
         # not a block
         ("steps.x=1", f"steps.x: steps = {DEFAULT.steps} is not a block of settings"),
@@ -272,3 +278,23 @@ def test_an_algorithm_that_does_not_compare_a_group_takes_groups_of_one(name: st
 def test_a_baseline_of_the_group_needs_a_group():
     settings = ("algorithm.name=reinforce_plus_plus", "algorithm.baseline=group", "group_size=1")
     assert complaint(TrainConfig, None, *settings).startswith("group_size = 1: reinforce_plus_plus compares rollouts")
+
+
+def test_the_sampler_may_have_a_process_for_each_rollout_of_a_step():
+    pools = "pools={main: {}, other: {executor: spawn, processes: %d}}"
+    settings = [parse_override(text) for text in (pools % 512, "workers.sampler=other")]
+    load(TrainConfig, None, settings)
+    message = complaint(TrainConfig, None, pools % 513, "workers.sampler=other")
+    assert message.startswith(
+        "pools.other.processes = 513: a step has 512 rollouts (problems_per_step x group_size), less"
+    )
+
+
+def test_a_block_that_is_left_out_begins_with_its_first_setting():
+    settings = [parse_override("trainer.lora.rank=4"), parse_override("trainer.lora.alpha=8")]
+    assert load(TrainConfig, None, settings).config.trainer.lora == LoraConfig(rank=4, alpha=8.0)
+
+
+def test_a_reference_that_the_actor_is_cannot_be_placed():
+    message = complaint(TrainConfig, None, "trainer.lora={}", "workers.reference=main")
+    assert message.startswith("workers.reference = 'main': with trainer.lora the actor without its adapter is the ref")

@@ -306,6 +306,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "workers": {"actor": "other", "sampler": "other"},
         "worker_restarts": 2,
         "sft": {"checkpoint_every": 7},
+        "loggers": ["mlflow"],
     }
     assert {*changed, "sft.checkpoint_every"} - {"sft"} == set(FREE_TO_CHANGE)
     assert latest_checkpoint(tmp_path, TrainConfig.model_validate_json(json.dumps(changed))).step == 5

@@ -446,6 +446,27 @@ def test_a_reward_model_is_added_to_the_verdicts_and_one_of_another_policy_is_re
     assert "tokens have another id there or none" in trainings.log("mistaken").splitlines()[-1]
 
 
+# --- An adapter ----------------------------------------------------------------------------------------------------
+
+LORA = GRPO | {"trainer": {"lora": {"rank": 4}}, "optimizer": {"learning_rate": 1e-2}}
+
+
+def test_a_run_of_an_adapter_goes_on_bit_for_bit_beside_its_reference_and_refuses_another(trainings):
+    assert trainings.run("adapter", changes=LORA) == 0, trainings.log("adapter")
+    whole, cut = trainings.path("adapter"), trainings.path("adapter-cut")
+    assert max(line.get("policy/reference_kl", 0) for line in metrics(whole, "train")) > 0
+    assert max(line.get("policy/sampler_gap", 0) for line in metrics(whole, "train")) < 1e-4
+    assert trainings.run("adapter-cut", changes=LORA, at=r"open .*rollouts/\.step-000004", do="kill") == -9
+    assert trainings.run("adapter-cut", "--resume", changes=LORA) == 0, trainings.log("adapter-cut")
+    assert same_weights(cut, whole)
+    name = f"checkpoints/step-{STEPS:06d}/adapter/adapter_model.safetensors"
+    assert (cut / name).read_bytes() == (whole / name).read_bytes()
+    assert rollouts(cut) == rollouts(whole)
+    shutil.copy(whole / f"checkpoints/step-{STEPS:06d}/model/model.safetensors", cut / "start")
+    assert trainings.run("adapter-cut", "--resume", changes=LORA) == 2
+    assert "adapter: belongs to other weights than those in" in trainings.log("adapter-cut").splitlines()[-1]
+
+
 # --- Ended early ---------------------------------------------------------------------------------------------------
 
 

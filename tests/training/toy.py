@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import GrpoPlusConfig, OptimizerConfig
+from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
 from autoclave.core import Reward, TaskItem
-from autoclave.models import HeadModel, Policy
+from autoclave.models import HeadModel, Policy, with_adapter
 from autoclave.rollout import SamplingParameters, TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -23,6 +23,7 @@ from autoclave.workers.trainer import (
     NoRewardModel,
     ReferenceWorker,
     RewardModelWorker,
+    SharedReference,
 )
 from tests.training_parts import earned, item, settled, tiny_critic, tiny_policy
 
@@ -48,10 +49,13 @@ def toy_stages(
     steps: int = 20,
     group_size: int = 8,
     learning_rate: float = 1e-2,
+    lora: LoraConfig | None = None,
+    shares_reference: bool = False,
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
-    The critic has a pool of its own, and a reward model, if there is one, that of the sampler.
+    The critic has a pool of its own, and a reward model, if there is one, that of the sampler. With `lora` an adapter
+    learns; the reference can then be the actor without it.
     """
     chosen = build_algorithm(algorithm)
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
@@ -60,17 +64,32 @@ def toy_stages(
     def reward(asked: TaskItem, response: str) -> Future[Reward]:
         return settled(earned(rule(response)))
 
-    pools = ResourcePool("actor"), ResourcePool("sampler"), ResourcePool("critic")
+    def learner() -> Policy:
+        policy = load()
+        if lora:
+            with_adapter(policy.model, lora, seed=0)
+        return policy
+
+    def reference() -> WorkerGroup[ReferenceWorker] | SharedReference | NoReference:
+        if not chosen.needs_reference:
+            return NoReference()
+        return (
+            SharedReference(actor)
+            if shares_reference
+            else WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
+        )
 
     def critic() -> CriticWorker:
         return CriticWorker(load_critic(), chosen, optimizer, total_steps=2 * steps, micro_batch_tokens=1 << 16)
 
+    pools = ResourcePool("actor"), ResourcePool("sampler"), ResourcePool("critic")
     try:
-        actor = WorkerGroup(pools[0], lambda: ActorWorker(load(), chosen, optimizer, total_steps=2 * steps, **scoring))
-        reference = WorkerGroup(pools[0], lambda: ReferenceWorker(start(), **scoring))
+        actor = WorkerGroup(
+            pools[0], lambda: ActorWorker(learner(), chosen, optimizer, total_steps=2 * steps, **scoring)
+        )
         stages = Stages(
             actor=actor,
-            reference=reference if chosen.needs_reference else NoReference(),
+            reference=reference(),
             critic=WorkerGroup(pools[2], critic) if chosen.needs_critic else NoCritic(),
             reward_model=WorkerGroup(
                 pools[1], lambda: RewardModelWorker(reward_model(), weight=1.0, micro_batch_tokens=64)

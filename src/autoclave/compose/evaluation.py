@@ -57,7 +57,7 @@ def evaluate(
     Raises:
         InputError: the model or the problem file cannot be used.
     """
-    settle_libraries(config.model)
+    settle_libraries(config)
     asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
     with build_judge(config.judge, config.sandbox) as judge:
         task = CodeGeneration(judge, config.task)

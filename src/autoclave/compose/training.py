@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
+from autoclave.compose.models import require_usable_models
 from autoclave.compose.warm_start import Surroundings, warm_started
-from autoclave.compose.workers import Workers, check_tokens, open_pools
-from autoclave.config import ModelConfig, TrainConfig, dump
+from autoclave.compose.workers import Workers, open_pools
+from autoclave.config import TrainConfig, dump
 from autoclave.core import InputError, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
-from autoclave.models import load_tokenizer, resolve_device
+from autoclave.models import resolve_device
 from autoclave.problems import ProblemSets
 from autoclave.tasks import CodeGeneration
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
-from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs
+from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs, weights_digest
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
+from autoclave.training.loggers import open_sinks, require_loggers
 from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
@@ -65,12 +66,12 @@ def train(
     Raises:
         AutoclaveError: see the tree of errors; bad input is found before any work.
     """
-    settle_libraries(config.model)
+    settle_libraries(config)
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = _newest_checkpoint(existing, config) if existing else None
-    # A wrong path is found before anything is written; the tokenizer of the embedded policy is not made yet.
-    check_tokens(config, _tokenizer_of(config.model))
+    require_usable_models(config, existing)  # before anything is written
+    require_loggers(config.loggers)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -89,7 +90,7 @@ def train(
             stopwatch.seconds.update(checkpoint.seconds)
         elif resume:
             say(f"{out} has no checkpoint of reinforcement learning yet")
-        with closing(MetricsLog(folder)) as log:
+        with closing(MetricsLog(folder, open_sinks(config, folder.path), say)) as log:
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
                     around = Surroundings(folder.path, say, stop, stopwatch, log)
@@ -107,11 +108,6 @@ def train(
         say(line)
     say(f"report: {write_report(folder.path)}")
     return summary
-
-
-def _tokenizer_of(model: ModelConfig) -> PreTrainedTokenizerBase | None:
-    """That of a model that exists; None for the embedded one."""
-    return load_tokenizer(model.path, model.chat_template) if model.path else None
 
 
 def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: StopRequest) -> None:
@@ -139,8 +135,14 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
 
 def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | None:
     """The newest checkpoint of a run, for the policy that the run began with."""
-    inputs = policy_inputs(folder.start) if folder.start.is_dir() else {}
+    inputs = _inputs(folder, config) if folder.start.is_dir() else {}
     return latest_checkpoint(folder.checkpoints, config, inputs)
+
+
+def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
+    """What a checkpoint is of besides the settings. That of an adapter is nothing without the weights beside it."""
+    frozen = {"frozen_weights": weights_digest(folder.start)} if config.trainer.lora else {}
+    return policy_inputs(folder.start) | frozen
 
 
 def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
@@ -190,7 +192,7 @@ def _run(
         judge_by_all=None if config.task.tests == "all" else by_all.reward,
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
-        inputs=policy_inputs(folder.start),
+        inputs=_inputs(folder, config),
     )
 
 
@@ -203,4 +205,5 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
     device = resolve_device(config.model.device)
     peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
     passes = 2 if workers.algorithm.needs_reference else 1
-    return Throughput(shape, peak, passes, shape if workers.algorithm.needs_critic and not config.critic.path else None)
+    critic = shape if workers.algorithm.needs_critic and not config.critic.path else None
+    return Throughput(shape, peak, passes, critic, weights_learn=not config.trainer.lora)

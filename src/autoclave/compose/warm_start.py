@@ -163,7 +163,7 @@ def fine_tune(
     if is_there and not resume:
         hint = "; or go on with --resume" if around.checkpoints.is_dir() else ""
         raise InputError(f"--out {out}: exists already; give a new folder{hint}")
-    settle_libraries(config.model)
+    settle_libraries(config)
     around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole
     with around.stop:
         warm_start(config, problems or ProblemSets(config), out, around)
@@ -174,7 +174,7 @@ def fine_tune(
 
 def warm_started(config: TrainConfig, problems: ProblemSets, around: Surroundings, *, fresh: bool) -> Path:
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
-    decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
+    decides = ("seed", "problems", "model", "sft", "micro_batch_tokens", "deterministic")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}

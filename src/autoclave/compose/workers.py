@@ -8,22 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import PreTrainedTokenizerBase
-
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
 from autoclave.compose.libraries import settle_libraries
+from autoclave.compose.models import check_tokens
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
 from autoclave.models import (
-    HeadRole,
     Policy,
     load_critic,
     load_policy,
     load_reward_model,
     load_tokenizer,
-    require_same_tokens,
     resolve_device,
+    with_adapter,
 )
 from autoclave.rollout import TransformersEngine
 from autoclave.training.accounting import check_memory
@@ -38,6 +36,7 @@ from autoclave.workers.trainer import (
     NoRewardModel,
     ReferenceWorker,
     RewardModelWorker,
+    SharedReference,
 )
 from autoclave.workers.trainer.sharding import check_device
 
@@ -69,18 +68,6 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             pool.close()
 
 
-def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
-
-    Raises:
-        InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
-    """
-    paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
-    for role, path in paths.items():
-        if path:
-            require_same_tokens(role, path, tokenizer)
-
-
 class Workers:
     """The worker groups of a configuration, with the policy of one folder."""
 
@@ -106,11 +93,7 @@ class Workers:
         self.actor: WorkerGroup[ActorWorker] = _sharded(
             pools[places["actor"]], partial(make_actor, config, model), "actor"
         )
-        self.reference: WorkerGroup[ReferenceWorker] | NoReference = (
-            _sharded(pools[places["reference"]], partial(_make_reference, config, model), "reference")
-            if self.algorithm.needs_reference
-            else NoReference()
-        )
+        self.reference = self._choose_reference(pools[places["reference"]], model)
         self.critic: WorkerGroup[CriticWorker] | NoCritic = (
             _sharded(pools[places["critic"]], partial(_make_critic, config, config.critic.path or model), "critic")
             if self.algorithm.needs_critic
@@ -124,6 +107,15 @@ class Workers:
         self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
             pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
         )
+
+    def _choose_reference(
+        self, pool: ResourcePool, model: Path
+    ) -> WorkerGroup[ReferenceWorker] | SharedReference | NoReference:
+        if not self.algorithm.needs_reference:
+            return NoReference()
+        if self._config.trainer.lora:
+            return SharedReference(self.actor)
+        return _sharded(pool, partial(_make_reference, self._config, model), "reference")
 
     @property
     def groups(self) -> dict[str, WorkerGroup[Any]]:
@@ -154,9 +146,12 @@ def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> Wor
 
 
 def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
-    """The actor with the policy in folder `model`."""
+    """The actor with the policy in folder `model`, and an adapter that has learnt nothing if one is to learn."""
+    policy = _load(config, model, device="cpu")
+    if config.trainer.lora:
+        with_adapter(policy.model, config.trainer.lora, seed=config.seed)
     return ActorWorker(
-        _load(config, model, device="cpu"),
+        policy,
         build_algorithm(config.algorithm),
         config.optimizer,
         total_steps=config.steps * config.minibatches,
@@ -179,8 +174,11 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
 
 def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
     _share_cores(config)
+    critic = load_critic(model, dtype=config.model.dtype, device="cpu")
+    if config.trainer.lora:
+        with_adapter(critic.trunk, config.trainer.lora, seed=config.seed)
     return CriticWorker(
-        load_critic(model, dtype=config.model.dtype, device="cpu"),
+        critic,
         build_algorithm(config.algorithm),
         config.critic.optimizer,
         total_steps=config.steps * config.minibatches,
@@ -211,4 +209,4 @@ def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:
 
 def _share_cores(config: TrainConfig) -> None:
     own = [pool.processes for pool in config.pools.values() if pool.executor != "inline"]
-    settle_libraries(config.model, processes=sum(own) + (len(own) < len(config.pools)))
+    settle_libraries(config, processes=sum(own) + (len(own) < len(config.pools)))

@@ -29,7 +29,7 @@ from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import JudgeRunConfig, TaskConfig
-from autoclave.config.trainer import TrainerConfig
+from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
     CheckpointConfig,
     EvaluationConfig,
@@ -65,6 +65,7 @@ __all__ = [
     "JudgeConfig",
     "JudgeRunConfig",
     "Level",
+    "LoraConfig",
     "MaskedCorrectionConfig",
     "ModelConfig",
     "NoCorrectionConfig",

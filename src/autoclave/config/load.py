@@ -115,7 +115,9 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
     *parents, last = override.path.split(".")
     block = tree
     for depth, name in enumerate(parents):
-        inner: Any = block.setdefault(name, {})
+        if block.get(name) is None:
+            block[name] = {}  # also where null stands for a block that is left out
+        inner: Any = block[name]
         if not isinstance(inner, dict):
             above = ".".join(parents[: depth + 1])
             raise ConfigError(f"{override.path}: {above} = {shown(inner)} is not a block of settings")

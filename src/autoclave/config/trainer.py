@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from typing import Literal
 
-from autoclave.config.base import Config
+from autoclave.config.base import Config, Positive, PositiveFloat
+
+
+class LoraConfig(Config):
+    """Low-rank adapters that learn in place of all weights; without dropout, which makes ratios of policies noisy."""
+
+    rank: Positive = 16
+    """Rows of the smaller matrix of an adapter."""
+
+    alpha: PositiveFloat = 32.0
+    """Adapters are multiplied by `alpha / rank`."""
+
+    targets: tuple[str, ...] = ()
+    """Linear layers that get an adapter, by the last part of their names, for example [q_proj, v_proj]; empty: all but
+    the output embedding."""
 
 
 class TrainerConfig(Config):
     """How the models that learn are held and computed; the frozen reference is sharded and rounded as they are."""
+
+    lora: LoraConfig | None = None
+    """Reinforcement learning trains adapters of policy and critic and leaves all other weights as they are; null: it
+    trains all weights. The warm start always trains all."""
 
     sharding: Literal["none", "zero2", "zero3"] = "zero3"
     """What the processes of a worker group share (FSDP2); one process has all. `zero3`: each keeps its part of weights,

@@ -134,6 +134,10 @@ class TrainConfig(Config):
     seed: Seed = 0
     """Seed of initial weights, order of problems and sampling."""
 
+    deterministic: bool = False
+    """Equal runs give equal bits on a GPU too: only operations of the tensor library that repeat to the last bit; one
+    that cannot ends the run. Slower. On the CPU runs are equal anyway."""
+
     steps: Positive = 50
     """Steps of reinforcement learning."""
 
@@ -210,6 +214,16 @@ class TrainConfig(Config):
     health: HealthConfig = HealthConfig()
     """Alerts."""
 
+    loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Services that get the metrics too, beside metrics.jsonl and TensorBoard; their own environment variables say
+    where they are."""
+
+    @model_validator(mode="after")
+    def _loggers_differ(self) -> Self:
+        if twice := {name for name in self.loggers if self.loggers.count(name) > 1}:
+            raise ValueError(f"loggers: {min(twice)} is given twice; give it once")
+        return self
+
     @model_validator(mode="after")
     def _group_can_be_compared(self) -> Self:
         if self.algorithm.compares_group and self.group_size < 2:
@@ -281,6 +295,29 @@ class TrainConfig(Config):
             raise ValueError(
                 "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the "
                 "host anyway; remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_rank_has_rollouts(self) -> Self:
+        sampled = self.problems_per_step * self.group_size
+        in_minibatch = sampled // self.minibatches, "minibatch", "problems_per_step x group_size / minibatches"
+        shares = {"sampler": (sampled, "step", "problems_per_step x group_size")}
+        for group, pool in self.workers.places().items():
+            ranks, (rollouts, share, formula) = self.pools[pool].processes, shares.get(group, in_minibatch)
+            if ranks > rollouts:
+                raise ValueError(
+                    f"pools.{pool}.processes = {ranks}: a {share} has {rollouts} rollouts ({formula}), less than one "
+                    f"for each process of the {group}; lower processes or raise problems_per_step"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _reference_has_weights_of_its_own(self) -> Self:
+        if self.trainer.lora and self.workers.reference:
+            raise ValueError(
+                f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is "
+                "the reference, so there is no worker to place; remove it"
             )
         return self
 

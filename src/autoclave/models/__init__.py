@@ -3,35 +3,62 @@
 May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
 """
 
+from autoclave.models.compatibility import (
+    require_same_architecture,
+    require_same_tokens,
+    require_same_vocabulary,
+    require_targets,
+)
 from autoclave.models.heads import (
     HeadModel,
     HeadRole,
     load_critic,
+    load_head_tokenizer,
     load_reward_model,
-    require_same_tokens,
     response_values,
     save_head_model,
     sequence_scores,
 )
-from autoclave.models.policy import Policy, encode_prompt, load_policy, load_tokenizer, resolve_device, save_policy
+from autoclave.models.lora import adapter_scale, merged, plain_weights, save_adapter, with_adapter, without_adapter
+from autoclave.models.policy import (
+    Policy,
+    encode_prompt,
+    load_architecture,
+    load_policy,
+    load_tokenizer,
+    resolve_device,
+    save_policy,
+)
 from autoclave.models.scoring import response_scores
-from autoclave.models.tiny import build_tiny_policy
+from autoclave.models.tiny import build_tiny_policy, tiny_architecture
 
 __all__ = [
     "HeadModel",
     "HeadRole",
     "Policy",
+    "adapter_scale",
     "build_tiny_policy",
     "encode_prompt",
+    "load_architecture",
     "load_critic",
+    "load_head_tokenizer",
     "load_policy",
     "load_reward_model",
     "load_tokenizer",
+    "merged",
+    "plain_weights",
+    "require_same_architecture",
     "require_same_tokens",
+    "require_same_vocabulary",
+    "require_targets",
     "resolve_device",
     "response_scores",
     "response_values",
+    "save_adapter",
     "save_head_model",
     "save_policy",
     "sequence_scores",
+    "tiny_architecture",
+    "with_adapter",
+    "without_adapter",
 ]

@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging
 
 from autoclave.core import HostError, InputError
+from autoclave.models.lora import plain_weights
 from autoclave.models.policy import resolve_device
 
 HeadRole = Literal["critic", "reward_model"]
@@ -43,6 +44,11 @@ class HeadModel:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def trunk(self) -> PreTrainedModel:
+        """The model without its head."""
+        return self.model.base_model  # pyright: ignore[reportReturnType]  declared as any module
 
 
 def load_critic(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> HeadModel:
@@ -82,22 +88,15 @@ def load_reward_model(path: str | Path, *, dtype: str = "float32", device: str =
     return found
 
 
-def require_same_tokens(role: HeadRole, path: str, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Check, before weights are read, that the model at `path` knows tokens by the ids of `tokenizer`, if given.
+def load_head_tokenizer(role: HeadRole, path: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of the model at `path`; cheap, so also the way to find out early whether there is one.
 
     Raises:
-        InputError: it does not, or there is no tokenizer there.
+        InputError: there is none.
     """
     with _reading(role, path):
         AutoConfig.from_pretrained(path)
-        own = AutoTokenizer.from_pretrained(path)
-    theirs, ours = own.get_vocab(), tokenizer.get_vocab() if tokenizer else {}
-    differing = sum(theirs.get(token) != number for token, number in ours.items())
-    if differing:
-        raise InputError(
-            f"{role}.path = {path!r}: {differing} of the policy's {len(ours)} tokens have another id there or none; it "
-            "reads the policy's tokens as they are, so choose a model of the same family"
-        )
+        return AutoTokenizer.from_pretrained(path)
 
 
 def save_head_model(model: HeadModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
@@ -109,7 +108,9 @@ def save_head_model(model: HeadModel, folder: Path, *, weights: Mapping[str, Ten
         HostError: the disk is full or fails.
     """
     try:
-        model.model.save_pretrained(folder, state_dict=dict(weights) if weights else None)
+        model.model.save_pretrained(
+            folder, state_dict=dict(plain_weights(model.model)) if weights is None else dict(weights)
+        )
         model.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

@@ -11,10 +11,19 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
+from autoclave.models.compatibility import require_embedding, require_loaded, require_weights
+from autoclave.models.lora import plain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,9 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
     tokenizer = load_tokenizer(path, chat_template)
     with _reading(path):
         model, info = AutoModelForCausalLM.from_pretrained(
-            str(path), dtype=getattr(torch, dtype), output_loading_info=True
-        )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of the last argument
-    if info["missing_keys"]:  # they were given random values
-        raise InputError(f"model.path = {str(path)!r}: its weights lack {', '.join(sorted(info['missing_keys'])[:3])}")
+            str(path), dtype=getattr(torch, dtype), output_loading_info=True, ignore_mismatched_sizes=True
+        )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of `output_loading_info`
+    require_loaded(info, f"model.path = {str(path)!r}")
     model.to(place)
     return Policy(model.eval(), tokenizer)
 
@@ -77,14 +85,14 @@ def load_tokenizer(path: str | Path, chat_template: str = "") -> PreTrainedToken
     A `chat_template` takes the place of its own.
 
     Raises:
-        InputError: no policy is there, or its tokenizer has no chat template or no end-of-sequence token.
+        InputError: no policy is there, its weights are missing or do not fit its `config.json`, or its tokenizer has no
+            chat template, no end-of-sequence token, or tokens that the model has no embedding for.
     """
-    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
-        raise InputError(f"model.path = {str(path)!r}: no such folder")
+    architecture = load_architecture(path)
     with _reading(path):
-        AutoConfig.from_pretrained(str(path))
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     tokenizer.chat_template = chat_template or tokenizer.chat_template
+    require_embedding(tokenizer, architecture, f"model.path = {str(path)!r}")
     if not tokenizer.chat_template:
         raise InputError(
             f"model.path = {str(path)!r}: its tokenizer has no chat template; use an instruct model, or give one in "
@@ -92,7 +100,24 @@ def load_tokenizer(path: str | Path, chat_template: str = "") -> PreTrainedToken
         )
     if tokenizer.eos_token_id is None:
         raise InputError(f"model.path = {str(path)!r}: its tokenizer has no end-of-sequence token")
+    require_weights(Path(path), architecture, f"model.path = {str(path)!r}")
     return tokenizer
+
+
+def load_architecture(path: str | Path) -> PretrainedConfig:
+    """What `config.json` says of the policy at `path`.
+
+    Raises:
+        InputError: no policy is there.
+    """
+    if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
+        raise InputError(f"model.path = {str(path)!r}: no such folder")
+    if (Path(path) / "adapter_config.json").is_file() and not (Path(path) / "config.json").is_file():
+        raise InputError(
+            f"model.path = {str(path)!r}: an adapter alone; give a whole model, in a checkpoint the folder model/"
+        )
+    with _reading(path):
+        return AutoConfig.from_pretrained(str(path))
 
 
 @contextmanager
@@ -106,7 +131,7 @@ def _reading(path: str | Path) -> Generator[None]:
 
 
 def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
-    """Write config, weights (safetensors) and tokenizer, so that `load_policy` and other tools read them.
+    """Write config, weights (safetensors; adapters added in) and tokenizer, so that `load_policy` and others read them.
 
     `weights` are all of the model by name; left out, they are in the model.
 
@@ -114,7 +139,8 @@ def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] |
         HostError: the disk is full or fails.
     """
     try:
-        policy.model.save_pretrained(folder, state_dict=dict(weights) if weights else None)
+        found = dict(plain_weights(policy.model)) if weights is None else dict(weights)
+        policy.model.save_pretrained(folder, state_dict=found)
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

@@ -31,8 +31,19 @@ def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: in
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
-    shape = LlamaConfig(
-        vocab_size=len(tokenizer),
+    shape = tiny_architecture(config, len(tokenizer))
+    shape.pad_token_id, shape.eos_token_id = core.token_to_id(PAD), core.token_to_id(END)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(shape)
+    model.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    return Policy(model.eval(), tokenizer)
+
+
+def tiny_architecture(config: TinyModelConfig, vocabulary: int) -> LlamaConfig:
+    """The shape of the policy, for a tokenizer with so many tokens."""
+    return LlamaConfig(
+        vocab_size=vocabulary,
         hidden_size=config.hidden_size,
         intermediate_size=config.hidden_size * 8 // 3,
         num_hidden_layers=config.layers,
@@ -40,15 +51,10 @@ def build_tiny_policy(config: TinyModelConfig, texts: Iterable[str], *, seed: in
         num_key_value_heads=config.heads,
         max_position_embeddings=config.context,
         tie_word_embeddings=True,
-        pad_token_id=core.token_to_id(PAD),
+        pad_token_id=None,
         bos_token_id=None,
-        eos_token_id=core.token_to_id(END),
+        eos_token_id=None,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = LlamaForCausalLM(shape)
-    model.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
-    return Policy(model.eval(), tokenizer)
 
 
 def _train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:

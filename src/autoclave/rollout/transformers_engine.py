@@ -21,6 +21,9 @@ from autoclave.models import Policy
 from autoclave.rollout.interface import Deliver, Request, uniforms
 from autoclave.rollout.key_value_cache import growing_cache, repeat_rows
 
+WHOLE = 2.0**48
+"""What a probability of 1 is, where tokens are drawn; a float64 has room for it and five bits more."""
+
 SHRINK_AT = 0.75
 """Finished rows are dropped from the batch when at most this share of it is still being sampled."""
 
@@ -207,18 +210,19 @@ def _draw(logits: Tensor, rows: _Rows, step: int) -> tuple[Tensor, Tensor]:
         step: which random number to use.
     """
     log_probs = torch.log_softmax(logits.float() / rows.temperature, dim=-1)  # (R, V)
-    probabilities = log_probs.double().exp()
+    # Whole numbers, because their sums are the same in whatever order a GPU adds them.
+    shares = log_probs.double().exp_().mul_(WHOLE).long()  # (R, V)
     if bool((rows.top_p < 1).any()):
-        probabilities = _nucleus(probabilities, rows.top_p)
-    cumulative = probabilities.cumsum(-1)
-    point = rows.uniform[:, step, None] * cumulative[:, -1:]
+        shares = _nucleus(shares, rows.top_p)
+    cumulative = shares.cumsum(-1)
+    point = (rows.uniform[:, step, None] * cumulative[:, -1:]).long()
     drawn = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
     tokens = torch.where(rows.greedy, logits.argmax(-1), drawn[:, 0])
     return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
 
 
-def _nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
+def _nucleus(shares: Tensor, top_p: Tensor) -> Tensor:
     """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1); 1 keeps all."""
-    ordered, order = probabilities.sort(dim=-1, descending=True)
-    outside = (ordered.cumsum(-1) - ordered >= top_p) & (top_p < 1)  # sums of rounded numbers reach 1 too early
-    return probabilities.masked_fill(outside.scatter(1, order, outside), 0.0)
+    ordered, order = shares.sort(dim=-1, descending=True)
+    outside = (ordered.cumsum(-1) - ordered >= top_p * WHOLE) & (top_p < 1)  # sums of rounded numbers reach 1 too early
+    return shares.masked_fill(outside.scatter(1, order, outside), 0)

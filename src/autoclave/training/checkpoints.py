@@ -6,6 +6,7 @@ belongs to, and the inputs that no setting names, as the architecture of the pol
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Generator, Mapping
@@ -22,7 +23,7 @@ from autoclave.core.manifest import check_manifest
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
-    "micro_batch_tokens", "pools", "workers", "worker_restarts", "sft.checkpoint_every",
+    "micro_batch_tokens", "pools", "workers", "worker_restarts", "loggers", "sft.checkpoint_every",
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""
@@ -209,6 +210,15 @@ def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
 def best_checkpoint(parent: Path) -> Checkpoint | None:
     """That of the highest score, of equals the earliest; None if none has one."""
     return next(iter(by_score(_listed(parent))), None)
+
+
+def weights_digest(model: Path) -> str:
+    """sha256 of the weights in the folder of a policy."""
+    digest = hashlib.sha256()
+    for path in sorted(model.glob("*.safetensors")):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def find_checkpoint(parent: Path, which: str) -> Checkpoint:

@@ -17,21 +17,21 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.tensorboard import SummaryWriter
 
 from autoclave.algorithms import LedgerEntry
-from autoclave.core import InputError, Rollout
+from autoclave.core import HostError, InputError, Rollout
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
 from autoclave.evaluation import Evaluation
+from autoclave.training.metric_sinks import MetricSink, numbers
 from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
 from autoclave.training.stages import Learned
 
@@ -108,11 +108,17 @@ class RunFolder:
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl` and TensorBoard. A line is written whole, so a killed run leaves at most one torn."""
+    """Appends to `metrics.jsonl`, and to sinks, which it closes.
 
-    def __init__(self, folder: RunFolder) -> None:
+    A line is written whole, so a killed run leaves at most one torn. A sink that fails is told of and left out from
+    then on: a run does not end for want of a mirror.
+    """
+
+    def __init__(
+        self, folder: RunFolder, sinks: Sequence[MetricSink] = (), say: Callable[[str], None] = lambda line: None
+    ) -> None:
         self._file = (folder.path / "metrics.jsonl").open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(folder.path / "tensorboard"))
+        self._sinks, self._say = list(sinks), say
         if self._file.tell():
             self._file.write("\n")  # ends a line torn by a crash; blank lines mean nothing
 
@@ -121,14 +127,22 @@ class MetricsLog:
         line = {"kind": kind, "step": step, "time": time.time(), **finite(metrics)}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
-        for name, value in metrics.items():
-            if isinstance(value, (int, float)):
-                self._board.add_scalar(f"{kind}/{name}", value, step)
+        found = numbers(metrics)
+        for sink in tuple(self._sinks):
+            self._attempt(sink, lambda sink=sink: sink.write(kind, step, found))
 
     def close(self) -> None:
-        """Write what is buffered and close both."""
+        """Write what is buffered and close all."""
         self._file.close()
-        self._board.close()
+        for sink in tuple(self._sinks):
+            self._attempt(sink, sink.close)
+
+    def _attempt(self, sink: MetricSink, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except HostError as error:
+            self._sinks.remove(sink)
+            self._say(f"no longer logging to it: {error}; metrics.jsonl has everything")
 
 
 def _free_name(path: Path) -> Path:

@@ -41,6 +41,7 @@ from autoclave.workers.trainer import (
     NoRewardModel,
     ReferenceWorker,
     RewardModelWorker,
+    SharedReference,
 )
 
 
@@ -62,7 +63,7 @@ class Stages:
     """Collect, learn, publish, on the worker groups of a run."""
 
     actor: WorkerGroup[ActorWorker]
-    reference: WorkerGroup[ReferenceWorker] | NoReference
+    reference: WorkerGroup[ReferenceWorker] | SharedReference | NoReference
     critic: WorkerGroup[CriticWorker] | NoCritic
     reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel
     sampler: WorkerGroup[SamplerWorker]

@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 
 from autoclave.config import (
     GrpoConfig,
+    LoraConfig,
     ModelConfig,
     PoolConfig,
     SamplerConfig,
     TinyModelConfig,
     TrainConfig,
+    TrainerConfig,
     TransformersEngineConfig,
     WorkersConfig,
 )
-from autoclave.core import InputError
+from autoclave.core import ConfigError, InputError
 from autoclave.training.accounting import Lengths, describe_plan, plan_for, plan_run, shape_of
 from autoclave.workers import Batch
 
@@ -78,6 +80,37 @@ def test_a_reference_is_there_if_the_algorithm_reads_it(coefficient: float, has_
     plan = plan_run(config(algorithm=GrpoConfig(kl_coefficient=coefficient)), SHAPE, Lengths(10, 10))
     assert all(("weights (reference)" in phase.parts) == has_reference for phase in plan.pools[0].phases)
     assert plan.learning_flops == (5 if has_reference else 4) * plan.sampling_flops
+
+
+def test_adapters_alone_have_gradients_and_an_optimizer_and_the_frozen_weights_are_the_reference():
+    lora = TrainerConfig(lora=LoraConfig(rank=2, targets=("q_proj", "down_proj")))
+    algorithm = GrpoConfig(kl_coefficient=0.04)
+    plan = plan_run(config(trainer=lora, algorithm=algorithm), SHAPE, Lengths(10, 10))
+    adapter = 4 * 2 * ((8 + 8) + (21 + 8))  # bytes, rank, in + out of the two layers
+    assert plan.learning_parameters == adapter // 4
+    for phase in plan.pools[0].phases:
+        held = {"weights (actor)": WEIGHTS, "adapter": adapter, "gradients": adapter, "optimizer": 2 * adapter}
+        assert held.items() <= phase.parts.items()
+        assert "weights (reference)" not in phase.parts
+    phases = {phase.name: phase.parts for phase in plan.pools[0].phases}
+    assert phases["optimizer step"]["work space"] == 4 * 2 * 2 * 21
+    assert phases["publish"]["copy of the weights"] == WEIGHTS + 300 * 8 * 4  # merged, as without adapters
+    assert plan.learning_flops == 4 * plan.sampling_flops  # forward for each of three, and one backward
+
+
+def test_adapters_of_a_half_precision_model_are_counted_in_single_precision():
+    settings = {"trainer": TrainerConfig(lora=LoraConfig(rank=2))}
+    model = ModelConfig(tiny=TINY, device="cpu", dtype="bfloat16")
+    whole, half = (plan_run(c, SHAPE, Lengths(10, 10)) for c in (config(**settings), config(model=model, **settings)))
+    for name in ("adapter", "optimizer"):
+        assert half.pools[0].phases[0].parts[name] == whole.pools[0].phases[0].parts[name]
+
+
+def test_adapters_on_layers_that_the_model_does_not_have_cannot_be_planned():
+    with pytest.raises(
+        ConfigError, match=r"trainer\.lora\.targets: 'c_fc' is no linear layer of this model; known are"
+    ):
+        plan_run(config(trainer=TrainerConfig(lora=LoraConfig(targets=("c_fc",)))), SHAPE, Lengths(10, 10))
 
 
 def test_the_sampler_on_a_pool_of_its_own_leaves_the_trainer():

@@ -2,7 +2,7 @@
 
     forward of a sequence of n tokens = 2 n (matrices of all layers) + 4 layers n^2 (width of the queries)
                                         + 2 (tokens with logits) (output embedding)
-    backward = 2 x forward
+    backward = 2 x forward; forward alone where adapters learn and the weights do not
 
 A multiply-add is two operations. Attention is counted in full, as in the source, although half of it is masked.
 
@@ -32,11 +32,16 @@ def forward_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray) ->
     return matrices + attention + 2 * float(num_logits.sum()) * shape.embedding
 
 
-def critic_flops(shape: ModelShape, lengths: IntArray) -> float:
+def critic_flops(shape: ModelShape, lengths: IntArray, *, weights_learn: bool = True) -> float:
     """Operations of a critic of `shape`: its values, and learning from the same sequences once."""
-    return 4 * forward_flops(shape, lengths, np.zeros_like(lengths))
+    return (4 if weights_learn else 3) * forward_flops(shape, lengths, np.zeros_like(lengths))
 
 
-def learning_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: int) -> float:
-    """Operations of learning from sequences once: forward and backward, and forward alone for each scoring."""
-    return (3 + scoring_passes) * forward_flops(shape, lengths, num_logits)
+def learning_flops(
+    shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: int, weights_learn: bool = True
+) -> float:
+    """Operations of learning from sequences once: forward and backward, and forward alone for each scoring.
+
+    Without `weights_learn` adapters do, whose own operations are not counted: they are few.
+    """
+    return ((3 if weights_learn else 2) + scoring_passes) * forward_flops(shape, lengths, num_logits)

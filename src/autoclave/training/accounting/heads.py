@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from autoclave.config import TrainConfig
+from autoclave.training.accounting.adapters import adapter_parameters
 from autoclave.training.accounting.memory import ADAM_MOMENTS, activation_bytes, forward_bytes
 from autoclave.training.accounting.shape import ModelShape, shape_at
 
@@ -40,15 +41,21 @@ def head_parameters(shape: ModelShape) -> int:
     return replace(shape, ties_embeddings=True).parameters + shape.hidden_size
 
 
-def held_by_heads(heads: Heads, groups: Collection[str], width: int) -> dict[str, int]:
+def learning_parameters(config: TrainConfig, critic: ModelShape) -> int:
+    """Weights of a critic that learn: all of them, or its adapters and its head."""
+    lora = config.trainer.lora
+    return adapter_parameters(critic, lora) + critic.hidden_size if lora else head_parameters(critic)
+
+
+def held_by_heads(config: TrainConfig, heads: Heads, groups: Collection[str], width: int) -> dict[str, int]:
     """Bytes that stay, for those of the heads that are among `groups`; `width` is that of a number."""
     held: dict[str, int] = {}
     if heads.critic and "critic" in groups:
-        weights = head_parameters(heads.critic) * width
+        learning = learning_parameters(config, heads.critic) * width
         held = {
-            "weights (critic)": weights,
-            "gradients (critic)": weights,
-            "optimizer (critic)": ADAM_MOMENTS * weights,
+            "weights (critic)": head_parameters(heads.critic) * width + (learning if config.trainer.lora else 0),
+            "gradients (critic)": learning,
+            "optimizer (critic)": ADAM_MOMENTS * learning,
         }
     if heads.reward_model and "reward_model" in groups:
         held["weights (reward model)"] = head_parameters(heads.reward_model) * width
@@ -80,10 +87,10 @@ def phases_of_heads(
     if heads.reward_model and "reward_model" in groups:
         phases.append(("reward model", {"activations": forward_bytes(heads.reward_model, rows, length, width)}))
     if heads.critic and "critic" in groups:
-        shape, weights = heads.critic, head_parameters(heads.critic) * width
-        at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else head_parameters(shape)
+        shape, learning = heads.critic, learning_parameters(config, heads.critic)
+        at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else learning
         update = {
-            "gradients (critic)": weights if in_minibatch > rows else 0,
+            "gradients (critic)": learning * width if in_minibatch > rows else 0,
             "activations": activation_bytes(shape, rows, length, width),
         }
         phases += [

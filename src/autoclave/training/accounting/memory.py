@@ -94,9 +94,9 @@ def decoding_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int
     return rows * length * (repeated + 2 * FLOAT64)
 
 
-def adam_bytes(shape: ModelShape, width: int) -> int:
-    """The optimizer's state."""
-    return ADAM_MOMENTS * shape.parameters * width
+def adam_bytes(parameters: int, width: int) -> int:
+    """The optimizer's state for so many weights that learn."""
+    return ADAM_MOMENTS * parameters * width
 
 
 def export_bytes(shape: ModelShape, width: int) -> int:

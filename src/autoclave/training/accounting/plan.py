@@ -12,11 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoclave.config import TrainConfig
+from autoclave.config import LoraConfig, TrainConfig
 from autoclave.core import InputError
+from autoclave.training.accounting.adapters import (
+    adapter_activation_bytes,
+    adapter_parameters,
+    largest_adapter_tensor,
+)
 from autoclave.training.accounting.flops import critic_flops, forward_flops, learning_flops
 from autoclave.training.accounting.heads import Heads, held_by_heads, phases_of_heads
 from autoclave.training.accounting.memory import (
+    FLOAT32,
     activation_bytes,
     adam_bytes,
     decoding_bytes,
@@ -78,6 +84,8 @@ class RunPlan:
     shape: ModelShape
     dtype: str
     lengths: Lengths
+    learning_parameters: int
+    """Of those in `shape`, or of the adapters beside them."""
     iterations: int
     prompts: int
     samples: int
@@ -117,6 +125,7 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
 
     Raises:
         InputError: a prompt and a response do not fit into the context of the model together.
+        ConfigError: trainer.lora names a layer that the model does not have.
     """
     if lengths.whole > shape.context:
         raise InputError(
@@ -132,6 +141,7 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         shape=shape,
         dtype=config.model.dtype,
         lengths=lengths,
+        learning_parameters=_learning(config, shape).parameters,
         iterations=config.steps,
         prompts=config.problems_per_step,
         samples=samples,
@@ -140,8 +150,10 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         micro_batches=config.minibatches * math.ceil(samples // config.minibatches / rows),
         micro_batch_rows=rows,
         sampling_flops=forward_flops(shape, whole, response),
-        learning_flops=learning_flops(shape, whole, response, scoring_passes=2 if has_reference else 1)
-        + (critic_flops(heads.critic, whole) if heads.critic else 0.0),
+        learning_flops=learning_flops(
+            shape, whole, response, scoring_passes=2 if has_reference else 1, weights_learn=not config.trainer.lora
+        )
+        + (critic_flops(heads.critic, whole, weights_learn=not config.trainer.lora) if heads.critic else 0.0),
         pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
     )
 
@@ -152,6 +164,30 @@ def _micro_batch_rows(config: TrainConfig, lengths: Lengths) -> int:
 
 def _minibatch_rows(config: TrainConfig) -> int:
     return config.problems_per_step // config.minibatches * config.group_size
+
+
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """The weights that learn: all of them, or those of adapters beside them."""
+
+    parameters: int
+    width: int
+    """Bytes of each, of its gradient and of its moments."""
+    largest_tensor: int
+    adapter: int
+    """Bytes that come on top of the frozen weights."""
+
+    @property
+    def size(self) -> int:
+        return self.parameters * self.width
+
+
+def _learning(config: TrainConfig, shape: ModelShape) -> _Learning:
+    width, lora = WIDTHS[config.model.dtype], config.trainer.lora
+    if lora is None:
+        return _Learning(shape.parameters, width, shape.largest_tensor, 0)
+    parameters, width = adapter_parameters(shape, lora), max(width, FLOAT32)
+    return _Learning(parameters, width, largest_adapter_tensor(shape, lora), parameters * width)
 
 
 def _has_reference(config: TrainConfig) -> bool:
@@ -166,19 +202,22 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     phases: list[tuple[str, dict[str, int]]] = []
     places = config.workers.places()
     absent = {
-        "reference": not _has_reference(config),
+        # With adapters the frozen weights are the reference.
+        "reference": not _has_reference(config) or config.trainer.lora is not None,
         "critic": not heads.critic,
         "reward_model": not heads.reward_model,
     }
     groups = [group for group, place in places.items() if place == name and not absent.get(group)]
     trainer = _trainer_phases(config, shape, lengths)
     if "actor" in groups:
-        resident |= {"weights (actor)": weights, "gradients": weights, "optimizer": adam_bytes(shape, width)}
+        learning = _learning(config, shape)
+        resident |= {"weights (actor)": weights, "adapter": learning.adapter, "gradients": learning.size}
+        resident["optimizer"] = adam_bytes(learning.parameters, learning.width)
         phases += trainer
     if "reference" in groups:
         resident["weights (reference)"] = weights
         phases = phases or trainer[:1]
-    resident |= held_by_heads(heads, groups, width)
+    resident |= held_by_heads(config, heads, groups, width)
     phases += phases_of_heads(
         config,
         heads,
@@ -200,7 +239,7 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
 def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> list[tuple[str, dict[str, int]]]:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
-    weights, tokens = shape.parameters * width, rows * lengths.response
+    learning, tokens = _learning(config, shape), rows * lengths.response
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
@@ -209,18 +248,25 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
     )
     update = {
         # Freed before the first micro-batch, whole from the second one on.
-        "gradients": weights if _minibatch_rows(config) > rows else 0,
-        "activations": activation_bytes(shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
+        "gradients": learning.size if _minibatch_rows(config) > rows else 0,
+        "activations": _kept(shape, config.trainer.lora, rows, lengths.whole, width)
+        + tokens * shape.hidden_size * width,
         "logits": logits_bytes(shape, tokens, width, learns=True),
     }
     # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
-    at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else shape.parameters
+    at_once = 2 * learning.largest_tensor if config.model.device == "cpu" else learning.parameters
     return [
         ("log-probs", score),
         ("update", update),
-        ("optimizer step", {"work space": at_once * width}),
+        ("optimizer step", {"work space": at_once * learning.width}),
         ("publish", {"copy of the weights": export_bytes(shape, width)}),
     ]
+
+
+def _kept(shape: ModelShape, lora: LoraConfig | None, rows: int, length: int, width: int) -> int:
+    """What autograd keeps of the layers."""
+    kept = activation_bytes(shape, rows, length, width)
+    return kept + rows * length * shape.layers * adapter_activation_bytes(shape, lora, width) if lora else kept
 
 
 def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[str, int]:

@@ -35,6 +35,8 @@ class Throughput:
     """Forward passes beside the update: of the policy at the start of the step, and of a reference if there is one."""
     critic: ModelShape | None = None
     """Of the critic, if there is one and its family is known."""
+    weights_learn: bool = True
+    """All weights, not adapters beside them."""
 
     def metrics(self, computed: SequenceLengths, seconds: float) -> dict[str, float]:
         """Metrics of one step whose learning took `seconds`.
@@ -46,9 +48,10 @@ class Throughput:
         found = {"learned_tokens_per_s": float(computed.whole.sum()) / seconds}
         if self.shape is None:
             return found
-        passes = self.scoring_passes
-        operations = learning_flops(self.shape, computed.whole, computed.response, scoring_passes=passes)
-        operations += critic_flops(self.critic, computed.whole) if self.critic else 0.0
-        rate = operations / seconds
-        found["model_flops_per_s"] = rate
+        passes, all_learn = self.scoring_passes, self.weights_learn
+        done = learning_flops(
+            self.shape, computed.whole, computed.response, scoring_passes=passes, weights_learn=all_learn
+        )
+        done += critic_flops(self.critic, computed.whole, weights_learn=all_learn) if self.critic else 0.0
+        found["model_flops_per_s"] = rate = done / seconds
         return found | ({"mfu": rate / self.peak_flops} if self.peak_flops else {})

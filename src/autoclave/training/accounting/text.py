@@ -30,6 +30,10 @@ def _lines(plan: RunPlan) -> Iterator[str]:
         f"{shape.hidden_size}, vocabulary {shape.vocabulary}, context {shape.context}"
     )
     yield (
+        f"learning  {_count(plan.learning_parameters)} parameters"
+        + (" of adapters" if plan.learning_parameters != shape.parameters else "")
+    )
+    yield (
         f"lengths   prompts of {lengths.prompt} and responses of {lengths.response} tokens; "
         "all that follows is for these, so at most"
     )

@@ -5,7 +5,7 @@ Imported by name, not by `autoclave.workers`, so that a worker process loads onl
 
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.critic import CriticWorker, NoCritic
-from autoclave.workers.trainer.reference import NoReference, ReferenceWorker
+from autoclave.workers.trainer.reference import NoReference, ReferenceWorker, SharedReference
 from autoclave.workers.trainer.reward_model import NoRewardModel, RewardModelWorker
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "NoRewardModel",
     "ReferenceWorker",
     "RewardModelWorker",
+    "SharedReference",
 ]

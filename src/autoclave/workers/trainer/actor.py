@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import Policy, save_policy
+from autoclave.models import Policy, save_adapter, save_policy, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
@@ -54,6 +54,16 @@ class ActorWorker(LearningWorker):
     def log_probs(self, batch: Batch) -> Batch:
         """`batch` with `old_log_probs` (N,) float32 of the policy as it is now."""
         return batch.with_responses(old_log_probs=self._scored(batch))
+
+    @register(Dispatch.DATA_PARALLEL)
+    def reference_log_probs(self, batch: Batch) -> Batch:
+        """`batch` with `reference_log_probs` (N,) float32 of the policy without its adapter.
+
+        Raises:
+            ValueError: it has none.
+        """
+        with without_adapter(self._model):
+            return batch.with_responses(reference_log_probs=self._scored(batch))
 
     def _scored(self, batch: Batch) -> np.ndarray:
         return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
@@ -101,8 +111,8 @@ class ActorWorker(LearningWorker):
 
     @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
-        """A copy of the weights by name, as they are now; tied ones are one tensor."""
-        return whole_weights(self._model)
+        """A copy of the weights by name, as they are now; an adapter is added in, and tied ones are one tensor."""
+        return self.plain_copy()
 
     @register(Dispatch.ONE_TO_ALL)
     def load_weights(self, folder: Path) -> None:
@@ -113,12 +123,18 @@ class ActorWorker(LearningWorker):
     def export(self, folder: Path) -> None:
         """Write the policy to `folder` in Hugging Face form, for use elsewhere.
 
+        If an adapter learns, it is added in, and `folder/adapter` holds it alone.
+
         Raises:
             HostError: the disk is full or fails.
         """
-        weights = whole_weights(self._model) if is_sharded(self._model) else None
+        if is_sharded(self._model):
+            whole, plain = whole_weights(self._model), self.plain_copy()
+        else:
+            whole, plain = None, None
         if this_rank() == 0:
-            save_policy(self._policy, folder, weights=weights)
+            save_policy(self._policy, folder, weights=plain)
+            save_adapter(self._model, folder / "adapter", weights=whole)
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -18,7 +18,7 @@ from autoclave.workers.pool import done
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.scoring import scores_of
-from autoclave.workers.trainer.sharding import device_of, is_sharded, run_as_forward, whole_weights
+from autoclave.workers.trainer.sharding import device_of, is_sharded, run_as_forward
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class CriticWorker(LearningWorker):
         Raises:
             HostError: the disk is full or fails.
         """
-        weights = whole_weights(self._model) if is_sharded(self._model) else None
+        weights = self.plain_copy() if is_sharded(self._model) else None
         if this_rank() == 0:
             save_head_model(self._critic, folder, weights=weights)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import Tensor
+
+from autoclave.models import adapter_scale, merged
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
+from autoclave.workers.trainer.sharding import whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel
 
 
@@ -14,6 +18,14 @@ class LearningWorker(MeasuresMemory):
 
     def __init__(self, trained: TrainedModel) -> None:
         self._trained = trained
+
+    def plain_copy(self) -> dict[str, Tensor]:
+        """A copy of the weights by the names of a model without adapters, which are added in; on rank 0. Of all ranks.
+
+        Tied weights are one tensor under several names.
+        """
+        module = self._trained.module
+        return dict(merged(whole_weights(module), adapter_scale(module)))
 
     @register(Dispatch.ONE_TO_ALL)
     def begin_save(self, folder: Path) -> None:

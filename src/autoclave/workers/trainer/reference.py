@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TypeVar
 
 import torch
@@ -10,7 +11,9 @@ from autoclave.config import TrainerConfig
 from autoclave.models import Policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.group import WorkerGroup
 from autoclave.workers.memory import MeasuresMemory
+from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.scoring import log_probs_of
 from autoclave.workers.trainer.sharding import hold, offload, onload
 
@@ -47,6 +50,17 @@ class ReferenceWorker(MeasuresMemory):
     def offload(self) -> None:
         """Leave the GPU to another group of the pool."""
         offload(self._model)
+
+
+class SharedReference:
+    """In place of the reference group where an adapter learns: the actor's frozen weights are the reference."""
+
+    def __init__(self, actor: WorkerGroup[ActorWorker]) -> None:
+        self._actor = actor
+
+    def log_probs(self, batch: Batch | Future[Batch]) -> Future[Batch]:
+        """`batch` with `reference_log_probs`, by the actor without its adapter."""
+        return self._actor.reference_log_probs(batch)
 
 
 class NoReference:

@@ -60,7 +60,10 @@ class TrainedModel:
         self._micro_batch_tokens = micro_batch_tokens
         self._writer = StateWriter()
         self._optimizer = torch.optim.AdamW(
-            module.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay
+            [weights for weights in module.parameters() if weights.requires_grad],
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
         )
 
     def require_finite_columns(self, batch: Batch) -> None:

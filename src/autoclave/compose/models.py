@@ -1,0 +1,64 @@
+"""Whether the models of a run can be used, found out before any of them is loaded."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedTokenizerBase
+
+from autoclave.config import TrainConfig
+from autoclave.models import (
+    HeadRole,
+    load_architecture,
+    load_head_tokenizer,
+    load_tokenizer,
+    require_same_architecture,
+    require_same_tokens,
+    require_same_vocabulary,
+    require_targets,
+    tiny_architecture,
+)
+from autoclave.training.run_folder import RunFolder
+
+
+def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> None:
+    """Find out whether the models of a run fit each other and the settings.
+
+    Args:
+        config: the settings.
+        existing: the folder of a run that is resumed.
+
+    Raises:
+        InputError: a model cannot be used, or the run began with another one.
+    """
+    path, tiny, template = config.model.path, config.model.tiny, config.model.chat_template
+    architecture = load_architecture(path) if path else tiny_architecture(tiny, tiny.vocabulary)
+    check_tokens(config, load_tokenizer(path, template) if path else None)
+    if config.trainer.lora:
+        require_targets(architecture, config.trainer.lora)
+    if path and existing and existing.start.is_dir():
+        _require_same_model(path, template, str(existing.start))
+
+
+def _require_same_model(path: str, template: str, start: str) -> None:
+    mend = "put the model back that was there, or start another run with --out"
+    require_same_architecture(
+        load_architecture(path),
+        load_architecture(start),
+        place=path,
+        against=f"that of {start}, which the run began with",
+        mend=mend,
+    )
+    require_same_tokens(load_tokenizer(path, template), load_tokenizer(start), place=path, mend=mend)
+
+
+def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
+
+    Raises:
+        InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
+    """
+    paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
+    for role, path in paths.items():
+        if path:
+            own = load_head_tokenizer(role, path)
+            if tokenizer:
+                require_same_vocabulary(own, tokenizer, place=f"{role}.path = {path!r}")

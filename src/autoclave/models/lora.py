@@ -1,0 +1,175 @@
+"""Low-rank adapters (LoRA): a few weights that learn beside frozen ones.
+
+    W' = W + (alpha / rank) B A,   A (rank, in), B (out, rank), B = 0 at the start
+
+Source: Hu et al., LoRA, arXiv:2106.09685, section 4.1. The layers are those of `peft`, put into the model in place: it
+stays the model that it is, with the same methods. Whoever reads weights by name does so through `plain_weights`, and
+knows nothing of adapters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from autoclave.config import LoraConfig
+from autoclave.core import ConfigError, HostError
+from autoclave.core.json import nearest
+
+NAME = "default"
+"""What `peft` calls the one adapter of a model."""
+WEIGHTS = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+"""What `peft` puts before the names of a model's weights in files."""
+
+
+def with_adapter(model: PreTrainedModel, config: LoraConfig, *, seed: int) -> PreTrainedModel:
+    """`model` itself, changed in place: all its weights are frozen, and adapters on its linear layers learn.
+
+    The adapter changes nothing until it has learnt: B is 0. A is drawn on the CPU from `seed`, so that it is the same
+    on every device and rank. Adapters have the number format of the weights, float32 at least.
+
+    Args:
+        model: a causal language model, or the trunk of a critic. Not yet sharded.
+        config: rank, scale, and which layers.
+        seed: of the numbers in A.
+
+    Raises:
+        ConfigError: a target is no linear layer of the model.
+    """
+    from peft import LoraConfig as PeftConfig  # slow to import, and most processes hold no adapter
+    from peft import inject_adapter_in_model
+
+    names = target_layers(model, config)
+    settings = PeftConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,  # pyright: ignore[reportArgumentType]  declared as an int, used as a factor
+        target_modules=names,
+        base_model_name_or_path=model.name_or_path,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):  # the library draws A too
+        inject_adapter_in_model(settings, model)
+    generator = torch.Generator().manual_seed(seed)
+    for layer in _adapted(model):
+        down, up = layer.lora_A[NAME], layer.lora_B[NAME]
+        for part in (down, up):
+            part.to(torch.promote_types(part.weight.dtype, torch.float32))
+        drawn = torch.empty(down.weight.shape, dtype=torch.float32)
+        nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)  # as the library: uniform in 1/sqrt(in)
+        with torch.no_grad():
+            down.weight.copy_(drawn)
+    return model
+
+
+def target_layers(model: PreTrainedModel, config: LoraConfig) -> list[str]:
+    """Full names of the linear layers of `model` that the settings choose. The output embedding is never one.
+
+    Raises:
+        ConfigError: a target is no linear layer of the model.
+    """
+    head = model.get_output_embeddings()
+    linear = [name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part is not head]
+    if not config.targets:
+        return linear
+    known = list(dict.fromkeys(name.rpartition(".")[2] for name in linear))
+    for target in config.targets:
+        if target not in known:
+            raise ConfigError(
+                f"trainer.lora.targets: {target!r} is no linear layer of this model; {nearest(target, known)}"
+            )
+    return [name for name in linear if name.rpartition(".")[2] in config.targets]
+
+
+def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """The weights by the names of a model without adapters, with what adapters learnt added in.
+
+    Those that no adapter changes share the memory of the model. The model itself stays as it is, also in its last bit.
+    """
+    return merged(model.state_dict(), adapter_scale(model))
+
+
+def merged(state: Mapping[str, Tensor], scale: float) -> Iterator[tuple[str, Tensor]]:
+    """The same of `state`, whole tensors of a model by name; `scale` is alpha / rank."""
+    for name, tensor in state.items():
+        layer, is_base, part = name.rpartition(".base_layer.")
+        if is_base and part == "weight":
+            down, up = (state[f"{layer}.{side}.{NAME}.weight"] for side in ("lora_A", "lora_B"))
+            yield f"{layer}.weight", (tensor + scale * (up @ down)).to(tensor.dtype)
+        elif is_base:
+            yield f"{layer}.{part}", tensor
+        elif not _is_of_adapter(name):
+            yield name, tensor
+
+
+@contextmanager
+def without_adapter(model: PreTrainedModel) -> Generator[None]:
+    """Within the block the model computes with its frozen weights alone.
+
+    Raises:
+        ValueError: it has no adapter, so it is not what training began with.
+    """
+    layers = list(_adapted(model))
+    if not layers:
+        raise ValueError("this model has no adapter: all its weights learn")
+    for layer in layers:
+        layer._disable_adapters = True  # `enable_adapters` would also change what requires a gradient
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+# --- On disk -------------------------------------------------------------------------------------------------------
+
+
+def save_adapter(model: PreTrainedModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write the adapter in the format of `peft`, for use elsewhere. Nothing for a model without one.
+
+    `weights` are all of the model by name, as `state_dict` names them; left out, they are in the model.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
+    state = model.state_dict() if weights is None else weights
+    found = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": t for name, t in state.items() if _is_of_adapter(name)}
+    if not found:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _settings(model)[NAME].save_pretrained(str(folder))
+        save_file(found, folder / WEIGHTS, metadata={"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        raise HostError(f"{folder}: cannot be written ({error})") from error
+
+
+# --- Inside the model ----------------------------------------------------------------------------------------------
+
+
+def _adapted(model: PreTrainedModel) -> Iterator[Any]:
+    """The layers with an adapter, `peft.tuners.lora.LoraLayer`."""
+    return (part for part in model.modules() if hasattr(part, "lora_A"))
+
+
+def _is_of_adapter(name: str) -> bool:
+    return ".lora_A." in name or ".lora_B." in name
+
+
+def _settings(model: nn.Module) -> Mapping[str, Any]:
+    """What `peft` keeps in a model or its trunk, by the name of the adapter; empty for a model without one."""
+    return next((part.peft_config for part in model.modules() if hasattr(part, "peft_config")), {})  # pyright: ignore
+
+
+def adapter_scale(model: nn.Module) -> float:
+    """What the product of an adapter's matrices is multiplied by; 0 for a model without adapters."""
+    return next((settings.lora_alpha / settings.r for settings in _settings(model).values()), 0.0)

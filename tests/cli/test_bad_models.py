@@ -1,0 +1,123 @@
+"""A model that a run cannot use ends `train` with one line that says the mend, before anything is written or loaded."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers.utils import logging
+
+from autoclave.config import TrainConfig, dump, load, parse_override
+from autoclave.models import Policy, build_tiny_policy, save_policy
+from autoclave.training.checkpoints import save_checkpoint
+from tests.training_parts import TEXTS, TINY, tiny_policy
+
+Complaint = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def no_progress_bars() -> None:
+    """Of models that tests save: they are not what the command prints."""
+    logging.disable_progress_bar()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_policy(tiny_policy(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(path: Path, **settings: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def test_a_folder_without_a_chat_template(complaint: Complaint, model: Path, tmp_path: Path):
+    (model / "chat_template.jinja").unlink()
+    code, error = complaint("train", "--out", "run", "model.path=model", "sft.steps=0")
+    assert (code, error) == (
+        2,
+        "Error: model.path = 'model': its tokenizer has no chat template; use an instruct model\n",
+    )
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_tokenizer_that_is_too_large_for_its_model(complaint: Complaint, model: Path, tmp_path: Path):
+    larger = copy.deepcopy(tiny_policy().tokenizer)
+    larger.add_tokens(["<extra>"])
+    larger.save_pretrained(model)
+    code, error = complaint("train", "--out", "run", "model.path=model", "sft.steps=0")
+    assert code == 2
+    assert error.startswith("Error: model.path = 'model': its tokenizer has token \"<extra>\" of id")
+    assert error.count("\n") == 1
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_layer_for_adapters_that_the_model_does_not_have(complaint: Complaint, model: Path, tmp_path: Path):
+    for which in ("model.path=model", "model.path=''"):
+        code, error = complaint("train", "--out", "run", which, "trainer.lora.targets=[q_poj]")
+        message = "Error: trainer.lora.targets: 'q_poj' is no linear layer of this model; did you mean q_proj?\n"
+        assert (code, error) == (2, message)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_more_workers_than_devices(complaint: Complaint, tmp_path: Path):
+    asked = torch.cuda.device_count() + 1
+    setting = f"pools={{main: {{executor: spawn, devices_per_process: {asked}}}}}"
+    code, error = complaint("train", "--out", "run", setting)
+    assert code == 3
+    assert error == (
+        f"Error: this machine has {asked - 1} GPUs for pools that spawn processes, they need {asked} ({asked} for "
+        "pools.main); lower processes or devices_per_process, or put groups on one pool\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+# --- Resumed -------------------------------------------------------------------------------------------------------
+
+
+def run_with_checkpoint(folder: Path, start: Policy, saved: Policy, *settings: str) -> None:
+    """The folder of a run that began with `start` and has `saved` in its only checkpoint."""
+    config = load(TrainConfig, None, [parse_override(setting) for setting in settings]).config
+    save_policy(start, folder / "start")
+    (folder / "config.yaml").write_text(dump(config))
+    save_checkpoint(
+        folder / "checkpoints", 1, config, {}, keep=1, save_state=lambda path: save_policy(saved, path / "model")
+    )
+
+
+def test_a_checkpoint_of_another_architecture(complaint: Complaint, tmp_path: Path):
+    wider = build_tiny_policy(TINY.model_copy(update={"hidden_size": 64}), TEXTS, seed=0, device="cpu")
+    run_with_checkpoint(tmp_path / "run", start=wider, saved=tiny_policy())
+    code, error = complaint("train", "--out", "run", "--resume")
+    assert code == 2
+    assert error == (
+        "Error: run/checkpoints/step-000001/model: another architecture than that of run/start, which the run began "
+        "with: hidden_size = 32 there and 64 here; put the model back that was there, or start another run with --out\n"
+    )
+
+
+def test_a_model_that_was_replaced_since_the_run_began(complaint: Complaint, model: Path, tmp_path: Path):
+    run_with_checkpoint(tmp_path / "run", tiny_policy(), tiny_policy(), "model.path=model")
+    change(model / "config.json", rms_norm_eps=0.5)
+    code, error = complaint("train", "--out", "run", "--resume", "model.path=model")
+    assert code == 2
+    assert (
+        "another architecture than that of run/start, which the run began with: rms_norm_eps = 0.5 there and 1e-06"
+        in error
+    )
+
+
+def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint, tmp_path: Path):
+    other = build_tiny_policy(TINY, ["other words, other words"], seed=0, device="cpu").tokenizer
+    wide = tiny_policy().model
+    wide.resize_token_embeddings(300)
+    run_with_checkpoint(tmp_path / "run", Policy(wide, tiny_policy().tokenizer), Policy(wide, other))
+    code, error = complaint("train", "--out", "run", "--resume")
+    assert code == 2
+    assert error.startswith("Error: run/checkpoints/step-000001/model: another tokenizer than the policy's: token ")
+    assert error.endswith("put the model back that was there, or start another run with --out\n")

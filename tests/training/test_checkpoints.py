@@ -198,7 +198,8 @@ def test_killed_at_any_file_operation_a_whole_newest_checkpoint_is_left(tmp_path
 @pytest.mark.slow
 def test_killed_at_every_fsync_and_rename_a_run_is_resumed_to_the_same_weights(tmp_path: Path):
     script = subprocess.run(
-        [sys.executable, killed_trainer.__file__, str(tmp_path)],
+        [sys.executable, "-m", killed_trainer.__name__, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=280,

@@ -120,7 +120,9 @@ def test_ranks_that_cannot_reach_each_other_do_not_learn_apart(folder: Path, mon
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # of the compiler, which hides it where warnings are no errors
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute"
+)  # of the compiler, which hides it where warnings are no errors
 def test_compiled_layers_learn_the_same(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes that stay
     shape = TinyModelConfig(hidden_size=16, layers=1, heads=2, vocabulary=300, context=64)
@@ -218,7 +220,7 @@ class TestTwoProcesses:
         batch = sample_batch()
         bonus = batch.responses["entropy_coefficient"].copy()
         bonus[3:5] = 3e38  # of one row, whose loss is too large for float32
-        with pytest.raises(FaultError, match="optimizer step 1: not finite: .*loss"):
+        with pytest.raises(FaultError, match=r"optimizer step 1: not finite: .*loss"):
             group.update(batch.with_responses(entropy_coefficient=bonus), 4).result()
         assert difference(before, group.export_weights().result()) == 0.0
         assert group.is_alive

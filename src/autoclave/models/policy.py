@@ -106,7 +106,7 @@ def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] |
         HostError: the disk is full or fails.
     """
     try:
-        policy.model.save_pretrained(folder, state_dict=weights)
+        policy.model.save_pretrained(folder, state_dict=dict(weights) if weights else None)
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

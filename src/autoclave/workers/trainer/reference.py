@@ -11,7 +11,7 @@ from autoclave.models import Policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.scoring import log_probs_of
-from autoclave.workers.trainer.sharding import hold, offload, onload
+from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class ReferenceWorker:
         *,
         temperature: float,
         micro_batch_tokens: int,
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""

@@ -23,7 +23,7 @@ from autoclave.core import FaultError
 from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.finite import complaint_of, gradients_of, require_finite
 from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
-from autoclave.workers.trainer.sharding import hold, offload, onload, reduce_at_last, whole
+from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload, reduce_at_last, whole
 
 _LOOK_AT_POLICY = "Go on from a checkpoint with a lower optimizer.learning_rate; policy/ratio_max shows the course."
 _LOWER_LEARNING_RATE = "Go on from a checkpoint with a lower optimizer.learning_rate."
@@ -50,7 +50,7 @@ class TrainedModel:
         *,
         total_steps: int,
         micro_batch_tokens: int,
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """Take `module` from the memory of the host to `device`, as `trainer` says; without a device it stays there.

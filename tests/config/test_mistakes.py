@@ -117,6 +117,11 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "pools.main.devices_per_process=1",
             "pools.main: devices_per_process = 1: the inline executor does not use it, its workers run where model.dev",
         ),
+        (
+            "trainer.sharding=zero2",
+            "trainer.sharding = zero2: is ignored, because every model that learns has one process; remove it, or set "
+            "pools.main.processes",
+        ),
         ("pools.main.executor=thread", "pools.main.executor = \"thread\": must be 'inline', 'spawn' or 'ray'"),
         ("workers.sampler=mian", 'workers.sampler = "mian": no such pool; did you mean main?'),
         ("workers.reference=gpus", 'workers.reference = "gpus": no such pool; known are main'),
@@ -149,6 +154,23 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
 )
 def test_a_setting_that_cannot_be_used_is_named(setting: str, message: str):
     assert complaint(TrainConfig, None, setting).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ("trainer.mixed_precision=bfloat16", "model.dtype=bfloat16"),
+            "trainer.mixed_precision = bfloat16: needs weights in float32, and model.dtype = bfloat16; use model.dtype",
+        ),
+        (
+            ("trainer.cpu_offload=true", "model.device=cpu"),
+            "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the host",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_named(settings: tuple[str, ...], message: str):
+    assert complaint(TrainConfig, None, *settings).startswith(message)
 
 
 @pytest.mark.parametrize(

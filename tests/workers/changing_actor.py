@@ -12,9 +12,10 @@ from autoclave.models import load_policy
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer import ActorWorker
 from autoclave.workers.trainer.conformance import Setup
+from autoclave.workers.trainer.sharding import PLAIN
 
 
-def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = TrainerConfig()) -> ActorWorker:
+def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN) -> ActorWorker:
     return ActorWorker(
         load_policy(folder, device="cpu"),
         setup.algorithm,

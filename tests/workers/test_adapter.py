@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
-from autoclave.models import Policy, load_adapter, load_policy, save_policy, with_adapter
+from autoclave.models import Policy, load_policy, save_policy, with_adapter
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker, ReferenceWorker, SharedReference
 from tests.training_parts import tiny_policy
@@ -64,10 +65,14 @@ def test_gradients_and_the_state_of_the_optimizer_are_those_of_the_adapter(tmp_p
     norm = actor.update(batch(), 1)["gradient_norm"]
     gradients = [w.grad for w in policy.model.parameters() if w.grad is not None]
     assert norm == pytest.approx(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
-    actor.save(tmp_path / "checkpoint")
-    state = torch.load(tmp_path / "checkpoint" / "optimizer.pt", weights_only=True)["optimizer"]["state"]
-    held = sum(tensor.numel() for of_one in state.values() for tensor in of_one.values() if tensor.ndim)
-    assert held == 2 * sum(w.numel() for w in weights(policy, that_learn=True).values())
+    actor.begin_save(tmp_path / "checkpoint")
+    assert actor.finish_save(True)
+    saved = {}
+    for path in (tmp_path / "checkpoint").glob("*.safetensors"):
+        saved |= load_file(path)
+    learning = sum(w.numel() for w in weights(policy, that_learn=True).values())
+    assert sum(tensor.numel() for name, tensor in saved.items() if name.startswith("model.")) == learning
+    assert sum(tensor.numel() for name, tensor in saved.items() if ".exp_avg" in name) == 2 * learning
 
 
 def test_a_sampler_that_knows_nothing_of_adapters_gives_the_same_log_probs():
@@ -113,11 +118,11 @@ def test_a_saved_adapter_goes_on_bit_for_bit_from_the_same_frozen_weights(tmp_pa
     actor = actor_on(policy)
     for _ in range(3):
         actor.update(batch(), 1)
-    actor.save(tmp_path)
+    actor.begin_save(tmp_path / "saved")
+    assert actor.finish_save(True)
     resumed_policy = with_new_adapter(load_policy(tmp_path / "start", device="cpu"))
-    load_adapter(resumed_policy.model, tmp_path / "adapter")
     resumed = actor_on(resumed_policy)
-    resumed.load_optimizer(tmp_path)
+    resumed.load(tmp_path / "saved")
     for _ in range(3):
         assert actor.update(batch(), 1) == resumed.update(batch(), 1)
     for that_learn in (True, False):

@@ -229,9 +229,10 @@ class TestTwoProcesses:
     def test_what_two_saved_goes_on_in_one(self, group, folder: Path, tmp_path: Path):
         self.become(group, folder)
         group.update(sample_batch(), 4).result()
-        group.save(tmp_path).result()
-        one = make_actor(tmp_path / "model", SETUP)
-        one.load_optimizer(tmp_path)
+        group.begin_save(tmp_path).result()
+        assert group.finish_save(True).result()
+        one = make_actor(folder, SETUP)
+        one.load(tmp_path)
         metrics = group.update(sample_batch(), 4).result()
         assert one.update(sample_batch(), 4) == pytest.approx(metrics, rel=1e-4, abs=1e-6)
         assert difference(one.export_weights(), group.export_weights().result()) < 1e-5

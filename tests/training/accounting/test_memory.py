@@ -17,9 +17,11 @@ from autoclave.training.accounting.memory import (
     activation_bytes,
     adam_bytes,
     export_bytes,
+    gathered_bytes,
     key_value_bytes,
     logits_bytes,
 )
+from autoclave.workers.trainer.sharding import whole_weights
 
 from .models import models
 
@@ -95,10 +97,19 @@ def test_the_optimizer_keeps_two_numbers_per_weight(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_the_copy_for_the_sampler_holds_a_shared_embedding_twice(name: str, tmp_path: Path):
+def test_the_copy_for_the_sampler_holds_every_weight_once(name: str, tmp_path: Path):
     model = models()[name]
-    copy = [tensor.detach().clone() for tensor in model.state_dict().values()]
-    assert export_bytes(shape_in(tmp_path, model), 4) == sum(tensor.nbytes for tensor in copy)
+    copy = {id(tensor): tensor.nbytes for tensor in whole_weights(model).values()}
+    assert export_bytes(shape_in(tmp_path, model), 4) == sum(copy.values())
+
+
+def test_two_layers_and_what_is_outside_of_them_are_gathered_or_all(tmp_path: Path):
+    model = models()["llama"]
+    shape = shape_in(tmp_path, model)
+    layers = [sum(weights.nbytes for weights in layer.parameters()) for layer in model.model.layers]
+    outside = sum(weights.nbytes for weights in model.parameters()) - sum(layers)
+    assert gathered_bytes(shape, 4, keeps_layers=False) == outside + layers[0] + layers[1]
+    assert gathered_bytes(shape, 4, keeps_layers=True) == outside + sum(layers)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama, full heads"])

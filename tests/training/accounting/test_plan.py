@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,7 +57,6 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     phases = {phase.name: phase.parts for phase in pool.phases}
     stays = {
         "weights (actor)": WEIGHTS,
-        "gradients": WEIGHTS,
         "optimizer": 2 * WEIGHTS,
         "weights (sampler)": WEIGHTS,
     }
@@ -63,7 +64,9 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     assert all(stays.items() <= parts.items() for parts in phases.values())
     assert phases["sample"]["KV cache"] == 2 * 16 * 20 * 8 * 4  # 16 rows of 20 tokens, keys and values of 8 float32
     assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 6
-    assert phases["publish"]["copy of the weights"] == WEIGHTS + 300 * 8 * 4  # the shared embedding has two names
+    assert phases["publish"]["copy of the weights"] == WEIGHTS
+    with_gradients = [name for name, parts in phases.items() if "gradients" in parts]
+    assert with_gradients == ["update", "optimizer step"]
     assert phases["optimizer step"]["work space"] == 2 * 300 * 8 * 4  # on a CPU one tensor at a time
     assert pool.peak.name == "update"
 
@@ -73,6 +76,69 @@ def test_one_micro_batch_has_no_gradients_of_others_beside_its_activations():
     phases = {phase.name: phase.parts for phase in pool.phases}
     assert "gradients" not in phases["update"]
     assert phases["optimizer step"]["gradients"] == WEIGHTS
+
+
+# --- How the models that learn are held -----------------------------------------------------------------------------
+
+SPAWN = {"pools": {"main": PoolConfig(executor="spawn", processes=4)}}
+GPU = {"model": ModelConfig(tiny=TINY)}
+
+
+def phases_of(**settings: object) -> dict[str, Mapping[str, int]]:
+    (pool,) = plan_run(config(**settings), SHAPE, Lengths(10, 10)).pools
+    return {phase.name: phase.parts for phase in pool.phases}
+
+
+def test_processes_that_share_a_model_have_a_part_each_and_gather_what_they_compute():
+    update, step = (phases_of(**SPAWN)[name] for name in ("update", "optimizer step"))
+    assert (update["weights (actor)"], update["optimizer"]) == (WEIGHTS // 4, WEIGHTS // 2)
+    assert step["gradients"] == WEIGHTS // 4
+    assert update["gathered weights"] == WEIGHTS  # of this model, which has one layer
+    assert update["weights (sampler)"] == WEIGHTS
+    alone = phases_of(**SPAWN, trainer=TrainerConfig(sharding="none"))["update"]
+    assert (alone["weights (actor)"], alone["optimizer"]) == (WEIGHTS, 2 * WEIGHTS)
+
+
+def test_rows_are_split_over_the_processes_that_learn():
+    plan = plan_run(config(**SPAWN), SHAPE, Lengths(10, 10))
+    assert (plan.micro_batch_rows, plan.micro_batches) == (4, 2)  # 16 rows a minibatch, 4 for each process
+
+
+def test_mixed_precision_halves_activations_and_no_weight():
+    plain, mixed = (phases_of(trainer=TrainerConfig(mixed_precision=name))["update"] for name in ("none", "bfloat16"))
+    assert mixed["weights (actor)"] == plain["weights (actor)"]
+    assert mixed["activations"] < 0.7 * plain["activations"]
+    assert mixed["gathered weights"] == WEIGHTS // 2
+
+
+def test_activation_checkpointing_lowers_what_an_update_keeps():
+    tiny = ModelConfig(tiny=TINY.model_copy(update={"layers": 8}), device="cpu")
+    kept = [
+        plan_run(
+            config(model=tiny, trainer=TrainerConfig(activation_checkpointing=is_on)), shape_of(tiny), Lengths(10, 10)
+        )
+        .pools[0]
+        .phases[2]
+        .parts["activations"]
+        for is_on in (False, True)
+    ]
+    assert kept[1] < 0.4 * kept[0]
+
+
+def test_on_a_gpu_the_models_that_learn_leave_while_the_sampler_has_its_turn():
+    assert "weights (actor)" in phases_of()["sample"]
+    on_gpu = phases_of(**GPU)
+    assert not {"weights (actor)", "optimizer"} & on_gpu["sample"].keys()
+    assert {"weights (actor)", "optimizer"} <= on_gpu["publish"].keys()
+
+
+def test_offloaded_weights_are_not_on_the_device():
+    update = phases_of(**GPU, trainer=TrainerConfig(cpu_offload=True))["update"]
+    assert not {"weights (actor)", "optimizer", "gradients"} & update.keys()
+    assert update["gathered weights"] == WEIGHTS
+
+
+# --- Other parts -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("coefficient", "has_reference"), [(0.04, True), (0.0, False)])

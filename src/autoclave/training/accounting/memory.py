@@ -99,6 +99,21 @@ def adam_bytes(parameters: int, width: int) -> int:
     return ADAM_MOMENTS * parameters * width
 
 
+def gathered_bytes(shape: ModelShape, width: int, *, keeps_layers: bool) -> int:
+    """Weights that FSDP2 has whole beside the parts at rest, while it computes.
+
+    Those outside of the layers, and of the layers the one that computes and the one that is fetched ahead, or all.
+    """
+    layers = shape.layers if keeps_layers else min(2, shape.layers)
+    return (shape.outer_parameters + layers * shape.layer_parameters) * width
+
+
+def reduced_bytes(shape: ModelShape, width: int) -> int:
+    """Whole gradients that FSDP2 has in a backward pass before they are summed over ranks, which is done in float32."""
+    units = shape.outer_parameters, shape.layer_parameters
+    return sum(units) * width + max(units) * FLOAT32
+
+
 def export_bytes(shape: ModelShape, width: int) -> int:
-    """The copy of the weights that goes to the sampler; a shared embedding is in it under both of its names."""
-    return (shape.parameters + (shape.embedding if shape.ties_embeddings else 0)) * width
+    """The copy of the weights that goes to the sampler."""
+    return shape.parameters * width

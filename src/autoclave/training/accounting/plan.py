@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoclave.config import LoraConfig, TrainConfig
+from autoclave.config import TrainConfig
 from autoclave.core import InputError
 from autoclave.training.accounting.adapters import (
     adapter_activation_bytes,
@@ -29,8 +29,10 @@ from autoclave.training.accounting.memory import (
     draw_bytes,
     export_bytes,
     forward_bytes,
+    gathered_bytes,
     key_value_bytes,
     logits_bytes,
+    reduced_bytes,
 )
 from autoclave.training.accounting.shape import ModelShape, shape_of
 
@@ -92,7 +94,7 @@ class RunPlan:
     sampled_tokens: int
     optimizer_steps: int
     micro_batches: int
-    """Forward and backward passes of an iteration."""
+    """Forward and backward passes of an iteration, of each process."""
     micro_batch_rows: int
     sampling_flops: float
     learning_flops: float
@@ -147,7 +149,7 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         samples=samples,
         sampled_tokens=samples * lengths.response,
         optimizer_steps=config.minibatches,
-        micro_batches=config.minibatches * math.ceil(samples // config.minibatches / rows),
+        micro_batches=config.minibatches * math.ceil(_minibatch_rows(config) / rows),
         micro_batch_rows=rows,
         sampling_flops=forward_flops(shape, whole, response),
         learning_flops=learning_flops(
@@ -158,12 +160,14 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
     )
 
 
+def _minibatch_rows(config: TrainConfig) -> int:
+    """Of each process of the actor."""
+    rows = config.problems_per_step // config.minibatches * config.group_size
+    return math.ceil(rows / config.pools[config.workers.actor].processes)
+
+
 def _micro_batch_rows(config: TrainConfig, lengths: Lengths) -> int:
     return max(1, min(_minibatch_rows(config), config.micro_batch_tokens // lengths.whole))
-
-
-def _minibatch_rows(config: TrainConfig) -> int:
-    return config.problems_per_step // config.minibatches * config.group_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +199,43 @@ def _has_reference(config: TrainConfig) -> bool:
     return config.algorithm.model_dump().get("kl_coefficient", 0.0) > 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """How the processes of a pool hold a model that learns."""
+
+    width: int
+    """Bytes of a weight at rest, of its gradient, and of each moment."""
+    compute_width: int
+    parts: int
+    """Processes that weights at rest are split over."""
+    is_gathered: bool
+    """FSDP2 gathers weights to compute with them."""
+    keeps_layers: bool
+    is_offloaded: bool
+    """Between computations all is in the memory of the host."""
+
+    @staticmethod
+    def of(config: TrainConfig, processes: int) -> _Holding:
+        trainer, width = config.trainer, WIDTHS[config.model.dtype]
+        is_mixed = trainer.mixed_precision != "none"
+        return _Holding(
+            width,
+            WIDTHS["bfloat16"] if is_mixed else width,
+            1 if trainer.sharding == "none" else processes,
+            processes > 1 or is_mixed or trainer.cpu_offload,
+            trainer.sharding == "zero2",
+            trainer.cpu_offload,
+        )
+
+    def at_rest(self, num_bytes: int) -> int:
+        """What each process has on its device of something so large."""
+        return 0 if self.is_offloaded else math.ceil(num_bytes / self.parts)
+
+
 def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Lengths, name: str) -> PoolPlan:
-    pool, width = config.pools[name], WIDTHS[config.model.dtype]
-    weights = shape.parameters * width
+    pool, holding = config.pools[name], _Holding.of(config, config.pools[name].processes)
+    whole = shape.parameters * holding.width
+    weights = holding.at_rest(whole)
     resident: dict[str, int] = {}
     phases: list[tuple[str, dict[str, int]]] = []
     places = config.workers.places()
@@ -208,16 +246,16 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         "reward_model": not heads.reward_model,
     }
     groups = [group for group, place in places.items() if place == name and not absent.get(group)]
-    trainer = _trainer_phases(config, shape, lengths)
+    trainer = _trainer_phases(config, shape, lengths, holding)
     if "actor" in groups:
         learning = _learning(config, shape)
-        resident |= {"weights (actor)": weights, "adapter": learning.adapter, "gradients": learning.size}
-        resident["optimizer"] = adam_bytes(learning.parameters, learning.width)
+        resident |= {"weights (actor)": weights, "adapter": holding.at_rest(learning.adapter)}
+        resident["optimizer"] = holding.at_rest(adam_bytes(learning.parameters, learning.width))
         phases += trainer
     if "reference" in groups:
         resident["weights (reference)"] = weights
         phases = phases or trainer[:1]
-    resident |= held_by_heads(config, heads, groups, width)
+    resident |= held_by_heads(config, heads, groups, holding.width)
     phases += phases_of_heads(
         config,
         heads,
@@ -225,21 +263,29 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         rows=_micro_batch_rows(config, lengths),
         length=lengths.whole,
         in_minibatch=_minibatch_rows(config),
-        width=width,
+        width=holding.width,
     )
     if "sampler" in groups:
-        resident["weights (sampler)"] = weights
-        phases.insert(0, ("sample", _sampling(config, shape, lengths)))
+        # On a GPU the models that learn leave it while the sampler has its turn.
+        away = {} if config.model.device == "cpu" else dict.fromkeys(resident, 0)
+        resident["weights (sampler)"] = whole
+        phases.insert(0, ("sample", away | _sampling(config, shape, lengths)))
     found = tuple(
         Phase(phase, {part: size for part, size in (resident | parts).items() if size}) for phase, parts in phases
     )
     return PoolPlan(name, tuple(groups), pool.processes, found)
 
 
-def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> list[tuple[str, dict[str, int]]]:
+def _trainer_phases(
+    config: TrainConfig, shape: ModelShape, lengths: Lengths, holding: _Holding
+) -> list[tuple[str, dict[str, int]]]:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
-    width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
+    width, rows = holding.compute_width, _micro_batch_rows(config, lengths)
     learning, tokens = _learning(config, shape), rows * lengths.response
+    gradients = holding.at_rest(learning.size)
+    gathered: dict[str, int] = {}
+    if holding.is_gathered:
+        gathered = {"gathered weights": gathered_bytes(shape, width, keeps_layers=holding.keeps_layers)}
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
@@ -247,26 +293,31 @@ def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) ->
         {"activations": hidden, "logits": logits_bytes(shape, tokens, width, learns=False)},
     )
     update = {
-        # Freed before the first micro-batch, whole from the second one on.
-        "gradients": learning.size if _minibatch_rows(config) > rows else 0,
-        "activations": _kept(shape, config.trainer.lora, rows, lengths.whole, width)
-        + tokens * shape.hidden_size * width,
+        # None before the first micro-batch, whole from the second one on.
+        "gradients": gradients if _minibatch_rows(config) > rows else 0,
+        "gathered gradients": reduced_bytes(shape, width) if holding.is_gathered and not config.trainer.lora else 0,
+        "activations": _kept(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
         "logits": logits_bytes(shape, tokens, width, learns=True),
     }
     # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
     at_once = 2 * learning.largest_tensor if config.model.device == "cpu" else learning.parameters
+    # What was sharded is put together in the memory of the host, tensor by tensor.
+    is_elsewhere = holding.is_gathered and config.model.device != "cpu"
+    copy = shape.largest_tensor * holding.width if is_elsewhere else export_bytes(shape, holding.width)
     return [
-        ("log-probs", score),
-        ("update", update),
-        ("optimizer step", {"work space": at_once * learning.width}),
-        ("publish", {"copy of the weights": export_bytes(shape, width)}),
+        ("log-probs", score | gathered),
+        ("update", update | gathered),
+        ("optimizer step", {"gradients": gradients, "work space": holding.at_rest(at_once * learning.width)}),
+        ("publish", {"copy of the weights": copy}),
     ]
 
 
-def _kept(shape: ModelShape, lora: LoraConfig | None, rows: int, length: int, width: int) -> int:
+def _kept(config: TrainConfig, shape: ModelShape, rows: int, length: int, width: int) -> int:
     """What autograd keeps of the layers."""
-    kept = activation_bytes(shape, rows, length, width)
-    return kept + rows * length * shape.layers * adapter_activation_bytes(shape, lora, width) if lora else kept
+    recomputes, lora = config.trainer.activation_checkpointing, config.trainer.lora
+    kept = activation_bytes(shape, rows, length, width, recomputes=recomputes)
+    layers = 1 if recomputes else shape.layers
+    return kept + rows * length * layers * adapter_activation_bytes(shape, lora, width) if lora else kept
 
 
 def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[str, int]:

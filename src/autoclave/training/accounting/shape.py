@@ -64,8 +64,8 @@ class ModelShape:
         return self.vocabulary * self.hidden_size
 
     @property
-    def parameters(self) -> int:
-        """All weights; a shared embedding counts once."""
+    def layer_parameters(self) -> int:
+        """All weights of one layer."""
         vectors = 2 * self.norm_parameters * self.hidden_size
         if self.has_query_key_value_bias:
             vectors += self.query_width + 2 * self.key_value_width
@@ -75,8 +75,18 @@ class ModelShape:
             vectors += self.hidden_size + (2 if self.is_gated else 1) * self.intermediate_size
         if self.has_query_key_norm:
             vectors += 2 * self.head_width
+        return self.layer_matrices + vectors
+
+    @property
+    def outer_parameters(self) -> int:
+        """All weights outside of the layers: embeddings and the last normalisation; a shared embedding counts once."""
         embeddings = self.embedding * (1 if self.ties_embeddings else 2)
-        return self.layers * (self.layer_matrices + vectors) + embeddings + self.norm_parameters * self.hidden_size
+        return embeddings + self.norm_parameters * self.hidden_size
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        return self.layers * self.layer_parameters + self.outer_parameters
 
     @property
     def largest_tensor(self) -> int:

@@ -17,7 +17,7 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
 from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
-from autoclave.workers.trainer.sharding import is_sharded, whole_weights
+from autoclave.workers.trainer.sharding import PLAIN, is_sharded, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 
@@ -33,7 +33,7 @@ class ActorWorker(LearningWorker):
         total_steps: int,
         temperature: float,
         micro_batch_tokens: int,
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""

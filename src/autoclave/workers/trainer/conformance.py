@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ from autoclave.models import Policy, build_tiny_policy, load_policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.group import WorkerGroup
 
+OPTIMIZER = OptimizerConfig(learning_rate=1e-3, decay="none", weight_decay=0.1, gradient_clip=0.5)
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What an actor is made with, beside the folder of its policy. It must come to another process by pickle."""
 
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-3, decay="none", weight_decay=0.1, gradient_clip=0.5)
+    optimizer: OptimizerConfig = OPTIMIZER
     group_kl_limit: float = 0.01
     total_steps: int = 20
     temperature: float = 0.8
@@ -167,8 +169,8 @@ class ActorConformance:
         for _ in range(4):  # of three optimizer steps each
             metrics, norms = actor.update(batch, 4).result(), plain.update(batch, 4)
             assert metrics["gradient_norm"] == pytest.approx(sum(norms) / 3, rel=1e-3)
+            assert metrics["learning_rate"] == pytest.approx(1e-3)
         _assert_same(actor.export_weights().result(), plain.model.state_dict(), self.tolerance)
-        assert metrics["learning_rate"] == pytest.approx(1e-3)
 
     def test_the_trust_region_counts_whole_groups(self, make_actor: MakeActor, folder: Path):
         tight, loose = Setup(group_kl_limit=1e-4), Setup(group_kl_limit=1e4)
@@ -241,7 +243,7 @@ class ActorConformance:
 
 
 def _plain_on(policy: Policy, folder: Path) -> PlainActor:
-    plain = PlainActor(folder, replace(Setup()))
+    plain = PlainActor(folder, Setup())
     plain.model = policy.model
     return plain
 

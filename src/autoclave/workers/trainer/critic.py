@@ -18,7 +18,7 @@ from autoclave.workers.pool import done
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.scoring import scores_of
-from autoclave.workers.trainer.sharding import device_of, is_sharded, run_as_forward
+from autoclave.workers.trainer.sharding import PLAIN, device_of, is_sharded, run_as_forward
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class CriticWorker(LearningWorker):
         *,
         total_steps: int,
         micro_batch_tokens: int,
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """`device` is where it computes; left out, where the critic is, which must be the host if it is sharded."""

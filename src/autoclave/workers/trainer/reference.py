@@ -15,7 +15,7 @@ from autoclave.workers.group import WorkerGroup
 from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.scoring import log_probs_of
-from autoclave.workers.trainer.sharding import hold, offload, onload
+from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class ReferenceWorker(MeasuresMemory):
         *,
         temperature: float,
         micro_batch_tokens: int,
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""

@@ -43,6 +43,9 @@ from autoclave.workers.trainer.peers import num_ranks, this_rank
 
 R = TypeVar("R")
 
+PLAIN = TrainerConfig()
+"""Nothing asked for: one process holds the model whole, as an ordinary module."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

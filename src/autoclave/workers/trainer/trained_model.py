@@ -19,7 +19,7 @@ from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.finite import complaint_of, gradients_of, require_finite
 from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
 from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
-from autoclave.workers.trainer.sharding import hold, offload, onload, reduce_at_last, whole
+from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload, reduce_at_last, whole
 
 Predict = Callable[[Batch], Mapping[str, Tensor]]
 """From a micro-batch to columns (N,) on the model's device that carry gradients, by name."""
@@ -42,7 +42,7 @@ class TrainedModel:
         total_steps: int,
         micro_batch_tokens: int,
         setting: str = "optimizer",
-        trainer: TrainerConfig = TrainerConfig(),
+        trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """Take `module` from the memory of the host to `device`, as `trainer` says; without a device it stays there.

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from harness import arguments, finish, print_environment
 
-from autoclave import compose
+from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group
 from autoclave.rollout import Collection
@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, schedule in (("true", None), ("shuffled", shuffled_rewards)):
             print(f"\nrewards: {name}")
-            summary = compose.train(config, Path(folder) / name, schedule=schedule)
+            summary = train(config, Path(folder) / name, schedule=schedule)
             for key in ("heldout_pass1", "heldout_greedy"):
                 figures[f"{key}_before"] = summary[f"{key}_before"]
                 figures[f"{key}_after_{name}"] = summary[f"{key}_after"]

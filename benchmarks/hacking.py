@@ -35,7 +35,11 @@ from exploits import exploit_demonstrations, is_memorised, is_seeded_exploit, me
 from harness import arguments, finish, print_environment
 from naive import NaiveJudge
 
-from autoclave import compose
+from autoclave.compose.evaluation import evaluate_during_training
+from autoclave.compose.host import build_judge
+from autoclave.compose.training import build_stages
+from autoclave.compose.warm_start import fine_tune
+from autoclave.compose.workers import Workers
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group, Problem, Program, Rollout
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
@@ -106,10 +110,10 @@ def main() -> None:
     changes = (*SETTINGS, *(QUICK if options.quick else ()))
     config = load(TrainConfig, RECIPE, [parse_override(text) for text in changes]).config
     problems = SeededProblems(config, SEEDED_SHARE_QUICK if options.quick else SEEDED_SHARE)
-    with tempfile.TemporaryDirectory() as folder, compose.build_judge(config.judge, config.sandbox) as judge:
+    with tempfile.TemporaryDirectory() as folder, build_judge(config.judge, config.sandbox) as judge:
         start = Path(folder) / "start"
-        compose.fine_tune(config, start, problems=problems)
-        with closing(compose.Workers(config, start)) as workers:
+        fine_tune(config, start, problems=problems)
+        with closing(Workers(config, start)) as workers:
             heldout = heldout_pass(config, workers, problems, judge)
         runs = {arm.name: train(arm, config, start, problems, judge) for arm in ARMS}
     finish("hacking", figures_of(runs, heldout), options.json, curves={name: run.curve for name, run in runs.items()})
@@ -154,8 +158,8 @@ def train(arm: Arm, config: TrainConfig, start: Path, problems: ProblemSets, jud
     source = ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed)
     referee = Referee(judge, problems.train, config)
     print(f"\n{arm.name}\n" + "".join(f"{name:>16}" for name in COLUMNS))
-    with closing(compose.Workers(config, start)) as workers:
-        stages = compose.build_stages(config, workers, task)
+    with closing(Workers(config, start)) as workers:
+        stages = build_stages(config, workers, task)
         iterations = choose_schedule(config.schedule)(stages, source, 0)
         curve = [referee.shares(learned.groups) for _, learned in islice(iterations, config.steps)]
         last = stages.collect(source.at(config.steps), config.steps)
@@ -163,11 +167,11 @@ def train(arm: Arm, config: TrainConfig, start: Path, problems: ProblemSets, jud
         return Run(curve, heldout_pass(config, workers, problems, judge))
 
 
-def heldout_pass(config: TrainConfig, workers: compose.Workers, problems: ProblemSets, judge: Judge) -> Shares:
+def heldout_pass(config: TrainConfig, workers: Workers, problems: ProblemSets, judge: Judge) -> Shares:
     """Pass@1 of the published policy on held-out problems, by our judge, with its interval."""
     task = CodeGeneration(judge, config.task)
     items = [task.item(problem) for problem in problems.heldout]
-    found = compose.evaluate_during_training(config, workers, task, items, config.steps, False)
+    found = evaluate_during_training(config, workers, task, items, config.steps, False)
     interval = found.pass_at_1_interval
     return {"heldout_pass": found.pass_at_1, "heldout_low": interval.lower, "heldout_high": interval.upper}
 

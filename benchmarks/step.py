@@ -17,7 +17,10 @@ import numpy as np
 import torch
 from harness import Comparison, arguments, compare, finish, print_environment, seconds
 
-from autoclave import compose
+from autoclave.compose.host import build_judge
+from autoclave.compose.training import build_stages
+from autoclave.compose.warm_start import fine_tune
+from autoclave.compose.workers import Workers
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Completion, TaskItem
 from autoclave.models import Policy, encode_prompt, load_policy
@@ -39,18 +42,18 @@ def main() -> None:
     config = load(TrainConfig, RECIPE, [parse_override(text) for text in overrides]).config
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        compose.fine_tune(config, model, say=lambda line: None)
+        fine_tune(config, model, say=lambda line: None)
         finish("step", measure(config, model, rounds=3 if options.quick else 7), options.json)
 
 
 def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float]:
     """All figures for the policy in `model`."""
     problems = ProblemSets(config)
-    workers = compose.Workers(config, model)
-    with compose.build_judge(config.judge, config.sandbox) as judge:
+    workers = Workers(config, model)
+    with build_judge(config.judge, config.sandbox) as judge:
         task = CodeGeneration(judge, config.task)
         items = [task.item(problem) for problem in problems.train[: config.problems_per_step]]
-        stages = compose.build_stages(config, workers, task)
+        stages = build_stages(config, workers, task)
         collection = stages.collect(items, 0)
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.
@@ -141,7 +144,7 @@ def plain_sampling(policy: Policy, prompts: Sequence[np.ndarray], max_new_tokens
 def compare_update(config: TrainConfig, model: Path, batch: Batch, rounds: int) -> Comparison:
     """Seconds of our update over those of a plain loop with the same micro-batches and the same result."""
     settings = config.optimizer.model_copy(update={"decay": "none"})
-    worker = compose.Workers(config.model_copy(update={"optimizer": settings}), model)
+    worker = Workers(config.model_copy(update={"optimizer": settings}), model)
     policy = load_policy(model, device="cpu")
     optimizer = torch.optim.AdamW(
         policy.model.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay

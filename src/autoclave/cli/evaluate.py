@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import TrainConfig
 
@@ -29,7 +28,9 @@ def evaluate(
     Example: autoclave evaluate runs/demo/model recipes/demo.yaml --samples 4
     """
     config = resolve(TrainConfig, settings).config
-    metrics = compose.evaluate(config, model, problems=problems, samples=samples, out=out)
+    from autoclave.compose.evaluation import evaluate as measure
+
+    metrics = measure(config, model, problems=problems, samples=samples, out=out)
     click.echo(json.dumps(metrics, indent=2) if as_json else _table(metrics))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
+from autoclave.compose.host import build_judge
 from autoclave.config import JudgeRunConfig
 from autoclave.core import IncompleteError
 from autoclave.judge import Judge, judge_file, trace_file
@@ -34,7 +34,7 @@ def judge(
     config = resolve(JudgeRunConfig, settings).config
     if traces:
         refuse_to_overwrite(traces, problems, programs, out)
-    with compose.build_judge(config.judge, config.sandbox) as engine:
+    with build_judge(config.judge, config.sandbox) as engine:
         counts = judge_file(
             engine,
             problems,

@@ -9,8 +9,8 @@ from typing import Any, TextIO, cast
 
 import click
 
-from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings
+from autoclave.compose.host import build_judge
 from autoclave.config import JudgeRunConfig
 from autoclave.core import (
     CallCase,
@@ -56,7 +56,7 @@ def trace(
     tests = _call(entry_point, arguments or "[]") if entry_point else _run()
     problem = Problem("", tests, id=file.name, profile=profile)
     judge_config = config.judge.model_copy(update={"workers": 1})
-    with compose.build_judge(judge_config, config.sandbox) as judge:
+    with build_judge(judge_config, config.sandbox) as judge:
         found = judge.trace(JudgeJob(problem, program), 0).result()
     if as_json:
         click.echo(json.dumps(to_plain(found), indent=2))

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from autoclave import compose
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
 
@@ -26,7 +25,9 @@ def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool
     Example: autoclave train recipes/demo.yaml --steps 20 optimizer.learning_rate=3e-4
     """
     config = resolve(TrainConfig, settings, short).config
-    summary = compose.train(
+    from autoclave.compose.training import train as run
+
+    summary = run(
         config,
         out or Path("runs") / config.name,
         resume=resume,
@@ -47,4 +48,6 @@ def sft(settings: tuple[str, ...], out: Path, seed: int | None) -> None:
     Example: autoclave sft recipes/demo.yaml sft.steps=200 --out runs/warm
     """
     config = resolve(TrainConfig, settings, {"seed": seed}).config
-    compose.fine_tune(config, out, say=click.echo)
+    from autoclave.compose.warm_start import fine_tune
+
+    fine_tune(config, out, say=click.echo)

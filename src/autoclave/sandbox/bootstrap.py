@@ -16,6 +16,7 @@ _MODULES = (
     "filter",
     "landlock",
     "leftovers",
+    "program_file",
     "contained",
     "unsealed",
     "enter",

@@ -107,6 +107,11 @@ class Stages:
         self.actor.save(folder).result()
         self.adaptation.save(folder)
 
+    def load(self, folder: Path) -> None:
+        """Go on from the state that `save` wrote; the weights came with the policy."""
+        self.actor.load_optimizer(folder).result()
+        self.adaptation.load(folder)
+
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""
         self.sampler.update_weights(version, self.actor.export_weights()).result()

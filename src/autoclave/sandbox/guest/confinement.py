@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from . import linux
 from .contained import Contained
 from .enter import enter
+from .program_file import executable
 from .unsealed import Open, Restricted
 
 PROGRAM_FOLDER = "/program"
@@ -109,10 +110,7 @@ class Sealed:
         size = len(content) + (1 << 20)
         flags = linux.MS_NOSUID | linux.MS_NODEV
         linux.mount("program", PROGRAM_FOLDER, "tmpfs", flags, f"mode=0755,size={size}")
-        path = f"{PROGRAM_FOLDER}/{name}"
-        with open(path, "xb") as file:
-            file.write(content)
-        os.chmod(path, 0o555)
+        path = executable(PROGRAM_FOLDER, name, content)
         linux.mount(None, PROGRAM_FOLDER, None, linux.MS_REMOUNT | linux.MS_RDONLY | flags)
         return path
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import landlock, leftovers, linux
 from .filter import filter_program
+from .program_file import executable
 
 _PROGRAM_FOLDER = "/program"
 _FIRST_ID = 0x70000000
@@ -72,11 +73,7 @@ class Contained:
 
     def place(self, name: str, content: bytes) -> str:
         """Put an executable file into the cell, where tests may not write."""
-        path = f"{_PROGRAM_FOLDER}/{name}"
-        with open(path, "xb") as file:
-            file.write(content)
-        os.chmod(path, 0o555)
-        return path
+        return executable(_PROGRAM_FOLDER, name, content)
 
     def kill_all(self) -> None:
         """Kill every process of the container but this one and its main process."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import landlock, leftovers, linux
 from .filter import filter_program, metadata_filter
+from .program_file import executable
 
 _SEARCH_EVERYWHERE = 2  # the capability CAP_DAC_READ_SEARCH
 _OF_THE_ZYGOTE = (0, 1, 3, 5, 6, 7)  # over owners and modes of files, to kill, to change group and user
@@ -65,11 +66,7 @@ class Open:
 
     def place(self, name: str, content: bytes) -> str:
         """Put an executable file beside the scratch folder."""
-        path = f"{self._programs}/{name}"
-        with open(path, "xb") as file:
-            file.write(content)
-        os.chmod(path, 0o555)
-        return path
+        return executable(self._programs, name, content)
 
     def kill_all(self) -> None:
         """Kill every process below this one."""

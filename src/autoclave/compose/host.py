@@ -1,0 +1,30 @@
+"""The judge that settings describe, and what this host offers for it. Free of tensor libraries."""
+
+from __future__ import annotations
+
+from autoclave.config import JudgeConfig, SandboxConfig
+from autoclave.core import IsolationError
+from autoclave.judge import Judge, LocalJudge, examine_languages
+from autoclave.sandbox import HostCheck, examine_backends, open_sandbox
+from autoclave.sandbox import examine_host as list_host_checks
+
+
+def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
+    """The judge that the settings describe.
+
+    Raises:
+        IsolationError: this host cannot give the level of isolation asked for.
+    """
+    return LocalJudge(sandbox, judge)
+
+
+def examine_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
+    """What this host offers: the checks, the level of isolation that results, and why none does."""
+    checks = [*list_host_checks(), *examine_backends(config), *examine_languages(judge)]
+    try:
+        sandbox = open_sandbox(config)
+    except IsolationError as error:
+        return checks, None, str(error)
+    level = sandbox.level
+    sandbox.close()
+    return checks, level, ""

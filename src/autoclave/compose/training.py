@@ -1,0 +1,181 @@
+"""A whole run of training, from problems to report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from autoclave.compose.evaluation import evaluate_during_training
+from autoclave.compose.host import build_judge
+from autoclave.compose.libraries import sampling_parameters, settle_libraries
+from autoclave.compose.warm_start import warm_started
+from autoclave.compose.workers import Workers, open_pools
+from autoclave.config import TrainConfig, dump
+from autoclave.core import InputError, WorkerDied
+from autoclave.judge import Judge
+from autoclave.models import load_tokenizer, resolve_device
+from autoclave.problems import ProblemSets
+from autoclave.tasks import CodeGeneration
+from autoclave.training.accounting import Throughput, peak_flops, read_shape
+from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.health import Health
+from autoclave.training.interrupt import StopRequest
+from autoclave.training.items import ItemSource
+from autoclave.training.report import write_report
+from autoclave.training.run_folder import MetricsLog, RunFolder
+from autoclave.training.schedules import Schedule, choose_schedule
+from autoclave.training.stages import Stages
+from autoclave.training.summary import describe, summarise
+from autoclave.training.timing import Stopwatch
+from autoclave.training.train import Run, run_to_end
+
+Say = Callable[[str], None]
+
+
+def train(
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    fresh: bool = False,
+    say: Say = print,
+    schedule: Schedule | None = None,
+) -> dict[str, Any]:
+    """A whole run: problems, warm start, reinforcement learning, evaluation, summary, report.
+
+    Args:
+        config: the settings.
+        out: the run's folder.
+        resume: go on from the newest checkpoint in `out`.
+        fresh: do the warm start anew even if the cache has it.
+        say: receives the lines a user should see.
+        schedule: in place of the configured one; for experiments.
+
+    Returns:
+        The summary, as in `summary.json`.
+
+    Raises:
+        AutoclaveError: see the tree of errors; bad input is found before any work.
+    """
+    settle_libraries(config.model)
+    stopwatch = Stopwatch()
+    existing = RunFolder.existing(out) if resume else None
+    checkpoint = latest_checkpoint(existing.checkpoints, config) if existing else None
+    if config.model.path:
+        load_tokenizer(config.model.path)  # a wrong path is found before anything is written
+    with (
+        build_judge(config.judge, config.sandbox) as judge,
+        open_pools(config) as pools,
+        StopRequest() as stop,
+        stopwatch.time("total"),
+    ):
+        problems = ProblemSets(config)
+        folder = existing or RunFolder.create(out)
+        folder.write_config(dump(config))
+        say(
+            f"run {folder.path}: {len(problems.train)} problems to learn from, {len(problems.heldout)} held out; "
+            f"programs run {judge.level}"
+        )
+        if checkpoint:
+            say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
+            stopwatch.seconds.update(checkpoint.seconds)
+        elif resume:
+            say(f"{out} has no checkpoint yet: starting from the beginning")
+        with closing(MetricsLog(folder)) as log:
+            with stopwatch.time("sft"):
+                if not folder.start.is_dir():
+                    folder.keep_start(warm_started(config, problems, log, say, stop, fresh=fresh))
+            workers = Workers(config, checkpoint.model if checkpoint else folder.start, start=folder.start, pools=pools)
+            run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
+            _learn(run, workers, checkpoint, stop)
+    summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
+    folder.write_summary(summary)
+    say(describe(summary))
+    say(f"report: {write_report(folder.path)}")
+    return summary
+
+
+def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: StopRequest) -> None:
+    """Learn to the end; when workers die, go on with new ones from the newest checkpoint, as often as settings allow.
+
+    Raises:
+        WorkerDied: once too often.
+    """
+    for restarts_left in range(run.config.worker_restarts, -1, -1):
+        try:
+            if checkpoint:
+                run.stages.load(checkpoint.folder)
+                run.stages.publish(checkpoint.step)
+            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
+            return
+        except WorkerDied as death:
+            if not restarts_left:
+                raise
+            checkpoint = latest_checkpoint(run.folder.checkpoints, run.config)
+            run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
+            workers.restart(checkpoint.model if checkpoint else run.folder.start)
+            run.stages.adaptation.begin_anew()
+            run.health.go_on_from([])
+
+
+def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
+    """The three stages on `workers`, with rewards by `task`."""
+    return Stages(
+        actor=workers.actor,
+        reference=workers.reference,
+        sampler=workers.sampler,
+        tokenizer=workers.tokenizer,
+        reward=task.reward,
+        algorithm=workers.algorithm,
+        sampling=sampling_parameters(config.sampler),
+        group_size=config.group_size,
+        minibatches=config.minibatches,
+        seed=config.seed,
+    )
+
+
+def _run(
+    config: TrainConfig,
+    workers: Workers,
+    problems: ProblemSets,
+    judge: Judge,
+    folder: RunFolder,
+    log: MetricsLog,
+    stopwatch: Stopwatch,
+    say: Say,
+    schedule: Schedule | None,
+) -> Run:
+    task = CodeGeneration(judge, config.task)
+    items = [task.item(problem) for problem in problems.train]
+    heldout = [task.item(problem) for problem in problems.heldout]
+    by_all = CodeGeneration(judge, config.task.model_copy(update={"tests": "all", "reward": "binary"}))
+    return Run(
+        config=config,
+        folder=folder,
+        log=log,
+        stages=build_stages(config, workers, task),
+        schedule=schedule or choose_schedule(config.schedule),
+        items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
+        evaluate=partial(evaluate_during_training, config, workers, task, heldout),
+        stopwatch=stopwatch,
+        throughput=_throughput(config, workers, folder.start),
+        health=Health(config.health),
+        judge_by_all=None if config.task.tests == "all" else by_all.reward,
+        say=say,
+    )
+
+
+def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughput:
+    """How the speed of learning is counted; without operations where the family of the model is unknown."""
+    try:
+        shape = read_shape(model)
+    except InputError:
+        shape = None
+    device = resolve_device(config.model.device)
+    peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
+    return Throughput(shape, peak, scoring_passes=2 if workers.algorithm.needs_reference else 1)

@@ -10,7 +10,7 @@ from autoclave.algorithms import supervised
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import CurriculumConfig, TrainConfig
 from autoclave.core import InputError
-from autoclave.models import Policy, build_tiny_policy, load_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.training import sft
 from autoclave.training.interrupt import StopRequest
@@ -47,6 +47,7 @@ def warm_start(
                     total_steps=settings.steps,
                     temperature=1.0,
                     micro_batch_tokens=config.micro_batch_tokens,
+                    trainer=config.trainer,
                 ),
             )
             with sft.report_progress(settings.steps, log, say, stop) as on_step:
@@ -89,6 +90,8 @@ def fine_tune(config: TrainConfig, out: Path, *, say: Say = print, problems: Pro
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out}: exists already; give a new folder")
+    if config.trainer.liger:
+        require_liger(resolve_device(config.model.device))
     settle_libraries(config.model)
     with StopRequest() as stop:
         warm_start(config, problems or ProblemSets(config), out, None, say, stop)
@@ -99,7 +102,7 @@ def warm_started(
     config: TrainConfig, problems: ProblemSets, log: MetricsLog, say: Say, stop: StopRequest, *, fresh: bool
 ) -> Path:
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
-    decides = ("seed", "problems", "model", "sft", "micro_batch_tokens")
+    decides = ("seed", "problems", "model", "sft", "micro_batch_tokens", "trainer")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     key["version"] = __version__
     if not isinstance(config.problems, CurriculumConfig) and _imitates(config):

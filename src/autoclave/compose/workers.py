@@ -12,7 +12,7 @@ from autoclave.algorithms import build_algorithm
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
-from autoclave.models import Policy, load_policy, load_tokenizer, resolve_device
+from autoclave.models import Policy, load_policy, load_tokenizer, require_liger, resolve_device
 from autoclave.rollout import TransformersEngine
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
@@ -24,8 +24,8 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     """The resource pools of a configuration, by name; their workers end with the block.
 
     Raises:
-        ConfigError: a worker group cannot live where the settings put it.
-        HostError: a pool asks for more than there is; the message names what is missing.
+        ConfigError: a worker group cannot live where the settings put it, or compute as they say.
+        HostError: a pool asks for more than there is, or a package is not installed; the message names what is missing.
     """
     if config.algorithm.needs_critic:
         raise ConfigError(
@@ -43,8 +43,10 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
-    has_devices = resolve_device(config.model.device).type == "cuda"
-    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if has_devices else 0)
+    device = resolve_device(config.model.device)
+    if config.trainer.liger:
+        require_liger(device)
+    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if device.type == "cuda" else 0)
     try:
         yield pools
     finally:
@@ -119,6 +121,7 @@ def _make_actor(config: TrainConfig, model: Path) -> ActorWorker:
         total_steps=config.steps * config.minibatches,
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
     )
 
 
@@ -127,6 +130,7 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
         _load(config, model),
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
+        trainer=config.trainer,
     )
 
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from autoclave.config.base import Config
+from typing import Literal
+
+from autoclave.config.base import Config, Positive
 
 
 class TrainerConfig(Config):
     """How the models that learn are held and computed."""
+
+    logits_chunk: Positive = 1024
+    """Most tokens whose logits exist at a time; bounds memory where the vocabulary is large, changes no result. If a
+    micro-batch has more response tokens, the backward pass computes their logits again."""
+
+    packing: Literal["auto", "always", "never"] = "auto"
+    """Whether a micro-batch is one row, sequence after sequence without padding. `auto`: where attention has a kernel
+    for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16). `always`: elsewhere too, by a mask
+    that grows with the square of the micro-batch. Padded or packed, results are the same."""
+
+    liger: bool = False
+    """Compute norms, rotary embeddings and feed-forward layers by the Triton kernels of liger-kernel, on a GPU."""

@@ -182,19 +182,19 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, lengths: Lengths, name: s
 def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> list[tuple[str, dict[str, int]]]:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
-    weights, tokens = shape.parameters * width, rows * lengths.response
+    weights, tokens, chunk = shape.parameters * width, rows * lengths.response, config.trainer.logits_chunk
     in_minibatch = config.problems_per_step // config.minibatches * config.group_size
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
         {"activations": forward_bytes(shape, rows, lengths.whole, width)},
-        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, learns=False)},
+        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, chunk=chunk)},
     )
     update = {
         # Freed before the first micro-batch, whole from the second one on.
         "gradients": weights if in_minibatch > rows else 0,
         "activations": activation_bytes(shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
-        "logits": logits_bytes(shape, tokens, width, learns=True),
+        "logits": logits_bytes(shape, tokens, width, chunk=chunk),
     }
     # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
     at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else shape.parameters

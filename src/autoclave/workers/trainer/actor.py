@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
-from autoclave.config import OptimizerConfig
+from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.core import HostError
 from autoclave.models import Policy, save_policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
+from autoclave.workers.trainer.scoring import DEFAULT_TRAINER, Scoring, batch_scores, log_probs_of
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 
@@ -31,11 +31,18 @@ class ActorWorker:
         total_steps: int,
         temperature: float,
         micro_batch_tokens: int,
+        trainer: TrainerConfig = DEFAULT_TRAINER,
     ) -> None:
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
-        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
+        self._scoring = Scoring.of(
+            policy.model, trainer, temperature=temperature, micro_batch_tokens=micro_batch_tokens
+        )
         self._trained = TrainedModel(
-            policy.model, optimizer, total_steps=total_steps, micro_batch_tokens=micro_batch_tokens
+            policy.model,
+            optimizer,
+            total_steps=total_steps,
+            micro_batch_tokens=micro_batch_tokens,
+            is_packed=self._scoring.is_packed,
         )
 
     @register(Dispatch.DATA_PARALLEL)
@@ -44,7 +51,7 @@ class ActorWorker:
         return batch.with_responses(old_log_probs=self._scored(batch))
 
     def _scored(self, batch: Batch) -> np.ndarray:
-        return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+        return log_probs_of(self._model, batch, self._scoring)
 
     @register(Dispatch.ONE_TO_ALL)
     def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
@@ -67,8 +74,8 @@ class ActorWorker:
         return mean_over_steps(steps) | _sampler_gap(batch)
 
     def _predict(self, part: Batch) -> dict[str, Tensor]:
-        log_probs, entropy = padded_scores(
-            self._model, part, self._temperature, entropy_gradient=self._algorithm.needs_entropy
+        log_probs, entropy = batch_scores(
+            self._model, part, self._scoring, entropy_gradient=self._algorithm.needs_entropy
         )
         return {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from autoclave.config import TrainerConfig
 from autoclave.models import Policy
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.trainer.scoring import log_probs_of
+from autoclave.workers.trainer.scoring import DEFAULT_TRAINER, Scoring, log_probs_of
 
 T = TypeVar("T")
 
@@ -15,14 +16,23 @@ T = TypeVar("T")
 class ReferenceWorker:
     """The policy that training started from, for KL terms."""
 
-    def __init__(self, policy: Policy, *, temperature: float, micro_batch_tokens: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        temperature: float,
+        micro_batch_tokens: int,
+        trainer: TrainerConfig = DEFAULT_TRAINER,
+    ) -> None:
         self._model = policy.model.requires_grad_(False)
-        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
+        self._scoring = Scoring.of(
+            policy.model, trainer, temperature=temperature, micro_batch_tokens=micro_batch_tokens
+        )
 
     @register(Dispatch.DATA_PARALLEL)
     def log_probs(self, batch: Batch) -> Batch:
         """`batch` with `reference_log_probs` (N,) float32."""
-        column = log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+        column = log_probs_of(self._model, batch, self._scoring)
         return batch.with_responses(reference_log_probs=column)
 
 

@@ -30,11 +30,18 @@ class TrainedModel:
     """`module`, its optimizer, and the course of its learning rate, which is planned over `total_steps`."""
 
     def __init__(
-        self, module: nn.Module, settings: OptimizerConfig, *, total_steps: int, micro_batch_tokens: int
+        self,
+        module: nn.Module,
+        settings: OptimizerConfig,
+        *,
+        total_steps: int,
+        micro_batch_tokens: int,
+        is_packed: bool = False,
     ) -> None:
+        """`is_packed`: micro-batches are, so that they are cut by their tokens without padding."""
         self.module = module
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
-        self._micro_batch_tokens = micro_batch_tokens
+        self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
         self._optimizer = torch.optim.AdamW(
             module.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay
         )
@@ -63,7 +70,8 @@ class TrainedModel:
         if not len(batch):
             return {}
         self._optimizer.zero_grad(set_to_none=True)
-        parts = (batch.select(rows) for rows in batch.micro_batches(self._micro_batch_tokens))
+        pieces = batch.micro_batches(self._micro_batch_tokens, is_packed=self._is_packed)
+        parts = (batch.select(rows) for rows in pieces)
         observed = [self._backward(part, predict, loss_of) for part in parts]
         norm = self._clip_gradients()
         self._optimizer.step()

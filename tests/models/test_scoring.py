@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import PreTrainedConfig
 
 from autoclave.models import response_scores
 from tests.training_parts import plain_log_probs, tiny_policy
@@ -44,3 +46,68 @@ def test_entropies_carry_a_gradient_only_when_it_is_asked_for():
     policy = tiny_policy()
     assert not response_scores(policy.model, *padded(), temperature=1.0)[1].requires_grad
     assert response_scores(policy.model, *padded(), temperature=1.0, entropy_gradient=True)[1].requires_grad
+
+
+# --- Chunks --------------------------------------------------------------------------------------------------------
+
+
+def scored(policy, **settings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of `SEQUENCES`, and the gradient of a mixture of them."""
+    log_probs, entropies = response_scores(policy.model, *padded(), temperature=0.7, **settings)
+    weights = torch.linspace(-1, 2, len(log_probs), dtype=log_probs.dtype)
+    (log_probs * weights + entropies * weights.flip(0)).sum().backward()
+    gradient = torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
+    return torch.cat([log_probs, entropies]).detach(), gradient
+
+
+@pytest.mark.parametrize("entropy_gradient", [True, False])
+@pytest.mark.parametrize("logits_chunk", [1, 3, 4, 9, 10, 11])
+def test_chunks_change_neither_scores_nor_gradients(logits_chunk: int, entropy_gradient: bool):
+    found = scored(tiny_policy(dtype=torch.float64), logits_chunk=logits_chunk, entropy_gradient=entropy_gradient)
+    expected = scored(tiny_policy(dtype=torch.float64), entropy_gradient=entropy_gradient)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the most rows as long as the vocabulary that an operation makes, backward pass included."""
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self._config, self.rows = config, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor) and has_logits(tensor, self._config):
+                self.rows = max(self.rows, len(tensor))
+        return result
+
+
+def has_logits(tensor: torch.Tensor, config: PreTrainedConfig) -> bool:
+    """As wide as the vocabulary, and not the transposed embedding."""
+    return tensor.shape[-1:] == (config.vocab_size,) and len(tensor) != config.hidden_size
+
+
+@pytest.mark.parametrize(("logits_chunk", "rows"), [(3, 3), (4, 4), (None, 10)])
+def test_logits_of_more_tokens_than_a_chunk_never_exist(logits_chunk: int | None, rows: int):
+    policy = tiny_policy()
+    with LargestTensor(policy.model.config) as largest:
+        scored(policy, logits_chunk=logits_chunk, entropy_gradient=True)
+    assert largest.rows == rows
+
+
+def test_what_is_kept_for_the_backward_pass_holds_logits_of_one_chunk_at_most():
+    policy = tiny_policy()
+    kept: list[int] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if has_logits(tensor, policy.model.config):
+            kept.append(len(tensor))
+        return tensor
+
+    for logits_chunk, expected in ((3, []), (10, [10])):
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            response_scores(policy.model, *padded(), temperature=1.0, logits_chunk=logits_chunk)
+        assert kept == expected

@@ -78,6 +78,14 @@ def test_joined_batches_hold_the_rows_of_both_in_order(first, second):
 
 
 @given(batches(), st.integers(1, 40))
+def test_packed_micro_batches_are_a_partition(batch, max_tokens):
+    pieces = list(batch.micro_batches(max_tokens, is_packed=True))
+    assert sorted(row for piece in pieces for row in piece.tolist()) == list(range(len(batch)))
+    for piece in pieces:
+        assert len(piece) == 1 or batch.lengths[piece].sum() <= max_tokens
+
+
+@given(batches(), st.integers(1, 40))
 def test_micro_batches_are_a_partition(batch, max_tokens):
     rows = [row for piece in batch.micro_batches(max_tokens) for row in piece.tolist()]
     assert sorted(rows) == list(range(len(batch)))
@@ -137,3 +145,14 @@ def test_no_groups_make_an_empty_batch():
     batch = Batch.from_groups([], minibatches=2, length_limit=8)
     assert len(batch) == 0
     assert batch.padded()[0].shape[0] == 0
+
+
+@given(batches(min_rows=1))
+def test_packed_rows_stand_one_after_the_other_and_count_their_positions(batch):
+    ids, positions, response = batch.packed()
+    assert ids.shape == positions.shape == response.shape == (1, len(batch.tokens))
+    starts = np.flatnonzero(positions[0] == 0)
+    assert starts.tolist() == batch.offsets[:-1].tolist()
+    assert positions[0].tolist() == [place for length in batch.lengths for place in range(length)]
+    expected = [token for _, tokens, *_ in unpacked(batch) for token in tokens]
+    assert ids[response].tolist() == expected

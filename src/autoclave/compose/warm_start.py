@@ -16,7 +16,7 @@ from autoclave.compose.libraries import settle_libraries
 from autoclave.config import CurriculumConfig, TrainConfig
 from autoclave.core import InputError
 from autoclave.core.files import drop_folder, make_durable
-from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_device, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.training import sft
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
@@ -163,6 +163,8 @@ def fine_tune(
     if is_there and not resume:
         hint = "; or go on with --resume" if around.checkpoints.is_dir() else ""
         raise InputError(f"--out {out}: exists already; give a new folder{hint}")
+    if config.trainer.liger:
+        require_liger(resolve_device(config.model.device))
     settle_libraries(config)
     around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole
     with around.stop:

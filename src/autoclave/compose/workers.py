@@ -20,6 +20,7 @@ from autoclave.models import (
     load_policy,
     load_reward_model,
     load_tokenizer,
+    require_liger,
     resolve_device,
     with_adapter,
 )
@@ -48,8 +49,8 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     """The resource pools of a configuration, by name; their workers end with the block.
 
     Raises:
-        ConfigError: a worker group cannot live where the settings put it.
-        HostError: a pool asks for more than there is; the message names what is missing.
+        ConfigError: a worker group cannot live where the settings put it, or compute as they say.
+        HostError: a pool asks for more than there is, or a package is not installed; the message names what is missing.
     """
     workers = config.workers
     if workers.reference and not build_algorithm(config.algorithm).needs_reference:
@@ -60,6 +61,8 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     check_memory(config)
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
+    if config.trainer.liger:
+        require_liger(device)
     pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if device.type == "cuda" else 0)
     try:
         yield pools

@@ -3,6 +3,7 @@
 May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
 """
 
+from autoclave.models.attention import can_pack
 from autoclave.models.compatibility import (
     require_same_architecture,
     require_same_tokens,
@@ -19,6 +20,7 @@ from autoclave.models.heads import (
     save_head_model,
     sequence_scores,
 )
+from autoclave.models.kernels import apply_liger, require_liger
 from autoclave.models.lora import adapter_scale, merged, plain_weights, save_adapter, with_adapter, without_adapter
 from autoclave.models.policy import (
     Policy,
@@ -37,7 +39,9 @@ __all__ = [
     "HeadRole",
     "Policy",
     "adapter_scale",
+    "apply_liger",
     "build_tiny_policy",
+    "can_pack",
     "encode_prompt",
     "load_architecture",
     "load_critic",
@@ -47,6 +51,7 @@ __all__ = [
     "load_tokenizer",
     "merged",
     "plain_weights",
+    "require_liger",
     "require_same_architecture",
     "require_same_tokens",
     "require_same_vocabulary",

@@ -1,4 +1,4 @@
-"""Which rows of a batch go to which part, so that all parts have about the same work. A pure function."""
+"""Which rows of a batch go to which part, so that all parts have about the same work. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,3 +38,24 @@ def even_parts(lengths: IntArray, stages: IntArray, parts: int) -> list[IntArray
         for load, _, part in loads:
             totals[part] += load
     return [np.array(sorted(part), dtype=np.int64) for part in rows]
+
+
+def bounded_parts(lengths: IntArray, most: int) -> list[IntArray]:
+    """As few parts as the rule of `even_parts` fills to at most `most` tokens, and of about equal numbers of tokens.
+
+    Args:
+        lengths: (B,) tokens of each row.
+        most: tokens of a part; a row that is as long or longer is a part of its own.
+
+    Returns:
+        (b_p,) int64 row indices of each part p, ascending; each row is in exactly one, and no part is empty.
+    """
+    is_alone = lengths >= most
+    alone, others = np.flatnonzero(is_alone), np.flatnonzero(~is_alone)
+    rest = lengths[others]
+    parts = max(-(-int(rest.sum()) // most), int((2 * rest > most).sum()))  # no fewer can hold them
+    together = even_parts(rest, np.zeros_like(rest), parts) if len(rest) else []
+    while any(rest[part].sum() > most for part in together):
+        parts += 1
+        together = even_parts(rest, np.zeros_like(rest), parts)
+    return [*(others[part] for part in together), *alone[:, None]]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autoclave.core.rollout import Group, IntArray
+from autoclave.workers.balance import bounded_parts
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -133,8 +134,15 @@ class Batch:
             responses={name: np.concatenate([batch.responses[name] for batch in batches]) for name in first.responses},
         )
 
-    def micro_batches(self, max_tokens: int) -> Iterator[Array]:
-        """Row indices (ascending length) in pieces whose padded size is at most `max_tokens`, at least one row each."""
+    def micro_batches(self, max_tokens: int, *, is_packed: bool = False) -> Iterator[Array]:
+        """Row indices in pieces whose size is at most `max_tokens`, at least one row each.
+
+        The size is that of the padded rows, which are taken by ascending length; or, if they will be packed, of their
+        tokens, and pieces are of about equal size.
+        """
+        if is_packed:
+            yield from bounded_parts(self.lengths, max_tokens)
+            return
         order = np.argsort(self.lengths, kind="stable")
         start = 0
         for stop in range(1, len(order) + 1):
@@ -152,6 +160,15 @@ class Batch:
         input_ids = np.zeros(attention.shape, dtype=np.int64)
         input_ids[attention] = self.tokens
         return input_ids, attention.astype(np.int64), attention & (column >= self.prompt_lengths[:, None])
+
+    def packed(self) -> tuple[Array, Array, Array]:
+        """`input_ids` (1, M) int64, `position_ids` (1, M) int64, `response_mask` (1, M) bool, without padding.
+
+        Positions begin at 0 in each row. The True entries of `response_mask` are the N response tokens in order.
+        """
+        positions = _ranges(np.zeros(len(self), np.int64), self.lengths)
+        response = positions >= np.repeat(self.prompt_lengths, self.lengths)
+        return self.tokens[None], positions[None], response[None]
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:

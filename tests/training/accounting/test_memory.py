@@ -126,7 +126,7 @@ def test_the_cache_has_room_for_every_token_of_every_row(name: str, tmp_path: Pa
 
 def test_logits_in_chunks_take_what_a_chunk_takes(tmp_path: Path):
     shape = shape_in(tmp_path, models()["llama"])
-    assert logits_bytes(shape, 100, 4, learns=True) == 100 * 320 * 4 * 6  # logits and five arrays of their size
-    assert logits_bytes(shape, 100, 2, learns=False) == 100 * 320 * (2 + 4 * 4)
-    assert logits_bytes(shape, 100, 4, learns=True, chunk=10) == logits_bytes(shape, 10, 4, learns=True)
-    assert logits_bytes(shape, 5, 4, learns=True, chunk=10) == logits_bytes(shape, 5, 4, learns=True)
+    assert logits_bytes(shape, 100, 4) == 100 * 320 * 4 * 3  # logits and two arrays of their size
+    assert logits_bytes(shape, 100, 2) == 100 * 320 * (2 + 2 * 4)
+    assert logits_bytes(shape, 100, 4, chunk=10) == logits_bytes(shape, 10, 4)
+    assert logits_bytes(shape, 5, 4, chunk=10) == logits_bytes(shape, 5, 4)

@@ -63,7 +63,7 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish"]
     assert all(stays.items() <= parts.items() for parts in phases.values())
     assert phases["sample"]["KV cache"] == 2 * 16 * 20 * 8 * 4  # 16 rows of 20 tokens, keys and values of 8 float32
-    assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 6
+    assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 3
     assert phases["publish"]["copy of the weights"] == WEIGHTS
     with_gradients = [name for name, parts in phases.items() if "gradients" in parts]
     assert with_gradients == ["update", "optimizer step"]

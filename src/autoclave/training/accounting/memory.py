@@ -13,9 +13,9 @@ FLOAT32, FLOAT64 = 4, 8
 ADAM_MOMENTS = 2
 """Running means of gradient and squared gradient, in the number format of the weights."""
 
-SCORED_COPIES, LEARNT_COPIES = 4, 5
-"""float32 arrays (N, V) that stand beside the logits at the peak: of entropy (log-probs, probabilities, clamped
-log-probs, product), and in an update those and the scaled logits that the backward pass needs."""
+SCORE_COPIES = 2
+"""float32 arrays (N, V) that stand beside the logits at the peak: log-probs, and scaled logits or probabilities. In the
+backward pass as many stand beside the gradient of the logits."""
 
 
 def activation_bytes(shape: ModelShape, rows: int, length: int, width: int, *, recomputes: bool = False) -> int:
@@ -53,18 +53,17 @@ def _norm_bytes(shape: ModelShape, size: int, width: int) -> int:
     return size * (FLOAT32 + 2 * width) if shape.norm_parameters == 1 else size * 2 * width
 
 
-def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, learns: bool, chunk: int | None = None) -> int:
-    """What logits and the arrays made from them take at the peak of log-probs and entropies.
+def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int | None = None) -> int:
+    """What logits and the arrays made from them take at the peak of log-probs and entropies, or of their gradient.
 
     Args:
         shape: of the model.
         num_tokens: N of a micro-batch.
         width: bytes of a logit as the model gives it.
-        learns: whether a backward pass follows.
         chunk: most tokens whose logits exist at a time; None for all.
     """
     at_once = num_tokens if chunk is None else min(num_tokens, chunk)
-    return at_once * shape.vocabulary * (width + (LEARNT_COPIES if learns else SCORED_COPIES) * FLOAT32)
+    return at_once * shape.vocabulary * (width + SCORE_COPIES * FLOAT32)
 
 
 def forward_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:

@@ -282,6 +282,7 @@ def _trainer_phases(
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = holding.compute_width, _micro_batch_rows(config, lengths)
     learning, tokens = _learning(config, shape), rows * lengths.response
+    chunk = config.trainer.chunk_for(shape.vocabulary)
     gradients = holding.at_rest(learning.size)
     gathered: dict[str, int] = {}
     if holding.is_gathered:
@@ -290,14 +291,14 @@ def _trainer_phases(
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
         {"activations": forward_bytes(shape, rows, lengths.whole, width)},
-        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, learns=False)},
+        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, chunk=chunk)},
     )
     update = {
         # None before the first micro-batch, whole from the second one on.
         "gradients": gradients if _minibatch_rows(config) > rows else 0,
         "gathered gradients": reduced_bytes(shape, width) if holding.is_gathered and not config.trainer.lora else 0,
         "activations": _kept(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
-        "logits": logits_bytes(shape, tokens, width, learns=True),
+        "logits": logits_bytes(shape, tokens, width, chunk=chunk),
     }
     # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
     at_once = 2 * learning.largest_tensor if config.model.device == "cpu" else learning.parameters

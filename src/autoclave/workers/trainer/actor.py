@@ -16,7 +16,7 @@ from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
-from autoclave.workers.trainer.scoring import log_probs_of, padded_scores
+from autoclave.workers.trainer.scoring import Scoring, batch_scores, log_probs_of
 from autoclave.workers.trainer.sharding import PLAIN, is_sharded, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
@@ -38,13 +38,17 @@ class ActorWorker(LearningWorker):
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
-        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
+        device = device or policy.model.device
+        self._scoring = Scoring.of(
+            policy.model, trainer, device, temperature=temperature, micro_batch_tokens=micro_batch_tokens
+        )
         super().__init__(
             TrainedModel(
                 policy.model,
                 optimizer,
                 total_steps=total_steps,
                 micro_batch_tokens=micro_batch_tokens,
+                is_packed=self._scoring.is_packed,
                 trainer=trainer,
                 device=device,
             )
@@ -66,7 +70,7 @@ class ActorWorker(LearningWorker):
             return batch.with_responses(reference_log_probs=self._scored(batch))
 
     def _scored(self, batch: Batch) -> np.ndarray:
-        return log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+        return log_probs_of(self._model, batch, self._scoring)
 
     @register(Dispatch.DATA_PARALLEL)
     def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
@@ -89,8 +93,8 @@ class ActorWorker(LearningWorker):
         return mean_over_steps(steps) | _sampler_gap(batch)
 
     def _predict(self, part: Batch) -> dict[str, Tensor]:
-        log_probs, entropy = padded_scores(
-            self._model, part, self._temperature, entropy_gradient=self._algorithm.needs_entropy
+        log_probs, entropy = batch_scores(
+            self._model, part, self._scoring, entropy_gradient=self._algorithm.needs_entropy
         )
         return {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
 

@@ -56,9 +56,8 @@ class CriticWorker(LearningWorker):
     @register(Dispatch.DATA_PARALLEL)
     def values(self, batch: Batch) -> Batch:
         """`batch` with `old_values` (N,) float32, by the critic as it is now."""
-        column = scores_of(
-            self._model, batch, self._micro_batch_tokens, lambda part: self._predict(part)[Column.VALUES]
-        )
+        pieces = batch.micro_batches(self._micro_batch_tokens)
+        column = scores_of(self._model, batch, pieces, lambda part: self._predict(part)[Column.VALUES])
         return batch.with_responses(old_values=column)
 
     @register(Dispatch.DATA_PARALLEL)

@@ -14,7 +14,7 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.trainer.actor import ActorWorker
-from autoclave.workers.trainer.scoring import log_probs_of
+from autoclave.workers.trainer.scoring import Scoring, log_probs_of
 from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload
 
 T = TypeVar("T")
@@ -33,14 +33,16 @@ class ReferenceWorker(MeasuresMemory):
         device: torch.device | None = None,
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
-        self._model = policy.model.requires_grad_(False)
-        hold(self._model, trainer, device or policy.model.device)
-        self._temperature, self._micro_batch_tokens = temperature, micro_batch_tokens
+        self._model, device = policy.model.requires_grad_(False), device or policy.model.device
+        self._scoring = Scoring.of(
+            self._model, trainer, device, temperature=temperature, micro_batch_tokens=micro_batch_tokens
+        )
+        hold(self._model, trainer, device)
 
     @register(Dispatch.DATA_PARALLEL)
     def log_probs(self, batch: Batch) -> Batch:
         """`batch` with `reference_log_probs` (N,) float32."""
-        column = log_probs_of(self._model, batch, self._temperature, self._micro_batch_tokens)
+        column = log_probs_of(self._model, batch, self._scoring)
         return batch.with_responses(reference_log_probs=column)
 
     def onload(self) -> None:

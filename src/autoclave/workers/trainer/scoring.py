@@ -2,47 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from autoclave.config import TrainerConfig
 from autoclave.core.rollout import FloatArray
-from autoclave.models import response_scores
-from autoclave.workers.batch import Batch
+from autoclave.models import apply_liger, can_pack, response_scores
+from autoclave.workers.batch import Array, Batch
 from autoclave.workers.trainer.peers import FILLER, missing_passes
 from autoclave.workers.trainer.sharding import device_of, reshard, run_as_forward
 
 
-def padded_scores(
-    model: PreTrainedModel, batch: Batch, temperature: float, *, entropy_gradient: bool = False
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How batches are put to a model."""
+
+    temperature: float
+    micro_batch_tokens: int
+    logits_chunk: int
+    is_packed: bool
+
+    @staticmethod
+    def of(
+        model: PreTrainedModel,
+        trainer: TrainerConfig,
+        device: torch.device,
+        *,
+        temperature: float,
+        micro_batch_tokens: int,
+    ) -> Scoring:
+        """As the settings say; `model`, which is to compute on `device`, gets the kernels that they ask for.
+
+        Raises:
+            ConfigError, HostError: as `models.require_liger`.
+        """
+        if trainer.liger:
+            apply_liger(model)
+        dtype = torch.bfloat16 if trainer.mixed_precision == "bfloat16" else model.dtype
+        is_packed = can_pack(model, trainer.packing, device, dtype)
+        chunk = trainer.chunk_for(model.config.vocab_size)
+        return Scoring(temperature, micro_batch_tokens, chunk, is_packed)
+
+    def pieces(self, batch: Batch) -> Iterator[Array]:
+        """The rows of each micro-batch."""
+        return batch.micro_batches(self.micro_batch_tokens, is_packed=self.is_packed)
+
+
+def batch_scores(
+    model: PreTrainedModel, batch: Batch, scoring: Scoring, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`response_scores` of a batch that fits into memory at once: two (N,) tensors on the device that computes."""
-    ids, attention, response = (torch.from_numpy(array).to(device_of(model)) for array in batch.padded())
+    arrays = batch.packed() if scoring.is_packed else batch.padded()
+    ids, places, response = (torch.from_numpy(array).to(device_of(model)) for array in arrays)
     return run_as_forward(
-        model, response_scores, ids, attention, response, temperature=temperature, entropy_gradient=entropy_gradient
+        model,
+        response_scores,
+        ids,
+        None if scoring.is_packed else places,
+        response,
+        position_ids=places if scoring.is_packed else None,
+        temperature=scoring.temperature,
+        entropy_gradient=entropy_gradient,
+        logits_chunk=scoring.logits_chunk,
     )
 
 
-def log_probs_of(model: PreTrainedModel, batch: Batch, temperature: float, micro_batch_tokens: int) -> FloatArray:
+def log_probs_of(model: PreTrainedModel, batch: Batch, scoring: Scoring) -> FloatArray:
     """(N,) float32 log-probs of all response tokens of `batch`. Of all ranks, which have rows of their own."""
-    return scores_of(model, batch, micro_batch_tokens, lambda part: padded_scores(model, part, temperature)[0])
+    return scores_of(model, batch, scoring.pieces(batch), lambda part: batch_scores(model, part, scoring)[0])
 
 
 @torch.no_grad()
 def scores_of(
-    model: PreTrainedModel, batch: Batch, micro_batch_tokens: int, score: Callable[[Batch], Tensor]
+    model: PreTrainedModel, batch: Batch, pieces: Iterable[Array], score: Callable[[Batch], Tensor]
 ) -> FloatArray:
     """(N,) float32 of all response tokens of `batch`, by `score`, which gives those of a part of it by `model`.
 
-    Of all ranks, which have rows of their own.
+    `pieces` are the rows of each part. Of all ranks, which have rows of their own.
     """
     column = np.zeros(len(batch.response_rows), dtype=np.float32)
-    pieces = list(batch.micro_batches(micro_batch_tokens))
-    fillers = missing_passes(len(pieces))  # before the first pass: ranks must meet in one order
-    for rows in pieces:
+    parts = list(pieces)
+    fillers = missing_passes(len(parts))  # before the first pass: ranks must meet in one order
+    for rows in parts:
         column[batch.response_index(rows)] = score(batch.select(rows)).cpu().numpy()
     for _ in range(fillers):
         score(FILLER)

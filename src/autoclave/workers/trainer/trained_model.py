@@ -42,12 +42,14 @@ class TrainedModel:
         total_steps: int,
         micro_batch_tokens: int,
         setting: str = "optimizer",
+        is_packed: bool = False,
         trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """Take `module` from the memory of the host to `device`, as `trainer` says; without a device it stays there.
 
-        `setting` is where `settings` stand in a recipe, for messages.
+        `setting` is where `settings` stand in a recipe, for messages. `is_packed`: micro-batches are, so that they are
+        cut by their tokens without padding.
 
         Raises:
             ConfigError, HostError, InputError: as `sharding.hold`.
@@ -57,7 +59,7 @@ class TrainedModel:
         self.module = module
         self._mend = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
-        self._micro_batch_tokens = micro_batch_tokens
+        self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
         self._writer = StateWriter()
         self._optimizer = torch.optim.AdamW(
             [weights for weights in module.parameters() if weights.requires_grad],
@@ -88,7 +90,8 @@ class TrainedModel:
         """
         learning_rate = self._set_learning_rate()
         self._steps_taken += 1
-        parts = [batch.select(rows) for rows in batch.micro_batches(self._micro_batch_tokens)]
+        pieces = batch.micro_batches(self._micro_batch_tokens, is_packed=self._is_packed)
+        parts = [batch.select(rows) for rows in pieces]
         fillers = missing_passes(len(parts))
         if not parts and not fillers:
             return {}

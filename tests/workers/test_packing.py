@@ -1,0 +1,129 @@
+"""A packed micro-batch gives what a padded one gives, for each family of models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from autoclave.algorithms import build_algorithm
+from autoclave.config import GrpoConfig, OptimizerConfig, TrainerConfig
+from autoclave.models import Policy
+from autoclave.workers import Batch
+from autoclave.workers.trainer import ActorWorker, ReferenceWorker
+from autoclave.workers.trainer.scoring import Scoring, batch_scores
+from tests.training_parts import tiny_policy
+
+SHAPE = {
+    "vocab_size": 200,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+FAMILIES = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=8)),
+}
+LENGTHS = [(5, 7), (1, 1), (12, 20), (3, 2), (1, 9), (7, 1)]
+
+
+def model_of(family: str) -> PreTrainedModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = FAMILIES[family]().eval()
+        for weights in model.parameters():
+            torch.nn.init.normal_(weights, std=0.3)
+    return model
+
+
+def rollouts() -> Batch:
+    rng = np.random.default_rng(0)
+    pairs = [tuple(rng.integers(0, 200, length) for length in pair) for pair in LENGTHS]
+    count = sum(response for _, response in LENGTHS)
+    return Batch.from_sequences(
+        pairs,
+        rows={"minibatch": np.zeros(len(pairs), np.int64)},
+        responses={
+            "weights": np.full(count, 1 / count, np.float32),
+            "advantages": rng.standard_normal(count).astype(np.float32),
+            "old_log_probs": np.full(count, -5.0, np.float32),
+        },
+    )
+
+
+def scored(family: str, *, is_packed: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probs and entropies of `rollouts`, and the gradient of a mixture of them."""
+    model = model_of(family)
+    found = torch.cat(batch_scores(model, rollouts(), Scoring(0.8, 1000, 16, is_packed), entropy_gradient=True))
+    (found * torch.linspace(-1, 1, len(found))).mean().backward()
+    return found.detach(), torch.cat([weights.grad.flatten() for weights in model.parameters()])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_rows_give_the_scores_and_gradients_of_padded_ones(family: str):
+    for packed, padded in zip(scored(family, is_packed=True), scored(family, is_packed=False), strict=True):
+        torch.testing.assert_close(packed, padded, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sequence_does_not_see_the_one_before_it(family: str):
+    model, scoring = model_of(family), Scoring(1.0, 1000, 1000, is_packed=True)
+    batch = rollouts()
+    last = batch.select(np.array([len(batch) - 1]))
+    alone = batch_scores(model, last, scoring)[0]
+    behind_all = batch_scores(model, batch, scoring)[0][-len(last.response_rows) :]
+    torch.testing.assert_close(behind_all, alone, rtol=0, atol=1e-5)
+
+
+def actor(packing: str, *, micro_batch_tokens: int) -> ActorWorker:
+    return ActorWorker(
+        Policy(model_of("llama"), tiny_policy().tokenizer),
+        build_algorithm(GrpoConfig(kl_coefficient=0.0)),
+        OptimizerConfig(learning_rate=1e-3, decay="none"),
+        total_steps=10,
+        temperature=0.8,
+        micro_batch_tokens=micro_batch_tokens,
+        trainer=TrainerConfig(packing=packing),
+    )
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 30, 1000])
+def test_an_actor_that_packs_learns_what_one_learns_that_pads(micro_batch_tokens: int):
+    packs = actor("always", micro_batch_tokens=micro_batch_tokens)
+    pads = actor("never", micro_batch_tokens=1000)
+    packed, padded = (worker.log_probs(rollouts()) for worker in (packs, pads))
+    assert packed.responses["old_log_probs"] == pytest.approx(padded.responses["old_log_probs"], abs=1e-5)
+    expected = pads.update(padded, 1)
+    assert packs.update(packed, 1) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_reference_packs_as_well():
+    policy = Policy(model_of("llama"), tiny_policy().tokenizer)
+    columns = [
+        ReferenceWorker(policy, temperature=1.0, micro_batch_tokens=40, trainer=TrainerConfig(packing=packing))
+        .log_probs(rollouts())
+        .responses["reference_log_probs"]
+        for packing in ("always", "never")
+    ]
+    assert columns[0] == pytest.approx(columns[1], abs=1e-5)
+
+
+def test_rows_are_padded_by_default_where_no_kernel_takes_packed_ones():
+    model = model_of("llama")
+    for packing, is_packed in (("auto", False), ("never", False), ("always", True)):
+        trainer = TrainerConfig(packing=packing)
+        assert Scoring.of(model, trainer, model.device, temperature=1.0, micro_batch_tokens=10).is_packed == is_packed
+    assert model.config._attn_implementation == "sdpa"

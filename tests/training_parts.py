@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification
 
 from autoclave.config import TinyModelConfig
@@ -203,3 +205,17 @@ class HeldSampler:
     def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
         self.futures = [Future() for _ in requests]
         return self.futures
+
+
+@contextmanager
+def given_gradients(parameters: Iterable[torch.nn.Parameter]) -> Generator[list[torch.Tensor]]:
+    """The gradient of those of `parameters` that have one, flat, at each step that an optimizer takes in the block."""
+    found: list[torch.Tensor] = []
+    asked = list(parameters)
+    hook = register_optimizer_step_pre_hook(
+        lambda *_: found.append(torch.cat([weights.grad.flatten() for weights in asked if weights.grad is not None]))
+    )
+    try:
+        yield found
+    finally:
+        hook.remove()

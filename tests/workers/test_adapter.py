@@ -14,7 +14,7 @@ from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
 from autoclave.models import Policy, load_policy, save_policy, with_adapter
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker, ReferenceWorker, SharedReference
-from tests.training_parts import tiny_policy
+from tests.training_parts import given_gradients, tiny_policy
 
 SCORING = {"temperature": 0.8, "micro_batch_tokens": 20}
 
@@ -62,9 +62,10 @@ def test_gradients_and_the_state_of_the_optimizer_are_those_of_the_adapter(tmp_p
     save_policy(tiny_policy(), tmp_path)
     policy = with_new_adapter(load_policy(tmp_path, device="cpu"))
     actor = actor_on(policy, gradient_clip=1e9)
-    norm = actor.update(batch(), 1)["gradient_norm"]
-    gradients = [w.grad for w in policy.model.parameters() if w.grad is not None]
-    assert norm == pytest.approx(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
+    with given_gradients(policy.model.parameters()) as found:
+        norm = actor.update(batch(), 1)["gradient_norm"]
+    assert norm == pytest.approx(found[0].norm().item())
+    assert len(found[0]) == sum(w.numel() for w in weights(policy, that_learn=True).values())
     actor.begin_save(tmp_path / "checkpoint")
     assert actor.finish_save(True)
     saved = {}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from autoclave.config import TinyModelConfig
@@ -91,6 +93,20 @@ def plain_log_probs(policy: Policy, prompt: np.ndarray, response: np.ndarray, te
     ids = torch.from_numpy(np.concatenate([prompt, response]))[None]
     logits = policy.model(input_ids=ids).logits[0, len(prompt) - 1 : -1]
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.from_numpy(response)[:, None])[:, 0]
+
+
+@contextmanager
+def gradients_of_steps(policy: Policy) -> Iterator[list[torch.Tensor]]:
+    """What optimizers are given within the block, flat, step by step; after a step it is gone."""
+    taken: list[torch.Tensor] = []
+    parameters = list(policy.model.parameters())
+    hook = register_optimizer_step_pre_hook(
+        lambda *_: taken.append(torch.cat([weights.grad.flatten() for weights in parameters]))
+    )
+    try:
+        yield taken
+    finally:
+        hook.remove()
 
 
 # --- Requests and rollouts -----------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from autoclave.algorithms import build_algorithm
 from autoclave.algorithms.supervised import supervised
@@ -18,7 +17,7 @@ from autoclave.models import Policy, load_policy
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker, ReferenceWorker
 from autoclave.workers.trainer.trained_model import learning_rate_share
-from tests.training_parts import plain_log_probs, tiny_policy
+from tests.training_parts import gradients_of_steps, plain_log_probs, tiny_policy
 
 SEQUENCES = [
     ([2, 9, 3], [40, 41, 1]),
@@ -67,14 +66,9 @@ def flat_weights(policy: Policy) -> torch.Tensor:
 
 def gradient_of_update(policy: Policy, batch: Batch, **settings) -> tuple[torch.Tensor, dict[str, float]]:
     """What the optimizer is given in an update of one step, and the metrics."""
-    found = []
-    parameters = list(policy.model.parameters())
-    hook = register_optimizer_step_pre_hook(
-        lambda *_: found.append(torch.cat([weights.grad.flatten() for weights in parameters]))
-    )
-    metrics = actor_on(policy, **settings).update(batch, 1)
-    hook.remove()
-    (gradient,) = found
+    with gradients_of_steps(policy) as gradients:
+        metrics = actor_on(policy, **settings).update(batch, 1)
+    (gradient,) = gradients
     return gradient, metrics
 
 

@@ -14,7 +14,7 @@ from transformers.utils import logging
 
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.models import Policy, build_tiny_policy, save_policy
-from autoclave.training.checkpoints import save_checkpoint
+from autoclave.training.checkpoints import Checkpoints, policy_inputs
 from tests.training_parts import TEXTS, TINY, tiny_policy
 
 Complaint = Callable[..., tuple[int, str]]
@@ -41,7 +41,8 @@ def test_a_folder_without_a_chat_template(complaint: Complaint, model: Path, tmp
     code, error = complaint("train", "--out", "run", "model.path=model", "sft.steps=0")
     assert (code, error) == (
         2,
-        "Error: model.path = 'model': its tokenizer has no chat template; use an instruct model\n",
+        "Error: model.path = 'model': its tokenizer has no chat template; use an instruct model, or give one in "
+        "model.chat_template\n",
     )
     assert os.listdir(tmp_path) == ["model"]
 
@@ -80,14 +81,25 @@ def test_more_workers_than_devices(complaint: Complaint, tmp_path: Path):
 # --- Resumed -------------------------------------------------------------------------------------------------------
 
 
+class NoState:
+    """Of a trainer that keeps nothing."""
+
+    def begin_save(self, folder: Path) -> None:
+        pass
+
+    def finish_save(self, wait: bool) -> bool:
+        return True
+
+
 def run_with_checkpoint(folder: Path, start: Policy, saved: Policy, *settings: str) -> None:
-    """The folder of a run that began with `start` and has `saved` in its only checkpoint."""
+    """The folder of a run that began with `start` and has a checkpoint of `saved`."""
     config = load(TrainConfig, None, [parse_override(setting) for setting in settings]).config
     save_policy(start, folder / "start")
     (folder / "config.yaml").write_text(dump(config))
-    save_checkpoint(
-        folder / "checkpoints", 1, config, {}, keep=1, save_state=lambda path: save_policy(saved, path / "model")
-    )
+    (folder / "checkpoints").mkdir()
+    inputs = policy_inputs(json.loads(saved.model.config.to_json_string()))
+    with Checkpoints(folder / "checkpoints", config, NoState(), inputs) as checkpoints:
+        checkpoints.begin(1, {})
 
 
 def test_a_checkpoint_of_another_architecture(complaint: Complaint, tmp_path: Path):
@@ -95,10 +107,8 @@ def test_a_checkpoint_of_another_architecture(complaint: Complaint, tmp_path: Pa
     run_with_checkpoint(tmp_path / "run", start=wider, saved=tiny_policy())
     code, error = complaint("train", "--out", "run", "--resume")
     assert code == 2
-    assert error == (
-        "Error: run/checkpoints/step-000001/model: another architecture than that of run/start, which the run began "
-        "with: hidden_size = 32 there and 64 here; put the model back that was there, or start another run with --out\n"
-    )
+    assert error.startswith("Error: run/checkpoints/step-000001: made with architecture.")
+    assert error.endswith("resume with the same settings and files, or start another run with --out\n")
 
 
 def test_a_model_that_was_replaced_since_the_run_began(complaint: Complaint, model: Path, tmp_path: Path):
@@ -112,12 +122,14 @@ def test_a_model_that_was_replaced_since_the_run_began(complaint: Complaint, mod
     )
 
 
-def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint, tmp_path: Path):
+def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint, model: Path, tmp_path: Path):
     other = build_tiny_policy(TINY, ["other words, other words"], seed=0, device="cpu").tokenizer
     wide = tiny_policy().model
     wide.resize_token_embeddings(300)
-    run_with_checkpoint(tmp_path / "run", Policy(wide, tiny_policy().tokenizer), Policy(wide, other))
-    code, error = complaint("train", "--out", "run", "--resume")
+    start = Policy(wide, tiny_policy().tokenizer)
+    run_with_checkpoint(tmp_path / "run", start, start, "model.path=model")
+    save_policy(Policy(wide, other), model)
+    code, error = complaint("train", "--out", "run", "--resume", "model.path=model")
     assert code == 2
-    assert error.startswith("Error: run/checkpoints/step-000001/model: another tokenizer than the policy's: token ")
+    assert error.startswith("Error: model: another tokenizer than the policy's: token ")
     assert error.endswith("put the model back that was there, or start another run with --out\n")

@@ -15,7 +15,7 @@ from autoclave.config import ModelConfig, TrainConfig
 from autoclave.models import save_policy
 from tests.training_parts import tiny_policy
 
-MAKERS = (workers._make_actor, workers._make_reference, workers._make_sampler)
+MAKERS = (workers.make_actor, workers._make_reference, workers._make_critic, workers._make_sampler)
 
 
 @pytest.fixture(autouse=True)

@@ -42,6 +42,12 @@ def test_more_devices_than_this_machine_has_are_refused_before_anything_starts()
         open_pools({"main": PoolConfig(executor="spawn", devices_per_process=too_many)}, devices_per_process=0)
 
 
+def test_more_processes_than_devices_are_refused_before_anything_starts():
+    processes = len(visible_devices()) + 1
+    with pytest.raises(HostError, match=f"they need {processes} .*lower processes or devices_per_process"):
+        open_pools({"main": PoolConfig(executor="spawn", processes=processes)}, devices_per_process=1)
+
+
 def test_pools_are_opened_by_name_with_as_many_ranks_as_asked_for():
     pools = open_pools(
         {"here": PoolConfig(), "there": PoolConfig(executor="spawn", processes=3)}, devices_per_process=0

@@ -5,6 +5,7 @@ May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or wor
 
 from autoclave.models.attention import can_pack
 from autoclave.models.compatibility import (
+    INCIDENTAL,
     require_same_architecture,
     require_same_tokens,
     require_same_vocabulary,
@@ -35,6 +36,7 @@ from autoclave.models.scoring import response_scores
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
 
 __all__ = [
+    "INCIDENTAL",
     "HeadModel",
     "HeadRole",
     "Policy",

@@ -45,7 +45,7 @@ class _TokenScores(torch.autograd.Function):
             scaled = scaled / temperature
         log_p = scaled.log_softmax(1)
         del scaled
-        log_probs = log_p.gather(1, tokens[:, None]).squeeze(1)
+        log_probs = log_p[torch.arange(len(tokens), device=tokens.device), tokens]  # a copy: log_p is changed below
         log_p.clamp_(min=_LOWEST)
         entropies = -log_p.exp().mul_(log_p).sum(1)
         ctx.save_for_backward(log_p, tokens, entropies)

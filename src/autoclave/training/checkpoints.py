@@ -20,6 +20,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import CheckpointError, HostError
 from autoclave.core.files import drop_folder, make_durable, sync_directory
 from autoclave.core.manifest import check_manifest
+from autoclave.models import INCIDENTAL
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
@@ -27,9 +28,6 @@ FREE_TO_CHANGE = (
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""
-
-NO_ARCHITECTURE = ("transformers_version", "dtype", "torch_dtype", "_name_or_path", "use_cache")
-"""Keys of a model's `config.json` that say nothing of the shape of its weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,7 @@ def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         text = (model / "config.json").read_text(encoding="utf-8") if isinstance(model, Path) else json.dumps(model)
-        return {"architecture": {key: value for key, value in json.loads(text).items() if key not in NO_ARCHITECTURE}}
+        return {"architecture": {key: value for key, value in json.loads(text).items() if key not in INCIDENTAL}}
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{model}/config.json: cannot be read ({' '.join(str(error).split())[:120]}); "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from autoclave.config import TrainConfig
@@ -47,15 +47,21 @@ def learning_parameters(config: TrainConfig, critic: ModelShape) -> int:
     return adapter_parameters(critic, lora) + critic.hidden_size if lora else head_parameters(critic)
 
 
-def held_by_heads(config: TrainConfig, heads: Heads, groups: Collection[str], width: int) -> dict[str, int]:
-    """Bytes that stay, for those of the heads that are among `groups`; `width` is that of a number."""
+def held_by_heads(
+    config: TrainConfig, heads: Heads, groups: Collection[str], width: int, at_rest: Callable[[int], int]
+) -> dict[str, int]:
+    """Bytes that stay, for those of the heads that are among `groups`.
+
+    `width` is that of a number; `at_rest` gives what one process keeps of so many bytes of a model that learns.
+    """
     held: dict[str, int] = {}
     if heads.critic and "critic" in groups:
         learning = learning_parameters(config, heads.critic) * width
         held = {
-            "weights (critic)": head_parameters(heads.critic) * width + (learning if config.trainer.lora else 0),
-            "gradients (critic)": learning,
-            "optimizer (critic)": ADAM_MOMENTS * learning,
+            "weights (critic)": at_rest(
+                head_parameters(heads.critic) * width + (learning if config.trainer.lora else 0)
+            ),
+            "optimizer (critic)": at_rest(ADAM_MOMENTS * learning),
         }
     if heads.reward_model and "reward_model" in groups:
         held["weights (reward model)"] = head_parameters(heads.reward_model) * width
@@ -71,6 +77,7 @@ def phases_of_heads(
     length: int,
     in_minibatch: int,
     width: int,
+    at_rest: Callable[[int], int],
 ) -> Phases:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it.
 
@@ -82,6 +89,7 @@ def phases_of_heads(
         length: tokens of the longest prompt and response together.
         in_minibatch: rows of an optimizer step.
         width: bytes of a number.
+        at_rest: see `held_by_heads`.
     """
     phases: Phases = []
     if heads.reward_model and "reward_model" in groups:
@@ -89,13 +97,14 @@ def phases_of_heads(
     if heads.critic and "critic" in groups:
         shape, learning = heads.critic, learning_parameters(config, heads.critic)
         at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else learning
+        gradients = at_rest(learning * width)
         update = {
-            "gradients (critic)": learning * width if in_minibatch > rows else 0,
+            "gradients (critic)": gradients if in_minibatch > rows else 0,
             "activations": activation_bytes(shape, rows, length, width),
         }
         phases += [
             ("values", {"activations": forward_bytes(shape, rows, length, width)}),
             ("critic update", update),
-            ("critic step", {"work space": at_once * width}),
+            ("critic step", {"gradients (critic)": gradients, "work space": at_rest(at_once * width)}),
         ]
     return phases

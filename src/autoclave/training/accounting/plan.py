@@ -255,7 +255,7 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     if "reference" in groups:
         resident["weights (reference)"] = weights
         phases = phases or trainer[:1]
-    resident |= held_by_heads(config, heads, groups, holding.width)
+    resident |= held_by_heads(config, heads, groups, holding.width, holding.at_rest)
     phases += phases_of_heads(
         config,
         heads,
@@ -264,6 +264,7 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         length=lengths.whole,
         in_minibatch=_minibatch_rows(config),
         width=holding.width,
+        at_rest=holding.at_rest,
     )
     if "sampler" in groups:
         # On a GPU the models that learn leave it while the sampler has its turn.

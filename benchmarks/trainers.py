@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import arguments, finish, print_environment, seconds
+from harness import arguments, print_environment, seconds
 
 from autoclave.config import CurriculumConfig, TinyModelConfig
 
@@ -285,7 +285,7 @@ def main() -> None:
         for name in MODELS:
             model = Path(folder) / name
             statements = build_model(MODELS[name], model)
-            for rows in (128, 16):
+            for rows in (128,32):
                 work = Work(model, statements[:16], 8, 64, rows, 4)
                 found = measure(work, work)
                 medians = {

@@ -47,7 +47,7 @@ class _TokenScores(torch.autograd.Function):
         del scaled
         log_probs = log_p.gather(1, tokens[:, None]).squeeze(1)
         log_p.clamp_(min=_LOWEST)
-        entropies = -torch.linalg.vecdot(log_p.exp(), log_p)
+        entropies = -log_p.exp().mul_(log_p).sum(1)
         ctx.save_for_backward(log_p, tokens, entropies)
         ctx.temperature, ctx.dtype = temperature, logits.dtype
         ctx.set_materialize_grads(False)

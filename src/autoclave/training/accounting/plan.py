@@ -182,7 +182,11 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, lengths: Lengths, name: s
 def _trainer_phases(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> list[tuple[str, dict[str, int]]]:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = WIDTHS[config.model.dtype], _micro_batch_rows(config, lengths)
-    weights, tokens, chunk = shape.parameters * width, rows * lengths.response, config.trainer.logits_chunk
+    weights, tokens, chunk = (
+        shape.parameters * width,
+        rows * lengths.response,
+        config.trainer.chunk_for(shape.vocabulary),
+    )
     in_minibatch = config.problems_per_step // config.minibatches * config.group_size
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width

@@ -36,8 +36,8 @@ class Scoring:
         """
         if trainer.liger:
             apply_liger(model)
-        is_packed = can_pack(model, trainer.packing)
-        return Scoring(temperature, micro_batch_tokens, trainer.logits_chunk, is_packed)
+        chunk = trainer.chunk_for(model.get_output_embeddings().weight.shape[0])
+        return Scoring(temperature, micro_batch_tokens, chunk, can_pack(model, trainer.packing))
 
     def pieces(self, batch: Batch) -> Iterator[Array]:
         """The rows of each micro-batch."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
-from transformers.utils import is_flash_attn_2_available
+from transformers.utils.import_utils import is_flash_attn_2_available
 
 FLASH_ATTENTION = "flash_attention_2"
 FLASH_DTYPES = (torch.bfloat16, torch.float16)

@@ -32,6 +32,6 @@ def forward_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray) ->
     return matrices + attention + 2 * float(num_logits.sum()) * shape.embedding
 
 
-def learning_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: int) -> float:
+def learning_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: float) -> float:
     """Operations of learning from sequences once: forward and backward, and forward alone for each scoring."""
     return (3 + scoring_passes) * forward_flops(shape, lengths, num_logits)

@@ -105,7 +105,7 @@ class ActorWorker:
         log_probs, entropy = batch_scores(
             self._model, part, self._scoring, entropy_gradient=self._algorithm.needs_entropy
         )
-        found = {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
+        found: dict[str, Tensor] = {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
         if "place" in part.responses:
             found[Column.OLD_LOG_PROBS] = log_probs.detach()
             self._found[part.responses["place"]] = log_probs.detach().cpu().numpy()

@@ -36,7 +36,7 @@ class Scoring:
         """
         if trainer.liger:
             apply_liger(model)
-        chunk = trainer.chunk_for(model.get_output_embeddings().weight.shape[0])
+        chunk = trainer.chunk_for(model.config.vocab_size)
         return Scoring(temperature, micro_batch_tokens, chunk, can_pack(model, trainer.packing))
 
     def pieces(self, batch: Batch) -> Iterator[Array]:

@@ -53,7 +53,7 @@ format: setup  ## Put the code into form
 setup-bench: setup  ## Install what only benchmarks need
 	@$(UV) -e '.[train,ray,dev,bench]'
 
-bench: setup  ## Run the benchmarks, quickly
+bench: setup-bench  ## Run the benchmarks, quickly
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
 
 gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers

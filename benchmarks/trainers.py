@@ -5,47 +5,58 @@
 Both start from the same random policy and do the same work in a step: sample the same number of responses to the same
 prompts, all of the same length (the token that ends a response does not exist), reward them by the same Python
 function, and take one optimizer step on all of them. Each side lives in a process of its own with one thread; the two
-take turns. TRL is measured with the micro-batch that suits it best of several; so are we.
+take turns. Of several micro-batches the one that suits TRL best decides. CPU times stand beside the times of the clock:
+on a machine with other work they are what the clock would show on an idle one.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
-import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import arguments, print_environment, seconds
+from harness import arguments, finish, print_environment, seconds
+from sides import Times, Turn, open_sides
 
 from autoclave.config import CurriculumConfig, TinyModelConfig
 
 NEVER = "<never>"
 """A token that is not in the model's vocabulary, so that no response ends before its last token."""
 
-MODELS = {
-    "0.4M": TinyModelConfig(),
-    "4M": TinyModelConfig(hidden_size=256, layers=5, heads=8),
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and the size of a step."""
+
+    model: TinyModelConfig
+    prompts: int
+    group_size: int = 8
+    new_tokens: int = 64
+
+
+CASES = {
+    "": Case(TinyModelConfig(), prompts=64),  # the step of recipes/demo.yaml
+    "fewer_responses/": Case(TinyModelConfig(), prompts=16),
+    "4M/": Case(TinyModelConfig(hidden_size=256, layers=5, heads=8), prompts=16),
 }
+"""By the prefix of their figures."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a step is made of."""
+    """What a side is asked to do."""
 
-    model: Path
+    folder: Path
     statements: tuple[str, ...]
     group_size: int
     new_tokens: int
     micro_batch_rows: int
-    rounds: int
+    steps: int
 
     @property
     def rows(self) -> int:
@@ -60,12 +71,12 @@ def reward_of(text: str) -> float:
 # --- The two sides -------------------------------------------------------------------------------------------------
 
 
-def ours(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -> None:
+def ours(work: Work, turn: Turn) -> None:
     """Steps by the three stages of training."""
     from autoclave.algorithms import build_algorithm
     from autoclave.config import GrpoConfig, OptimizerConfig
     from autoclave.core import Reward, TaskItem
-    from autoclave.models import load_policy
+    from autoclave.models import encode_prompt, load_policy
     from autoclave.rollout import SamplingParameters, TransformersEngine
     from autoclave.training.stages import Stages
     from autoclave.workers import ResourcePool, WorkerGroup
@@ -79,25 +90,26 @@ def ours(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -> 
 
     algorithm = build_algorithm(GrpoConfig(kl_coefficient=0.0))
     prompts = [({"role": "user", "content": statement},) for statement in work.statements]
-    items = [TaskItem("benchmark", f"{n}", f"{n}", messages, None) for n, messages in enumerate(prompts)]
-    longest = max(len(load_policy(work.model).tokenizer.encode(s)) + 2 for s in work.statements)
-    tokens = (longest + work.new_tokens) * work.micro_batch_rows
+    items = [TaskItem("benchmark", f"{number}", f"{number}", prompt, None) for number, prompt in enumerate(prompts)]
+    tokenizer = load_policy(work.folder).tokenizer
+    longest = max(len(encode_prompt(tokenizer, prompt)) for prompt in prompts) + work.new_tokens
     pool = ResourcePool("main")
-    stages = Stages(
-        actor=WorkerGroup(
-            pool,
-            lambda: ActorWorker(
-                load_policy(work.model),
-                algorithm,
-                OptimizerConfig(learning_rate=1e-5, decay="none"),
-                total_steps=work.rounds,
-                temperature=1.0,
-                micro_batch_tokens=tokens,
-            ),
+    actor = WorkerGroup(
+        pool,
+        lambda: ActorWorker(
+            load_policy(work.folder),
+            algorithm,
+            OptimizerConfig(learning_rate=1e-5, decay="none"),
+            total_steps=work.steps,
+            temperature=1.0,
+            micro_batch_tokens=longest * work.micro_batch_rows,
         ),
+    )
+    stages = Stages(
+        actor=actor,
         reference=NoReference(),
-        sampler=WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(load_policy(work.model), batch_size=512))),
-        tokenizer=load_policy(work.model).tokenizer,
+        sampler=WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(load_policy(work.folder), batch_size=512))),
+        tokenizer=tokenizer,
         reward=reward,
         algorithm=algorithm,
         sampling=SamplingParameters(max_new_tokens=work.new_tokens),
@@ -106,31 +118,35 @@ def ours(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -> 
         seed=0,
     )
     try:
-        for number in range(work.rounds):
-            turn(lambda number=number: _our_step(stages, items, number, work))
+        for number in range(work.steps):
+            turn.begin()
+            turn.end(_our_step(stages, items, number, work))
     finally:
         pool.close()
 
 
-def _our_step(stages: Any, items: Any, number: int, work: Work) -> dict[str, float]:
-    found: list[Any] = []
-    sample = seconds(lambda: found.extend(stages.collect(items, number).result()))
-    learn = seconds(lambda: found.append(stages.learn(found)))
-    publish = seconds(lambda: stages.publish(number + 1))
-    lengths = {len(rollout.completion.tokens) for group in found[:-1] for rollout in group.rollouts}
-    if lengths != {work.new_tokens} or len(found[-1].computed.response) != work.rows:
+def _our_step(stages: Any, items: Sequence[Any], number: int, work: Work) -> Times:
+    groups: list[Any] = []
+    learned: list[Any] = []
+    times = {
+        "sample": seconds(lambda: groups.extend(stages.collect(items, number).result())),
+        "learn": seconds(lambda: learned.append(stages.learn(groups))),
+        "publish": seconds(lambda: stages.publish(number + 1)),
+    }
+    lengths = {len(rollout.completion.tokens) for group in groups for rollout in group.rollouts}
+    if lengths != {work.new_tokens} or len(learned[0].computed.response) != work.rows:
         raise SystemExit("our side did not do the work that was asked for")
-    return {"sample": sample, "learn": learn, "publish": publish, "step": sample + learn + publish}
+    return times
 
 
-def theirs(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -> None:
+def theirs(work: Work, turn: Turn) -> None:
     """Steps by TRL."""
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    times: dict[str, float] = {}
+    times: Times = {}
 
     class Timed(GRPOTrainer):
         def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -141,13 +157,11 @@ def theirs(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -
             return found[0]
 
     class Turns(TrainerCallback):
-        """A step of the trainer is a turn: it begins when it is let, and what it took is told."""
-
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self._ended = turn.begin()
+            turn.begin()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self._ended(dict(times))
+            turn.end(dict(times))
 
     with tempfile.TemporaryDirectory() as folder:
         settings = GRPOConfig(
@@ -156,7 +170,7 @@ def theirs(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -
             gradient_accumulation_steps=work.rows // work.micro_batch_rows,
             num_generations=work.group_size,
             max_completion_length=work.new_tokens,
-            max_steps=work.rounds,
+            max_steps=work.steps,
             temperature=1.0,
             beta=0.0,
             loss_type="grpo",
@@ -174,126 +188,103 @@ def theirs(work: Work, turn: Callable[[Callable[[], dict[str, float]]], None]) -
         )
         prompts = [[{"role": "user", "content": statement}] for statement in work.statements]
         trainer = Timed(
-            model=AutoModelForCausalLM.from_pretrained(work.model, dtype=torch.float32),
-            processing_class=AutoTokenizer.from_pretrained(work.model, padding_side="left"),
+            model=AutoModelForCausalLM.from_pretrained(work.folder, dtype=torch.float32),
+            processing_class=AutoTokenizer.from_pretrained(work.folder, padding_side="left"),
             reward_funcs=lambda completions, **_: [reward_of(messages[0]["content"]) for messages in completions],
             args=settings,
-            train_dataset=Dataset.from_dict({"prompt": prompts * work.rounds}),
+            train_dataset=Dataset.from_dict({"prompt": prompts * work.steps}),
             callbacks=[Turns()],
         )
         trainer.train()
 
 
-SIDES = {"ours": ours, "trl": theirs}
-
-
-# --- Taking turns --------------------------------------------------------------------------------------------------
-
-
-class Turn:
-    """The end of a side: a step begins when the other end says so, and what it took goes back."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-
-    def __call__(self, step: Callable[[], dict[str, float]]) -> None:
-        self._pipe.recv()
-        cpu = time.process_time()
-        self._pipe.send({**step(), "cpu": time.process_time() - cpu})
-
-    def begin(self) -> Callable[[dict[str, float]], None]:
-        """For a step that is not a function; returns what to call at its end."""
-        self._pipe.recv()
-        started, cpu = time.perf_counter(), time.process_time()
-
-        def end(times: dict[str, float]) -> None:
-            step = time.perf_counter() - started
-            self._pipe.send({**times, "learn": step - times["sample"], "step": step, "cpu": time.process_time() - cpu})
-
-        return end
-
-
-def run_side(name: str, work: Work, pipe: Connection) -> None:
-    """The process of a side."""
-    import torch
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    SIDES[name](work, Turn(pipe))
-    peak = {"resident_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-    if torch.cuda.is_available():
-        peak["cuda_mb"] = torch.cuda.max_memory_allocated() / 2**20
-    pipe.send(peak)
-
-
-class Side:
-    """A process that takes steps, seen from outside."""
-
-    def __init__(self, name: str, work: Work) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=run_side, args=(name, work, other))
-        self._process.start()
-        other.close()
-
-    def step(self) -> dict[str, float]:
-        self._pipe.send("step")
-        return self._pipe.recv()
-
-    def finish(self) -> dict[str, float]:
-        """The peaks of its memory; the process is over."""
-        peak = self._pipe.recv()
-        self._process.join()
-        return peak
-
-
 # --- Measuring -----------------------------------------------------------------------------------------------------
 
 
-def build_model(config: TinyModelConfig, folder: Path) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Measured:
+    """What the steps of both sides took, and the peaks of their memory."""
+
+    times: dict[str, list[Times]]
+    peaks: dict[str, dict[str, float]]
+
+    def median(self, side: str, part: str) -> float:
+        return median(step.get(part, 0.0) for step in self.times[side])
+
+    def speedup(self, part: str) -> float:
+        """Theirs over ours, the median over rounds."""
+        rounds = zip(self.times["trl"], self.times["ours"], strict=True)
+        return median(theirs[part] / ours[part] for theirs, ours in rounds)
+
+
+def build_model(case: Case, folder: Path) -> tuple[str, ...]:
     """Write a policy with random weights to `folder`; prompts for it."""
-    from autoclave.models import Policy, build_tiny_policy, save_policy
+    from autoclave.models import build_tiny_policy, save_policy
     from autoclave.problems.curriculum import build_curriculum
 
     statements = [problem.statement for problem in build_curriculum(CurriculumConfig(train=200, heldout=200)).train]
-    policy = build_tiny_policy(config, statements, seed=0, device="cpu")
+    policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")
     policy.tokenizer.add_special_tokens({"eos_token": NEVER})
-    ends = policy.tokenizer.convert_tokens_to_ids(NEVER)
-    policy.model.config.eos_token_id = policy.model.generation_config.eos_token_id = ends
-    assert ends >= policy.model.config.vocab_size
-    save_policy(Policy(policy.model, policy.tokenizer), folder)
-    return tuple(statements)
+    end = policy.end_token
+    policy.model.config.eos_token_id = policy.model.generation_config.eos_token_id = end
+    if end < policy.model.config.vocab_size:
+        raise SystemExit("responses could end")
+    save_policy(policy, folder)
+    return tuple(statements[: case.prompts])
 
 
-def measure(work: Work, other: Work) -> dict[str, Any]:
-    sides = {"ours": Side("ours", work), "trl": Side("trl", other)}
-    for side in sides.values():
-        side.step()  # the first one loads and warms up
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for number in range(work.rounds - 1):
-        for name in list(sides)[:: 1 if number % 2 else -1]:
-            found[name].append(sides[name].step())
-    peaks = {name: side.finish() for name, side in sides.items()}
-    return {"times": found, "peaks": peaks}
+def measure(work: Work) -> Measured:
+    times: dict[str, list[Times]] = {"ours": [], "trl": []}
+    with open_sides({"ours": ours, "trl": theirs}, work) as sides:
+        for side in sides.values():
+            side.step()  # the first one loads and warms up
+        for number in range(work.steps - 1):
+            for name in list(sides)[:: 1 if number % 2 else -1]:
+                times[name].append(sides[name].step())
+        return Measured(times, {name: side.peaks() for name, side in sides.items()})
+
+
+def figures_of(found: Measured, rows: int) -> dict[str, float]:
+    """Where the time goes on our side is given as shares of our step."""
+    whole = sum(found.median("ours", part) for part in ("sample", "learn", "publish"))
+    peaks = {f"{side}_peak_{name}": size for side, of_side in found.peaks.items() for name, size in of_side.items()}
+    return {
+        "speedup_vs_trl": found.speedup("step"),
+        "speedup_vs_trl_in_cpu_time": found.speedup("cpu"),
+        "step_s": found.median("ours", "step"),
+        "trl_step_s": found.median("trl", "step"),
+        "sample_share": found.median("ours", "sample") / whole,
+        "learn_share": found.median("ours", "learn") / whole,
+        "speedup_of_sampling": found.speedup("sample"),
+        "micro_batch_rows": float(rows),
+        **peaks,
+    }
 
 
 def main() -> None:
-    arguments(__doc__ or "")
+    options = arguments(__doc__ or "")
+    if find_spec("trl") is None:
+        raise SystemExit("TRL is not installed: make setup-bench")
     print_environment()
-    with tempfile.TemporaryDirectory() as folder:
-        for name in MODELS:
-            model = Path(folder) / name
-            statements = build_model(MODELS[name], model)
-            for rows in (128, 16):
-                work = Work(model, statements[:16], 8, 64, rows, 4)
-                found = measure(work, work)
-                medians = {
-                    side: {part: median(step[part] for step in steps) for part in steps[0]}
-                    for side, steps in found["times"].items()
-                }
-                print(name, rows, medians, found["peaks"])
+    figures: dict[str, float] = {}
+    for prefix in list(CASES)[: 1 if options.quick else None]:
+        case = CASES[prefix]
+        with tempfile.TemporaryDirectory() as folder:
+            statements = build_model(case, Path(folder))
+            work = Work(Path(folder), statements, case.group_size, case.new_tokens, 32, 3 if options.quick else 6)
+            tried = {
+                rows: measure(replace(work, micro_batch_rows=rows)) for rows in ((32,) if options.quick else (32, 128))
+            }
+        best = min(tried, key=lambda rows: tried[rows].median("trl", "cpu"))
+        figures |= {prefix + name: value for name, value in figures_of(tried[best], best).items()}
+        print(f"\n{prefix or 'embedded default'}: {work.rows} responses of {case.new_tokens} tokens")
+        for rows, found in tried.items():
+            print(
+                f"  micro-batches of {rows:>3}: TRL over ours {found.speedup('step'):.2f} by the clock, "
+                f"{found.speedup('cpu'):.2f} in CPU time"
+            )
+    finish("trainers", figures, options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -90,6 +90,21 @@ def test_what_must_be_computed_follows_from_the_choices(settings, expected):
     assert needs(settings) == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (GrpoConfig(), False),  # its KL term is in the loss
+        (GrpoPlusConfig(), False),
+        (GrpoPlusConfig(correction=TruncatedCorrectionConfig()), True),
+        (GrpoPlusConfig(reading="introduction"), True),  # clips by the KL of a group at each optimizer step
+        (PpoConfig(), True),  # a KL penalty on rewards
+        (PpoConfig(kl_coefficient=0.0), False),
+    ],
+)
+def test_log_probs_are_needed_ahead_of_the_update_where_something_before_the_loss_reads_them(settings, expected):
+    assert build_algorithm(settings).needs_scores_ahead == expected
+
+
 def test_settings_know_without_torch_what_the_algorithm_needs():
     for chosen in VARIANTS.values():
         assert chosen.needs_critic == build_algorithm(chosen).needs_critic

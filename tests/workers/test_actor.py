@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from autoclave.algorithms import build_algorithm
 from autoclave.algorithms.supervised import supervised
-from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
+from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig, TruncatedCorrectionConfig
 from autoclave.core import FaultError
 from autoclave.models import Policy, load_policy
 from autoclave.workers import Batch
@@ -311,3 +312,44 @@ def test_an_empty_batch_has_no_log_probs_and_no_steps():
     empty = batch_of().select(np.zeros(0, dtype=np.int64))
     assert actor.log_probs(empty).responses["old_log_probs"].shape == (0,)
     assert actor.update(empty, 2) == {}
+
+
+# --- Log-probs that the update finds itself ------------------------------------------------------------------------
+
+
+def without_old_log_probs(batch: Batch) -> Batch:
+    return replace(batch, responses={n: column for n, column in batch.responses.items() if n != "old_log_probs"})
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [20, 1 << 20])
+@pytest.mark.parametrize(("minibatch", "steps"), [((0,) * 6, 1), ((0, 1, 0, 1, 2, 2), 3), ((1, 1, 1, 2, 2, 2), 3)])
+def test_an_update_that_finds_log_probs_itself_is_one_that_was_given_them(minibatch, steps, micro_batch_tokens):
+    batch = without_old_log_probs(batch_of(minibatch))
+    policy, other = tiny_policy(dtype=torch.float64), tiny_policy(dtype=torch.float64)
+    finds = actor_on(policy, micro_batch_tokens=micro_batch_tokens)
+    given = actor_on(other, micro_batch_tokens=micro_batch_tokens)
+    scored = given.log_probs(batch)
+    expected = given.update(scored, steps)
+    assert finds.update(batch, steps) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert (flat_weights(policy) - flat_weights(other)).abs().max() < 1e-5  # the column is float32
+    found = finds.with_scores(batch).responses["old_log_probs"]
+    assert found == pytest.approx(scored.responses["old_log_probs"], abs=1e-6)
+
+
+def test_scores_are_ahead_of_the_update_where_the_algorithm_reads_them_there():
+    batch = without_old_log_probs(batch_of())
+    config = GrpoPlusConfig(correction=TruncatedCorrectionConfig())
+    ahead = actor_on(tiny_policy(), algorithm=build_algorithm(config)).scores_ahead(batch)
+    assert "old_log_probs" in ahead.responses
+    assert "old_log_probs" not in actor_on(tiny_policy()).scores_ahead(batch).responses
+    actor = actor_on(tiny_policy())
+    assert actor.with_scores(ahead) is ahead
+
+
+def test_the_gap_to_the_sampler_is_known_when_the_update_finds_the_log_probs():
+    policy = tiny_policy()
+    batch = without_old_log_probs(batch_of())
+    scored = actor_on(policy).log_probs(batch).responses["old_log_probs"].copy()
+    scored[2] += 0.125
+    metrics = actor_on(policy).update(batch.with_responses(sampler_log_probs=scored), 1)
+    assert metrics["sampler_gap"] == pytest.approx(0.125, abs=1e-5)

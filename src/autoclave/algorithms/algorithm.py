@@ -243,6 +243,12 @@ class Algorithm:
         return any(not _SCORES.isdisjoint(equation.compute.reads) for equation in self.advantage)
 
     @property
+    def needs_scores_ahead(self) -> bool:
+        """The policy's log-probs at the start are read before its update begins, or before an optimizer step."""
+        functions = [self.correction, self.trust_region, *(equation.compute for equation in self.advantage)]
+        return any(function and Column.OLD_LOG_PROBS in function.reads for function in functions)
+
+    @property
     def discard_reason(self) -> MaskReason | None:
         """Why rows are masked that `prepare` takes out of TRAINS; None if it takes out none."""
         return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.TRAINS), None)

@@ -204,6 +204,7 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
         shape = None
     device = resolve_device(config.model.device)
     peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
-    passes = 2 if workers.algorithm.needs_reference else 1
+    of_policy = 1.0 if workers.algorithm.needs_scores_ahead else 1 - 1 / config.minibatches
     critic = shape if workers.algorithm.needs_critic and not config.critic.path else None
+    passes = of_policy + workers.algorithm.needs_reference
     return Throughput(shape, peak, passes, critic, weights_learn=not config.trainer.lora)

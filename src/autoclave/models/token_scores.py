@@ -55,7 +55,8 @@ class _TokenScores(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_log_probs: Tensor | None, of_entropies: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  torch declares none
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        of_log_probs, of_entropies = gradients
         if of_log_probs is None and of_entropies is None:
             return None, None, None
         log_p, tokens, entropies = ctx.saved_tensors

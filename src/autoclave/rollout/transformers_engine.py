@@ -217,7 +217,9 @@ def _draw(logits: Tensor, rows: _Rows, step: int) -> tuple[Tensor, Tensor]:
     cumulative = shares.cumsum(-1)
     point = (rows.uniform[:, step, None] * cumulative[:, -1:]).long()
     drawn = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
-    tokens = torch.where(rows.greedy, logits.argmax(-1), drawn[:, 0])
+    tokens = drawn[:, 0]
+    if bool(rows.greedy.any()):
+        tokens = torch.where(rows.greedy, logits.argmax(-1), tokens)
     return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
 
 

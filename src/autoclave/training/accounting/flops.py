@@ -38,7 +38,7 @@ def critic_flops(shape: ModelShape, lengths: IntArray, *, weights_learn: bool = 
 
 
 def learning_flops(
-    shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: int, weights_learn: bool = True
+    shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: float, weights_learn: bool = True
 ) -> float:
     """Operations of learning from sequences once: forward and backward, and forward alone for each scoring.
 

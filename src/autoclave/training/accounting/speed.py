@@ -31,8 +31,9 @@ class Throughput:
     """Of the policy; None where its family is unknown, and then operations are not counted."""
     peak_flops: float | None
     """Of all devices of the trainer together, per second; None where it is not known."""
-    scoring_passes: int
-    """Forward passes beside the update: of the policy at the start of the step, and of a reference if there is one."""
+    scoring_passes: float
+    """Forward passes beside the update, of all rows together: by the policy at the start of the step, unless the first
+    optimizer step does that for its own, and by a reference if there is one."""
     critic: ModelShape | None = None
     """Of the critic, if there is one and its family is known."""
     weights_learn: bool = True

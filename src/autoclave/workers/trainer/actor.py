@@ -20,6 +20,8 @@ from autoclave.workers.trainer.scoring import Scoring, batch_scores, log_probs_o
 from autoclave.workers.trainer.sharding import PLAIN, is_sharded, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
+OLD = Column.OLD_LOG_PROBS.value
+
 
 class ActorWorker(LearningWorker):
     """The policy in training by `algorithm`; its learning rate is planned over `total_steps`."""
@@ -69,6 +71,19 @@ class ActorWorker(LearningWorker):
         with without_adapter(self._model):
             return batch.with_responses(reference_log_probs=self._scored(batch))
 
+    @register(Dispatch.DATA_PARALLEL)
+    def scores_ahead(self, batch: Batch) -> Batch:
+        """`log_probs`, if the algorithm reads them before the update; else `batch` as it is, and the update finds them.
+
+        The first optimizer step computes the log-probs of its rows anyway, by the weights that there are now.
+        """
+        return self.log_probs(batch) if self._algorithm.needs_scores_ahead else batch
+
+    @register(Dispatch.DATA_PARALLEL)
+    def with_scores(self, batch: Batch) -> Batch:
+        """`batch`, the one that was learnt from last, with the `old_log_probs` that were found on the way."""
+        return batch.with_responses(old_log_probs=self._found) if OLD not in batch.responses else batch
+
     def _scored(self, batch: Batch) -> np.ndarray:
         return log_probs_of(self._model, batch, self._scoring)
 
@@ -76,7 +91,8 @@ class ActorWorker(LearningWorker):
     def update(self, batch: Batch, minibatches: int) -> dict[str, float]:
         """One optimizer step for each minibatch of `batch`, in order; one that has no rows left changes nothing.
 
-        Reads the columns `minibatch` and `weights`, and those that the algorithm's loss names.
+        Reads the columns `minibatch` and `weights`, and those that the algorithm's loss names. Without `old_log_probs`
+        they are computed: for the first step by the step itself, for the others before it.
 
         Returns:
             Metrics, means over the optimizer steps that were taken.
@@ -88,15 +104,31 @@ class ActorWorker(LearningWorker):
         self._trained.require_finite_columns(batch)
         steps = (
             self._trained.step(self._trusted(rows), self._predict, self._loss)
-            for rows in in_minibatches(batch, minibatches)
+            for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
         )
-        return mean_over_steps(steps) | _sampler_gap(batch)
+        return mean_over_steps(steps) | _sampler_gap(self.with_scores(batch))
+
+    def _with_later_scores(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
+        """The rows of each optimizer step with `old_log_probs`, but for the first, which notes them in `_found`."""
+        if OLD in batch.responses:
+            return steps
+        self._found = np.zeros(len(batch.response_rows), dtype=np.float32)
+        rows = batch.rows["minibatch"]
+        places = [batch.response_index(np.flatnonzero(rows == number)) for number in range(len(steps))]
+        for number in range(1, len(steps)):
+            self._found[places[number]] = self._scored(steps[number])
+            steps[number] = steps[number].with_responses(**{OLD: self._found[places[number]]})
+        return [steps[0].with_responses(place=places[0]), *steps[1:]]
 
     def _predict(self, part: Batch) -> dict[str, Tensor]:
         log_probs, entropy = batch_scores(
             self._model, part, self._scoring, entropy_gradient=self._algorithm.needs_entropy
         )
-        return {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
+        found: dict[str, Tensor] = {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
+        if "place" in part.responses:
+            found[Column.OLD_LOG_PROBS] = log_probs.detach()
+            self._found[part.responses["place"]] = log_probs.detach().cpu().numpy()
+        return found
 
     def _loss(self, columns: Mapping[str, Tensor]) -> StepLoss:
         return self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})

@@ -133,7 +133,13 @@ def test_the_chunk_of_logits_follows_from_the_vocabulary_unless_it_is_set():
     assert TrainerConfig().chunk_for(151_936) == 883  # 512 MiB of float32
     assert TrainerConfig().chunk_for(10**9) == 1
     chunks = [
-        Scoring.of(model_of("llama"), TrainerConfig(logits_chunk=size), temperature=1.0, micro_batch_tokens=1)
+        Scoring.of(
+            model_of("llama"),
+            TrainerConfig(logits_chunk=size),
+            torch.device("cpu"),
+            temperature=1.0,
+            micro_batch_tokens=1,
+        )
         for size in (0, 7)
     ]
     assert [scoring.logits_chunk for scoring in chunks] == [(512 << 20) // (4 * 200), 7]

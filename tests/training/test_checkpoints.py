@@ -303,13 +303,15 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "sandbox": {"process_limit": 3},
         "no_verdict_limit": 0.9,
         "micro_batch_tokens": 5,
-        "pools": {"other": {"executor": "spawn"}},
+        "pools": {"other": {"executor": "spawn", "processes": 2}},
         "workers": {"actor": "other", "sampler": "other"},
         "worker_restarts": 2,
-        "sft": {"checkpoint_every": 7},
         "loggers": ["mlflow"],
+        "sft": {"checkpoint_every": 7},
+        "trainer": {"sharding": "zero2", "activation_checkpointing": True, "cpu_offload": True, "compile": True},
     }
-    assert {*changed, "sft.checkpoint_every"} - {"sft"} == set(FREE_TO_CHANGE)
+    parts = {f"{key}.{name}" for key in ("sft", "trainer") for name in changed[key]}
+    assert parts | set(changed) - {"sft", "trainer"} == set(FREE_TO_CHANGE)
     assert latest_checkpoint(tmp_path, TrainConfig.model_validate_json(json.dumps(changed))).step == 5
 
 

@@ -100,6 +100,7 @@ def train(
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
             folder.keep_model(lambda model: workers.actor.export(model).result())
+            workers.critic.export(folder.critic).result()
         peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     summary |= peak_figures(peaks)

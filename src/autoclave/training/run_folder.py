@@ -44,6 +44,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.start = path / "start"
         self.model = path / "model"
+        self.critic = path / "critic"
 
     @staticmethod
     def create(path: Path) -> RunFolder:

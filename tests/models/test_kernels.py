@@ -24,7 +24,7 @@ def test_liger_on_a_cpu_is_refused_before_models_load():
 
 def test_liger_is_not_applied_to_a_model_on_a_cpu():
     with pytest.raises(ConfigError, match="run on cpu"):
-        apply_liger(tiny_policy().model)
+        apply_liger(tiny_policy().model, torch.device("cpu"))
 
 
 def test_a_missing_package_is_named_with_the_mend(monkeypatch: pytest.MonkeyPatch):

@@ -308,7 +308,15 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "worker_restarts": 2,
         "loggers": ["mlflow"],
         "sft": {"checkpoint_every": 7},
-        "trainer": {"sharding": "zero2", "activation_checkpointing": True, "cpu_offload": True, "compile": True},
+        "trainer": {
+            "sharding": "zero2",
+            "activation_checkpointing": True,
+            "cpu_offload": True,
+            "compile": True,
+            "logits_chunk": 7,
+            "packing": "always",
+            "liger": True,
+        },
     }
     parts = {f"{key}.{name}" for key in ("sft", "trainer") for name in changed[key]}
     assert parts | set(changed) - {"sft", "trainer"} == set(FREE_TO_CHANGE)

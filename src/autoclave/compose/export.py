@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from autoclave.compose.workers import make_actor
-from autoclave.config import TrainConfig, load
+from autoclave.config import TrainConfig, TrainerConfig, load
 from autoclave.core import InputError
 from autoclave.core.files import atomic_folder
 from autoclave.training.checkpoints import find_checkpoint
@@ -35,7 +35,8 @@ def export(run: Path, out: Path, *, which: str, say: Callable[[str], None] = pri
     folder = RunFolder.existing(run, "RUN")
     checkpoint = find_checkpoint(folder.checkpoints, which)
     config = load(TrainConfig, run / "config.yaml").config
-    config = config.model_copy(update={"model": config.model.model_copy(update={"device": "cpu"})})
+    here = config.model.model_copy(update={"device": "cpu"})
+    config = config.model_copy(update={"model": here, "trainer": TrainerConfig(lora=config.trainer.lora)})
     with closing(ResourcePool("export")) as pool, atomic_folder(out) as model:
         actor = WorkerGroup(pool, partial(make_actor, config, folder.start))
         actor.load_weights(checkpoint.folder / "actor").result()

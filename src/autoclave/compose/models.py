@@ -34,6 +34,8 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
     check_tokens(config, load_tokenizer(path, template) if path else None)
     if config.trainer.lora:
         require_targets(architecture, config.trainer.lora)
+        if config.critic.path:
+            require_targets(load_architecture(config.critic.path), config.trainer.lora)
     if path and existing and existing.start.is_dir():
         _require_same_model(path, template, str(existing.start))
 

@@ -100,7 +100,8 @@ def train(
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
             folder.keep_model(lambda model: workers.actor.export(model).result())
-            workers.critic.export(folder.critic).result()
+            if workers.algorithm.needs_critic:
+                folder.keep_critic(lambda critic: workers.critic.export(critic).result())
         peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     summary |= peak_figures(peaks)
@@ -142,7 +143,11 @@ def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | N
 
 def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
     """What a checkpoint is of besides the settings. That of an adapter is nothing without the weights beside it."""
-    frozen = {"frozen_weights": weights_digest(folder.start)} if config.trainer.lora else {}
+    frozen: dict[str, str] = {}
+    if config.trainer.lora:
+        frozen["frozen_weights"] = weights_digest(folder.start)
+        if config.critic.path:
+            frozen["frozen_critic"] = weights_digest(Path(config.critic.path))
     return policy_inputs(folder.start) | frozen
 
 

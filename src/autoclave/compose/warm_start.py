@@ -26,6 +26,7 @@ from autoclave.training.run_folder import MetricsLog
 from autoclave.training.timing import Stopwatch
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.sharding import check_device
 
 Say = Callable[[str], None]
 
@@ -163,8 +164,10 @@ def fine_tune(
     if is_there and not resume:
         hint = "; or go on with --resume" if around.checkpoints.is_dir() else ""
         raise InputError(f"--out {out}: exists already; give a new folder{hint}")
+    device = resolve_device(config.model.device)
+    check_device(config.trainer, device)
     if config.trainer.liger:
-        require_liger(resolve_device(config.model.device))
+        require_liger(device)
     settle_libraries(config)
     around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole
     with around.stop:

@@ -56,12 +56,13 @@ class TrainerConfig(Config):
     512 MiB in float32."""
 
     packing: Literal["auto", "always", "never"] = "auto"
-    """Whether a micro-batch is one row, sequence after sequence without padding. `auto`: where attention has a kernel
-    for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16). `always`: elsewhere too, by a mask
-    that grows with the square of the micro-batch. Padded or packed, results are the same."""
+    """Whether a micro-batch of policy and reference is one row, sequence after sequence without padding. `auto`: where
+    attention has a kernel for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16). `always`:
+    elsewhere too, by a mask that grows with the square of the micro-batch. Padded or packed, results are the same."""
 
     liger: bool = False
-    """Compute norms, rotary embeddings and feed-forward layers by the Triton kernels of liger-kernel, on a GPU."""
+    """Compute norms, rotary embeddings and feed-forward layers of policy and reference by the Triton kernels of
+    liger-kernel, on a GPU."""
 
     def chunk_for(self, vocabulary: int) -> int:
         """Tokens of a chunk of logits, for a model with this vocabulary."""

@@ -125,6 +125,10 @@ class CheckpointConfig(Config):
     a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
 
 
+SHARDED = ("actor", "critic", "reference")
+"""Worker groups whose processes hold one model together."""
+
+
 class TrainConfig(Config):
     """A reinforcement-learning run, whole."""
 
@@ -280,7 +284,7 @@ class TrainConfig(Config):
     @model_validator(mode="after")
     def _trainer_has_an_effect(self) -> Self:
         trainer, homes = self.trainer, self.workers.places()
-        spread = [pool for group, pool in homes.items() if group != "sampler" and self.pools[pool].processes > 1]
+        spread = [pool for group, pool in homes.items() if group in SHARDED and self.pools[pool].processes > 1]
         if trainer.sharding != "zero3" and not spread:
             raise ValueError(
                 f"trainer.sharding = {trainer.sharding}: is ignored, because every model that learns has one process; "
@@ -302,7 +306,8 @@ class TrainConfig(Config):
     def _every_rank_has_rollouts(self) -> Self:
         sampled = self.problems_per_step * self.group_size
         in_minibatch = sampled // self.minibatches, "minibatch", "problems_per_step x group_size / minibatches"
-        shares = {"sampler": (sampled, "step", "problems_per_step x group_size")}
+        in_step = sampled, "step", "problems_per_step x group_size"
+        shares = {"sampler": in_step, "reward_model": in_step}
         for group, pool in self.workers.places().items():
             ranks, (rollouts, share, formula) = self.pools[pool].processes, shares.get(group, in_minibatch)
             if ranks > rollouts:

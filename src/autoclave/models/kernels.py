@@ -29,13 +29,15 @@ def require_liger(device: torch.device) -> None:
         )
 
 
-def apply_liger(model: PreTrainedModel) -> None:
-    """Give `model` the kernels that liger-kernel has for its family. Log-probs stay ours.
+def apply_liger(model: PreTrainedModel, device: torch.device) -> None:
+    """Give `model`, which is to compute on `device`, the kernels that liger-kernel has for its family.
+
+    Log-probs stay ours.
 
     Raises:
         ConfigError, HostError: as `require_liger`.
     """
-    require_liger(model.device)
+    require_liger(device)
     from transformers.integrations.liger import apply_liger_kernel
 
     apply_liger_kernel(model, {"fused_linear_cross_entropy": False, "cross_entropy": False})

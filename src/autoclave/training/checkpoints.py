@@ -26,6 +26,7 @@ FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
     "micro_batch_tokens", "pools", "workers", "worker_restarts", "loggers", "sft.checkpoint_every",
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
+    "trainer.logits_chunk", "trainer.packing", "trainer.liger",
 )  # fmt: skip
 """Settings that a resumed run may have other values of; all others decide what is learnt."""
 
@@ -177,8 +178,8 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
     except CheckpointError as error:
         older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start anew: there is no older checkpoint"
         raise CheckpointError(f"{error}. Mend: move {folder} away to {older}") from None
-    difference = _first_difference(
-        description["config"] | description["inputs"], config.model_dump(mode="json") | dict(inputs or {})
+    difference = _first_difference(description["config"], config.model_dump(mode="json")) or _first_difference(
+        description["inputs"], dict(inputs or {})
     )
     if difference:
         path, was, now = difference

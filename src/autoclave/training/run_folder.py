@@ -86,6 +86,11 @@ class RunFolder:
         with atomic_folder(self.model) as folder:
             write(folder)
 
+    def keep_critic(self, write: Callable[[Path], None]) -> None:
+        """The same of the critic, as `critic`."""
+        with atomic_folder(self.critic) as folder:
+            write(folder)
+
     def write_rollouts(self, step: int, learned: Learned) -> None:
         """Keep every rollout of a step."""
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"

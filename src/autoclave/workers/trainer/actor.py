@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import Policy, save_adapter, save_policy, without_adapter
+from autoclave.models import Policy, adapter_scale, merged, save_adapter, save_policy, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
@@ -40,6 +40,7 @@ class ActorWorker(LearningWorker):
     ) -> None:
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
+        self._found = np.zeros(0, dtype=np.float32)  # old log-probs of the batch that was learnt from last
         device = device or policy.model.device
         self._scoring = Scoring.of(
             policy.model, trainer, device, temperature=temperature, micro_batch_tokens=micro_batch_tokens
@@ -165,7 +166,8 @@ class ActorWorker(LearningWorker):
             HostError: the disk is full or fails.
         """
         if is_sharded(self._model):
-            whole, plain = whole_weights(self._model), self.plain_copy()
+            whole = whole_weights(self._model)
+            plain = dict(merged(whole, adapter_scale(self._model)))
         else:
             whole, plain = None, None
         if this_rank() == 0:

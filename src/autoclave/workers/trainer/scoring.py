@@ -42,7 +42,7 @@ class Scoring:
             ConfigError, HostError: as `models.require_liger`.
         """
         if trainer.liger:
-            apply_liger(model)
+            apply_liger(model, device)
         dtype = torch.bfloat16 if trainer.mixed_precision == "bfloat16" else model.dtype
         is_packed = can_pack(model, trainer.packing, device, dtype)
         chunk = trainer.chunk_for(model.config.vocab_size)

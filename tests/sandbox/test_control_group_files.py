@@ -183,8 +183,9 @@ def test_a_kill_is_laid_to_the_limit_only_if_this_very_test_met_it(tmp_path: Pat
     meter.begin_test()
     written(folder, memory__failcnt="3", memory__oom_control="oom_kill 1\n")
     assert meter.is_memory_exceeded()
+    written(folder, memory__failcnt="4", memory__oom_control="oom_kill 2\n")  # by what that test left
     meter.begin_test()
     assert not meter.is_memory_exceeded()
-    written(folder, memory__oom_control="oom_kill 2\n")  # the limit was not met again: it was the host
+    written(folder, memory__oom_control="oom_kill 3\n")  # the limit was not met again: it was the host
     with pytest.raises(ExhaustedFault, match="the host ran out of memory"):
         meter.is_memory_exceeded()

@@ -34,7 +34,7 @@ class GroupMeter:
         self._last_cpu_s: float | None = None
         self._start_bytes = 0
         self._limit_mb = 0
-        self._start_kills = self._last_kills = group.memory.num_kills()
+        self._start_kills = group.memory.num_kills()
         self._start_hits = group.memory.num_hits()
         self._start_refusals = group.processes.num_refusals() if group.processes else 0
 
@@ -52,7 +52,8 @@ class GroupMeter:
         self._start_bytes = group.memory.now()
         # Between two tests nothing runs: what was read at the end of one holds at the start of the next.
         self._start_cpu_s = group.cpu.seconds() if self._last_cpu_s is None else self._last_cpu_s
-        self._start_kills = self._last_kills
+        # Not so of these: what one left may have met the limit while it was being cleared away.
+        self._start_kills = group.memory.num_kills()
         self._start_hits = group.memory.num_hits()
 
     def usage(self) -> Usage:
@@ -66,8 +67,7 @@ class GroupMeter:
 
     def is_memory_exceeded(self) -> bool:
         memory = self._group.memory
-        self._last_kills = memory.num_kills()
-        if self._last_kills == self._start_kills:
+        if memory.num_kills() == self._start_kills:
             return False
         if memory.num_hits() == self._start_hits:
             raise ExhaustedFault("the host ran out of memory, not the cell: the kernel killed a process of a test")

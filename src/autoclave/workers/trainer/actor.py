@@ -41,6 +41,7 @@ class ActorWorker(LearningWorker):
         """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
         device = device or policy.model.device
+        self._found = np.zeros(0, dtype=np.float32)  # old log-probs of the batch that was learnt from last
         self._scoring = Scoring.of(
             policy.model, trainer, device, temperature=temperature, micro_batch_tokens=micro_batch_tokens
         )

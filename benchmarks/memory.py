@@ -24,7 +24,14 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import ModelConfig, SamplerConfig, TinyModelConfig, TrainConfig, TransformersEngineConfig
+from autoclave.config import (
+    ModelConfig,
+    SamplerConfig,
+    TinyModelConfig,
+    TrainConfig,
+    TrainerConfig,
+    TransformersEngineConfig,
+)
 from autoclave.models import Policy, build_tiny_policy
 from autoclave.rollout import Request, SamplingParameters, TransformersEngine
 from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
@@ -80,12 +87,15 @@ def qwen_model() -> PreTrainedModel:
     )
 
 
-def settings(problems: int, group_size: int, micro_batch_tokens: int, dtype: str = "float32") -> TrainConfig:
+def settings(
+    problems: int, group_size: int, micro_batch_tokens: int, dtype: str = "float32", logits_chunk: int = 0
+) -> TrainConfig:
     return TrainConfig(
         problems_per_step=problems,
         group_size=group_size,
         micro_batch_tokens=micro_batch_tokens,
         model=ModelConfig(device="cpu", dtype=dtype),
+        trainer=TrainerConfig(logits_chunk=logits_chunk),
         sampler=SamplerConfig(engine=TransformersEngineConfig(batch_size=512)),
     )
 
@@ -96,6 +106,7 @@ CASES = {
     "llama, bfloat16": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024, "bfloat16")),
     "llama, short": Case(llama_model, Lengths(8, 8), settings(4, 4, 64)),
     "qwen": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512)),
+    "qwen, chunks": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512, logits_chunk=32)),
 }
 
 
@@ -119,6 +130,7 @@ class Iteration:
             total_steps=100,
             temperature=config.sampler.temperature,
             micro_batch_tokens=config.micro_batch_tokens,
+            trainer=config.trainer,
         )
         self._engine = TransformersEngine(policies[1], batch_size=config.sampler.engine.batch_size)
 

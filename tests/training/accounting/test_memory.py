@@ -19,6 +19,7 @@ from autoclave.training.accounting.memory import (
     export_bytes,
     gathered_bytes,
     key_value_bytes,
+    logits_backward_bytes,
     logits_bytes,
 )
 from autoclave.workers.trainer.sharding import whole_weights
@@ -130,3 +131,10 @@ def test_logits_in_chunks_take_what_a_chunk_takes(tmp_path: Path):
     assert logits_bytes(shape, 100, 2) == 100 * 320 * (2 + 2 * 4)
     assert logits_bytes(shape, 100, 4, chunk=10) == logits_bytes(shape, 10, 4)
     assert logits_bytes(shape, 5, 4, chunk=10) == logits_bytes(shape, 5, 4)
+
+
+def test_the_gradient_of_the_output_embedding_is_made_for_each_chunk(tmp_path: Path):
+    shape = shape_in(tmp_path, models()["llama"])
+    embedding = 320 * 64
+    assert logits_backward_bytes(shape, 100, 4, chunk=100) == 4 * (100 * 320 + embedding)
+    assert logits_backward_bytes(shape, 100, 4, chunk=10) == 4 * (10 * 320 + 3 * embedding)

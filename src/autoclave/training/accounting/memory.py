@@ -66,6 +66,15 @@ def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int |
     return at_once * shape.vocabulary * (width + SCORE_COPIES * FLOAT32)
 
 
+def logits_backward_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int) -> int:
+    """What the backward pass of logits takes: their gradient, and that of the output embedding.
+
+    The latter is made for each chunk, beside the sum over those before it and the new sum.
+    """
+    gradients = 1 if num_tokens <= chunk else 3
+    return (min(num_tokens, chunk) * shape.vocabulary + gradients * shape.embedding) * width
+
+
 def forward_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
     """What a forward pass without gradient holds at a time: the widest moment of one layer, and the mask."""
     widest = 3 * shape.intermediate_size if shape.is_gated else 2 * shape.intermediate_size

@@ -31,6 +31,7 @@ from autoclave.training.accounting.memory import (
     forward_bytes,
     gathered_bytes,
     key_value_bytes,
+    logits_backward_bytes,
     logits_bytes,
     reduced_bytes,
 )
@@ -299,7 +300,7 @@ def _trainer_phases(
         "gradients": gradients if _minibatch_rows(config) > rows else 0,
         "gathered gradients": reduced_bytes(shape, width) if holding.is_gathered and not config.trainer.lora else 0,
         "activations": _kept(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
-        "logits": logits_bytes(shape, tokens, width, chunk=chunk),
+        "logits": _learnt_logits(config, shape, tokens, holding),
     }
     # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
     at_once = 2 * learning.largest_tensor if config.model.device == "cpu" else learning.parameters
@@ -312,6 +313,16 @@ def _trainer_phases(
         ("optimizer step", {"gradients": gradients, "work space": holding.at_rest(at_once * learning.width)}),
         ("publish", {"copy of the weights": copy}),
     ]
+
+
+def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding: _Holding) -> int:
+    """Logits and what is made from them, or in the backward pass their gradient and that of the output embedding."""
+    width, chunk = holding.compute_width, config.trainer.chunk_for(shape.vocabulary)
+    forward = logits_bytes(shape, tokens, width, chunk=chunk)
+    if config.trainer.lora:  # the output embedding is frozen
+        return forward
+    counted = shape.embedding * width if holding.is_gathered else 0  # among gathered gradients
+    return max(forward, logits_backward_bytes(shape, tokens, width, chunk=chunk) - counted)
 
 
 def _kept(config: TrainConfig, shape: ModelShape, rows: int, length: int, width: int) -> int:

@@ -42,7 +42,6 @@ class ActorWorker(LearningWorker):
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
         self._found = np.zeros(0, dtype=np.float32)  # old log-probs of the batch that was learnt from last
         device = device or policy.model.device
-        self._found = np.zeros(0, dtype=np.float32)  # old log-probs of the batch that was learnt from last
         self._scoring = Scoring.of(
             policy.model, trainer, device, temperature=temperature, micro_batch_tokens=micro_batch_tokens
         )

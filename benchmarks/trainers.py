@@ -68,6 +68,15 @@ def reward_of(text: str) -> float:
     return len(set(text)) / max(1, len(text))
 
 
+def make_endless(model: Any, tokenizer: Any) -> None:
+    """Change both in place, so that a response ends with `NEVER` only."""
+    tokenizer.add_special_tokens({"eos_token": NEVER})
+    end = tokenizer.eos_token_id
+    if end < model.config.vocab_size:
+        raise SystemExit("responses could end")
+    model.config.eos_token_id = model.generation_config.eos_token_id = end
+
+
 # --- The two sides -------------------------------------------------------------------------------------------------
 
 
@@ -76,12 +85,17 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.algorithms import build_algorithm
     from autoclave.config import GrpoConfig, OptimizerConfig
     from autoclave.core import Reward, TaskItem
-    from autoclave.models import encode_prompt, load_policy
+    from autoclave.models import Policy, encode_prompt, load_policy
     from autoclave.rollout import SamplingParameters, TransformersEngine
     from autoclave.training.stages import Stages
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler import SamplerWorker
-    from autoclave.workers.trainer import ActorWorker, NoReference
+    from autoclave.workers.trainer import ActorWorker, NoCritic, NoReference, NoRewardModel
+
+    def endless_policy() -> Policy:
+        policy = load_policy(work.folder)
+        make_endless(policy.model, policy.tokenizer)
+        return policy
 
     def reward(item: TaskItem, response: str) -> Future[Reward]:
         future: Future[Reward] = Future()
@@ -91,13 +105,13 @@ def ours(work: Work, turn: Turn) -> None:
     algorithm = build_algorithm(GrpoConfig(kl_coefficient=0.0))
     prompts = [({"role": "user", "content": statement},) for statement in work.statements]
     items = [TaskItem("benchmark", f"{number}", f"{number}", prompt, None) for number, prompt in enumerate(prompts)]
-    tokenizer = load_policy(work.folder).tokenizer
+    tokenizer = endless_policy().tokenizer
     longest = max(len(encode_prompt(tokenizer, prompt)) for prompt in prompts) + work.new_tokens
     pool = ResourcePool("main")
     actor = WorkerGroup(
         pool,
         lambda: ActorWorker(
-            load_policy(work.folder),
+            endless_policy(),
             algorithm,
             OptimizerConfig(learning_rate=1e-5, decay="none"),
             total_steps=work.steps,
@@ -108,7 +122,9 @@ def ours(work: Work, turn: Turn) -> None:
     stages = Stages(
         actor=actor,
         reference=NoReference(),
-        sampler=WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(load_policy(work.folder), batch_size=512))),
+        critic=NoCritic(),
+        reward_model=NoRewardModel(),
+        sampler=WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(endless_policy(), batch_size=512))),
         tokenizer=tokenizer,
         reward=reward,
         algorithm=algorithm,
@@ -187,9 +203,12 @@ def theirs(work: Work, turn: Turn) -> None:
             disable_tqdm=True,
         )
         prompts = [[{"role": "user", "content": statement}] for statement in work.statements]
+        model = AutoModelForCausalLM.from_pretrained(work.folder, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(work.folder, padding_side="left")
+        make_endless(model, tokenizer)
         trainer = Timed(
-            model=AutoModelForCausalLM.from_pretrained(work.folder, dtype=torch.float32),
-            processing_class=AutoTokenizer.from_pretrained(work.folder, padding_side="left"),
+            model=model,
+            processing_class=tokenizer,
             reward_funcs=lambda completions, **_: [reward_of(messages[0]["content"]) for messages in completions],
             args=settings,
             train_dataset=Dataset.from_dict({"prompt": prompts * work.steps}),
@@ -224,11 +243,6 @@ def build_model(case: Case, folder: Path) -> tuple[str, ...]:
 
     statements = [problem.statement for problem in build_curriculum(CurriculumConfig(train=200, heldout=200)).train]
     policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")
-    policy.tokenizer.add_special_tokens({"eos_token": NEVER})
-    end = policy.end_token
-    policy.model.config.eos_token_id = policy.model.generation_config.eos_token_id = end
-    if end < policy.model.config.vocab_size:
-        raise SystemExit("responses could end")
     save_policy(policy, folder)
     return tuple(statements[: case.prompts])
 

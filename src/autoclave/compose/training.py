@@ -40,6 +40,9 @@ from autoclave.training.train import Run, run_to_end
 
 Say = Callable[[str], None]
 
+LEARNERS = ("actor", "critic")
+"""Worker groups whose devices together are the trainer's."""
+
 
 def train(
     config: TrainConfig,
@@ -99,9 +102,7 @@ def train(
             workers = Workers(config, folder.start, pools=pools)
             run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
             _learn(run, workers, checkpoint, stop)
-            folder.keep_model(lambda model: workers.actor.export(model).result())
-            if workers.algorithm.needs_critic:
-                folder.keep_critic(lambda critic: workers.critic.export(critic).result())
+            workers.export(folder)
         peaks = workers.peak_memory()
     summary = summarise(config, folder, stopwatch.seconds, problems.heldout_description, judge.level)
     summary |= peak_figures(peaks)
@@ -210,6 +211,8 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
         shape = None
     device = resolve_device(config.model.device)
     peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
+    learners = {group.pool.name: len(group.nodes) for name, group in workers.groups.items() if name in LEARNERS}
+    peak = peak and peak * sum(learners.values())
     of_policy = 1.0 if workers.algorithm.needs_scores_ahead else 1 - 1 / config.minibatches
     critic = shape if workers.algorithm.needs_critic and not config.critic.path else None
     passes = of_policy + workers.algorithm.needs_reference

@@ -14,6 +14,7 @@ from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
+from autoclave.core.files import atomic_folder
 from autoclave.models import (
     Policy,
     load_critic,
@@ -26,6 +27,7 @@ from autoclave.models import (
 )
 from autoclave.rollout import TransformersEngine
 from autoclave.training.accounting import check_memory
+from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak
 from autoclave.workers.sampler import SamplerWorker
@@ -129,6 +131,18 @@ class Workers:
     def peak_memory(self) -> dict[str, list[MemoryPeak]]:
         """The most memory that each rank of each group has taken."""
         return {name: group.peak_memory().result() for name, group in self.groups.items()}
+
+    def export(self, run: RunFolder) -> None:
+        """Write the models that learnt to the folder of their run, in Hugging Face form; each is whole or absent there.
+
+        Raises:
+            HostError: the disk is full or fails.
+        """
+        learnt: dict[Path, Any] = {run.model: self.actor, run.critic: self.groups.get("critic")}
+        for folder, group in learnt.items():
+            if group:
+                with atomic_folder(folder) as written:
+                    group.export(written).result()
 
     def restart(self) -> None:
         """Make all workers anew, with the models that they were made with."""

@@ -81,16 +81,6 @@ class RunFolder:
         with atomic_folder(self.start) as folder:
             shutil.copytree(model, folder, dirs_exist_ok=True)
 
-    def keep_model(self, write: Callable[[Path], None]) -> None:
-        """Have `write(folder)` write the policy of the last step, and keep it as `model`, whole or absent."""
-        with atomic_folder(self.model) as folder:
-            write(folder)
-
-    def keep_critic(self, write: Callable[[Path], None]) -> None:
-        """The same of the critic, as `critic`."""
-        with atomic_folder(self.critic) as folder:
-            write(folder)
-
     def write_rollouts(self, step: int, learned: Learned) -> None:
         """Keep every rollout of a step."""
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"

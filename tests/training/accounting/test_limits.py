@@ -83,6 +83,15 @@ def test_a_critic_on_a_pool_of_its_own_leaves_that_of_the_actor():
     assert [phase.name for phase in own.phases] == ["values", "critic update", "critic step"]
 
 
+def test_a_reward_model_stays_on_the_gpu_while_the_sampler_has_its_turn(tmp_path: Path):
+    save_head_model(tiny_reward_model(), tmp_path)
+    device = config().model.model_copy(update={"device": "cuda"})
+    run = config(model=device, reward_model=RewardModelConfig(path=str(tmp_path)))
+    sample = plan_run(run, SHAPE, LENGTHS).pools[0].phases[0].parts
+    assert sample["weights (reward model)"] == 4 * tiny_reward_model().model.num_parameters()
+    assert "weights (actor)" not in sample
+
+
 def test_a_reward_model_has_the_shape_of_its_own_folder(tmp_path: Path):
     save_head_model(tiny_reward_model(), tmp_path)
     weights = 4 * tiny_reward_model().model.num_parameters()

@@ -10,6 +10,8 @@ from autoclave.training.accounting.adapters import adapter_parameters
 from autoclave.training.accounting.memory import ADAM_MOMENTS, activation_bytes, forward_bytes
 from autoclave.training.accounting.shape import ModelShape, shape_at
 
+REWARD_MODEL = "weights (reward model)"
+
 Phases = list[tuple[str, dict[str, int]]]
 
 
@@ -64,7 +66,7 @@ def held_by_heads(
             "optimizer (critic)": at_rest(ADAM_MOMENTS * learning),
         }
     if heads.reward_model and "reward_model" in groups:
-        held["weights (reward model)"] = head_parameters(heads.reward_model) * width
+        held[REWARD_MODEL] = head_parameters(heads.reward_model) * width
     return held
 
 

@@ -20,7 +20,7 @@ from autoclave.training.accounting.adapters import (
     largest_adapter_tensor,
 )
 from autoclave.training.accounting.flops import critic_flops, forward_flops, learning_flops
-from autoclave.training.accounting.heads import Heads, held_by_heads, phases_of_heads
+from autoclave.training.accounting.heads import REWARD_MODEL, Heads, held_by_heads, phases_of_heads
 from autoclave.training.accounting.memory import (
     FLOAT32,
     activation_bytes,
@@ -268,8 +268,8 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         at_rest=holding.at_rest,
     )
     if "sampler" in groups:
-        # On a GPU the models that learn leave it while the sampler has its turn.
-        away = {} if config.model.device == "cpu" else dict.fromkeys(resident, 0)
+        # On a GPU all but the reward model leave it while the sampler has its turn.
+        away = {} if config.model.device == "cpu" else dict.fromkeys(set(resident) - {REWARD_MODEL}, 0)
         resident["weights (sampler)"] = whole
         phases.insert(0, ("sample", away | _sampling(config, shape, lengths)))
     found = tuple(

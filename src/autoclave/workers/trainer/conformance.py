@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,17 @@ class ActorConformance:
             expected = plain.scores(batch)[0].detach().numpy() if len(batch) else np.zeros(0)
             assert np.array_equal(found.tokens, batch.tokens)
             assert found.responses["old_log_probs"] == pytest.approx(expected, abs=self.tolerance)
+
+    def test_log_probs_at_the_start_are_known_after_an_update_whoever_computes_them(
+        self, make_actor: MakeActor, folder: Path
+    ):
+        actor, given = make_actor(folder, Setup()), sample_batch()
+        expected = actor.log_probs(given).result().responses["old_log_probs"]
+        without = {name: column for name, column in given.responses.items() if name != "old_log_probs"}
+        batch = actor.scores_ahead(replace(given, responses=without)).result()
+        actor.update(batch, 4).result()
+        found = actor.with_scores(batch).result().responses["old_log_probs"]
+        assert found == pytest.approx(expected, abs=self.tolerance)
 
     # --- Updates -------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,3 @@ class NoCritic:
     def load(self, folder: Path) -> Future[None]:
         """There is no state."""
         return done(None)
-
-    def export(self, folder: Path) -> Future[None]:
-        """There is nothing to write."""
-        return done(None)

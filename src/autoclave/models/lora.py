@@ -98,16 +98,20 @@ def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     return merged(model.state_dict(), adapter_scale(model))
 
 
-def merged(state: Mapping[str, Tensor], scale: float) -> Iterator[tuple[str, Tensor]]:
-    """The same of `state`, whole tensors of a model by name; `scale` is alpha / rank."""
-    for name, tensor in state.items():
+def merged(state: dict[str, Tensor], scale: float) -> Iterator[tuple[str, Tensor]]:
+    """The same of `state`, whole tensors of a model by name; `scale` is alpha / rank.
+
+    What is yielded is taken out of `state`, so that no second copy of all weights comes to be; adapters stay in it.
+    """
+    for name in [name for name in state if not _is_of_adapter(name)]:
+        tensor = state.pop(name)
         layer, is_base, part = name.rpartition(".base_layer.")
         if is_base and part == "weight":
             down, up = (state[f"{layer}.{side}.{NAME}.weight"] for side in ("lora_A", "lora_B"))
             yield f"{layer}.weight", (tensor + scale * (up @ down)).to(tensor.dtype)
         elif is_base:
             yield f"{layer}.{part}", tensor
-        elif not _is_of_adapter(name):
+        else:
             yield name, tensor
 
 

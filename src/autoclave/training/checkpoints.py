@@ -27,8 +27,10 @@ FREE_TO_CHANGE = (
     "micro_batch_tokens", "pools", "workers", "worker_restarts", "loggers", "sft.checkpoint_every",
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
     "trainer.logits_chunk", "trainer.packing", "trainer.liger",
+    "optimizer.learning_rate", "critic.optimizer.learning_rate",
 )  # fmt: skip
-"""Settings that a resumed run may have other values of; all others decide what is learnt."""
+"""Settings that a resumed run may have other values of. All others decide what is learnt; so do learning rates, but a
+run that came apart can only go on with lower ones."""
 
 
 @dataclass(frozen=True, slots=True)

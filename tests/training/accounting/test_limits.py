@@ -11,10 +11,12 @@ import pytest
 from autoclave.config import (
     CriticConfig,
     GrpoConfig,
+    LoraConfig,
     PoolConfig,
     PpoConfig,
     RewardModelConfig,
     TrainConfig,
+    TrainerConfig,
     WorkersConfig,
     load,
 )
@@ -81,6 +83,33 @@ def test_a_critic_on_a_pool_of_its_own_leaves_that_of_the_actor():
     assert main.peak.total == together.peak.total - 3 * (WEIGHTS + HEAD)  # gradients are freed before the actor's begin
     assert own.workers == ("critic",)
     assert [phase.name for phase in own.phases] == ["values", "critic update", "critic step"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sharding": "zero2"},
+        {"activation_checkpointing": True},
+        {"mixed_precision": "bfloat16"},
+        {"lora": LoraConfig(rank=2)},
+    ],
+)
+def test_a_critic_takes_what_the_policy_takes_whatever_the_settings_of_the_trainer(settings):
+    pools = {"main": PoolConfig(executor="spawn", processes=2)}
+    run = ppo(pools=pools, trainer=TrainerConfig(**settings))
+    (pool,) = plan_run(run, SHAPE, LENGTHS).pools
+    phases = {phase.name: phase.parts for phase in pool.phases}
+    policy, critic = phases["update"], phases["critic update"]
+    width = 2 if settings.get("mixed_precision") else 4
+    states_for_logits = 8 * width * LENGTHS.response * plan_run(run, SHAPE, LENGTHS).micro_batch_rows
+    assert critic["activations"] == policy["activations"] - states_for_logits
+    assert critic["gathered weights"] == policy["gathered weights"]
+    assert critic.get("gathered gradients") == policy.get("gathered gradients")
+    policy, critic = phases["optimizer step"], phases["critic step"]
+    assert critic.get("work space") == policy.get("work space")
+    held = policy["weights (actor)"] + policy.get("adapter", 0)
+    assert critic["weights (critic)"] == pytest.approx(held + HEAD / 2, abs=HEAD)
 
 
 def test_a_reward_model_stays_on_the_gpu_while_the_sampler_has_its_turn(tmp_path: Path):

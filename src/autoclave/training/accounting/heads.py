@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from autoclave.config import TrainConfig
-from autoclave.training.accounting.adapters import adapter_parameters
-from autoclave.training.accounting.memory import ADAM_MOMENTS, activation_bytes, forward_bytes
+from autoclave.training.accounting.holding import (
+    Holding,
+    Learning,
+    gathered_gradients,
+    gathered_weights,
+    kept_bytes,
+    learning_of,
+    work_space_bytes,
+)
+from autoclave.training.accounting.memory import adam_bytes, forward_bytes
 from autoclave.training.accounting.shape import ModelShape, shape_at
 
 REWARD_MODEL = "weights (reward model)"
@@ -38,35 +46,38 @@ class Heads:
         )
 
 
+def trunk_of(shape: ModelShape) -> ModelShape:
+    """The same without output embedding."""
+    return replace(shape, ties_embeddings=True)
+
+
 def head_parameters(shape: ModelShape) -> int:
-    """Weights of the trunk, with one number for each of its outputs; a trunk has no output embedding."""
-    return replace(shape, ties_embeddings=True).parameters + shape.hidden_size
+    """Weights of the trunk, with one number for each of its outputs."""
+    return trunk_of(shape).parameters + shape.hidden_size
 
 
-def learning_parameters(config: TrainConfig, critic: ModelShape) -> int:
-    """Weights of a critic that learn: all of them, or its adapters and its head."""
-    lora = config.trainer.lora
-    return adapter_parameters(critic, lora) + critic.hidden_size if lora else head_parameters(critic)
+def learning_of_critic(config: TrainConfig, shape: ModelShape) -> Learning:
+    """All its weights learn, or its adapters and its head.
 
-
-def held_by_heads(
-    config: TrainConfig, heads: Heads, groups: Collection[str], width: int, at_rest: Callable[[int], int]
-) -> dict[str, int]:
-    """Bytes that stay, for those of the heads that are among `groups`.
-
-    `width` is that of a number; `at_rest` gives what one process keeps of so many bytes of a model that learns.
+    Raises:
+        ConfigError: trainer.lora names a layer that the model does not have.
     """
+    learning = learning_of(config, trunk_of(shape))
+    parameters = learning.parameters + shape.hidden_size
+    return replace(learning, parameters=parameters, adapter=learning.adapter and parameters * learning.width)
+
+
+def held_by_heads(config: TrainConfig, heads: Heads, groups: Collection[str], holding: Holding) -> dict[str, int]:
+    """Bytes that stay, for those of the heads that are among `groups`."""
     held: dict[str, int] = {}
     if heads.critic and "critic" in groups:
-        learning = learning_parameters(config, heads.critic) * width
+        learning = learning_of_critic(config, heads.critic)
         held = {
-            "weights (critic)": at_rest(
-                head_parameters(heads.critic) * width + (learning if config.trainer.lora else 0)
-            ),
-            "optimizer (critic)": at_rest(ADAM_MOMENTS * learning),
+            "weights (critic)": holding.at_rest(head_parameters(heads.critic) * holding.width + learning.adapter),
+            "optimizer (critic)": holding.at_rest(adam_bytes(learning.parameters, learning.width)),
         }
     if heads.reward_model and "reward_model" in groups:
-        held[REWARD_MODEL] = head_parameters(heads.reward_model) * width
+        held[REWARD_MODEL] = head_parameters(heads.reward_model) * holding.width
     return held
 
 
@@ -74,12 +85,11 @@ def phases_of_heads(
     config: TrainConfig,
     heads: Heads,
     groups: Collection[str],
+    holding: Holding,
     *,
     rows: int,
     length: int,
     in_minibatch: int,
-    width: int,
-    at_rest: Callable[[int], int],
 ) -> Phases:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it.
 
@@ -87,26 +97,28 @@ def phases_of_heads(
         config: the settings.
         heads: the shapes.
         groups: that live on the pool.
+        holding: how its processes hold a model that learns.
         rows: of a micro-batch.
         length: tokens of the longest prompt and response together.
         in_minibatch: rows of an optimizer step.
-        width: bytes of a number.
-        at_rest: see `held_by_heads`.
     """
     phases: Phases = []
     if heads.reward_model and "reward_model" in groups:
-        phases.append(("reward model", {"activations": forward_bytes(heads.reward_model, rows, length, width)}))
+        computed = forward_bytes(heads.reward_model, rows, length, holding.width)
+        phases.append(("reward model", {"activations": computed}))
     if heads.critic and "critic" in groups:
-        shape, learning = heads.critic, learning_parameters(config, heads.critic)
-        at_once = 2 * shape.largest_tensor if config.model.device == "cpu" else learning
-        gradients = at_rest(learning * width)
+        shape, learning, width = trunk_of(heads.critic), learning_of_critic(config, heads.critic), holding.compute_width
+        gradients = holding.at_rest(learning.size)
+        gathered = gathered_weights(shape, holding)
         update = {
             "gradients (critic)": gradients if in_minibatch > rows else 0,
-            "activations": activation_bytes(shape, rows, length, width),
+            "gathered gradients": gathered_gradients(config, shape, holding),
+            "activations": kept_bytes(config, shape, rows, length, width),
         }
+        work_space = holding.at_rest(work_space_bytes(config, learning))
         phases += [
-            ("values", {"activations": forward_bytes(shape, rows, length, width)}),
-            ("critic update", update),
-            ("critic step", {"gradients (critic)": gradients, "work space": at_rest(at_once * width)}),
+            ("values", {"activations": forward_bytes(shape, rows, length, width)} | gathered),
+            ("critic update", update | gathered),
+            ("critic step", {"gradients (critic)": gradients, "work space": work_space}),
         ]
     return phases

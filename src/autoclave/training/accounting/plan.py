@@ -14,31 +14,28 @@ import numpy as np
 
 from autoclave.config import TrainConfig
 from autoclave.core import InputError
-from autoclave.training.accounting.adapters import (
-    adapter_activation_bytes,
-    adapter_parameters,
-    largest_adapter_tensor,
-)
 from autoclave.training.accounting.flops import critic_flops, forward_flops, learning_flops
 from autoclave.training.accounting.heads import REWARD_MODEL, Heads, held_by_heads, phases_of_heads
+from autoclave.training.accounting.holding import (
+    WIDTHS,
+    Holding,
+    gathered_gradients,
+    gathered_weights,
+    kept_bytes,
+    learning_of,
+    work_space_bytes,
+)
 from autoclave.training.accounting.memory import (
-    FLOAT32,
-    activation_bytes,
     adam_bytes,
     decoding_bytes,
     draw_bytes,
     export_bytes,
     forward_bytes,
-    gathered_bytes,
     key_value_bytes,
     logits_backward_bytes,
     logits_bytes,
-    reduced_bytes,
 )
 from autoclave.training.accounting.shape import ModelShape, shape_of
-
-WIDTHS = {"float32": 4, "bfloat16": 2}
-"""Bytes of a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +134,21 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
             "(--prompt-tokens, --response-tokens)"
         )
     samples = config.problems_per_step * config.group_size
-    rows = _micro_batch_rows(config, lengths)
+    processes = config.pools[config.workers.actor].processes
+    rows = _micro_batch_rows(config, lengths, processes)
     has_reference, heads = _has_reference(config), Heads.of(config, shape)
     whole, response = (np.full(samples, tokens, dtype=np.int64) for tokens in (lengths.whole, lengths.response))
     return RunPlan(
         shape=shape,
         dtype=config.model.dtype,
         lengths=lengths,
-        learning_parameters=_learning(config, shape).parameters,
+        learning_parameters=learning_of(config, shape).parameters,
         iterations=config.steps,
         prompts=config.problems_per_step,
         samples=samples,
         sampled_tokens=samples * lengths.response,
         optimizer_steps=config.minibatches,
-        micro_batches=config.minibatches * math.ceil(_minibatch_rows(config) / rows),
+        micro_batches=config.minibatches * math.ceil(_minibatch_rows(config, processes) / rows),
         micro_batch_rows=rows,
         sampling_flops=forward_flops(shape, whole, response),
         learning_flops=learning_flops(
@@ -161,38 +159,14 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
     )
 
 
-def _minibatch_rows(config: TrainConfig) -> int:
-    """Of each process of the actor."""
+def _minibatch_rows(config: TrainConfig, processes: int) -> int:
+    """Of each process of the group that learns."""
     rows = config.problems_per_step // config.minibatches * config.group_size
-    return math.ceil(rows / config.pools[config.workers.actor].processes)
+    return math.ceil(rows / processes)
 
 
-def _micro_batch_rows(config: TrainConfig, lengths: Lengths) -> int:
-    return max(1, min(_minibatch_rows(config), config.micro_batch_tokens // lengths.whole))
-
-
-@dataclass(frozen=True, slots=True)
-class _Learning:
-    """The weights that learn: all of them, or those of adapters beside them."""
-
-    parameters: int
-    width: int
-    """Bytes of each, of its gradient and of its moments."""
-    largest_tensor: int
-    adapter: int
-    """Bytes that come on top of the frozen weights."""
-
-    @property
-    def size(self) -> int:
-        return self.parameters * self.width
-
-
-def _learning(config: TrainConfig, shape: ModelShape) -> _Learning:
-    width, lora = WIDTHS[config.model.dtype], config.trainer.lora
-    if lora is None:
-        return _Learning(shape.parameters, width, shape.largest_tensor, 0)
-    parameters, width = adapter_parameters(shape, lora), max(width, FLOAT32)
-    return _Learning(parameters, width, largest_adapter_tensor(shape, lora), parameters * width)
+def _micro_batch_rows(config: TrainConfig, lengths: Lengths, processes: int) -> int:
+    return max(1, min(_minibatch_rows(config, processes), config.micro_batch_tokens // lengths.whole))
 
 
 def _has_reference(config: TrainConfig) -> bool:
@@ -200,41 +174,8 @@ def _has_reference(config: TrainConfig) -> bool:
     return config.algorithm.model_dump().get("kl_coefficient", 0.0) > 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Holding:
-    """How the processes of a pool hold a model that learns."""
-
-    width: int
-    """Bytes of a weight at rest, of its gradient, and of each moment."""
-    compute_width: int
-    parts: int
-    """Processes that weights at rest are split over."""
-    is_gathered: bool
-    """FSDP2 gathers weights to compute with them."""
-    keeps_layers: bool
-    is_offloaded: bool
-    """Between computations all is in the memory of the host."""
-
-    @staticmethod
-    def of(config: TrainConfig, processes: int) -> _Holding:
-        trainer, width = config.trainer, WIDTHS[config.model.dtype]
-        is_mixed = trainer.mixed_precision != "none"
-        return _Holding(
-            width,
-            WIDTHS["bfloat16"] if is_mixed else width,
-            1 if trainer.sharding == "none" else processes,
-            processes > 1 or is_mixed or trainer.cpu_offload,
-            trainer.sharding == "zero2",
-            trainer.cpu_offload,
-        )
-
-    def at_rest(self, num_bytes: int) -> int:
-        """What each process has on its device of something so large."""
-        return 0 if self.is_offloaded else math.ceil(num_bytes / self.parts)
-
-
 def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Lengths, name: str) -> PoolPlan:
-    pool, holding = config.pools[name], _Holding.of(config, config.pools[name].processes)
+    pool, holding = config.pools[name], Holding.of(config, config.pools[name].processes)
     whole = shape.parameters * holding.width
     weights = holding.at_rest(whole)
     resident: dict[str, int] = {}
@@ -247,25 +188,20 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         "reward_model": not heads.reward_model,
     }
     groups = [group for group, place in places.items() if place == name and not absent.get(group)]
-    trainer = _trainer_phases(config, shape, lengths, holding)
+    trainer = _trainer_phases(config, shape, lengths, holding, pool.processes)
     if "actor" in groups:
-        learning = _learning(config, shape)
+        learning = learning_of(config, shape)
         resident |= {"weights (actor)": weights, "adapter": holding.at_rest(learning.adapter)}
         resident["optimizer"] = holding.at_rest(adam_bytes(learning.parameters, learning.width))
         phases += trainer
     if "reference" in groups:
         resident["weights (reference)"] = weights
         phases = phases or trainer[:1]
-    resident |= held_by_heads(config, heads, groups, holding.width, holding.at_rest)
+    in_minibatch = _minibatch_rows(config, pool.processes)
+    rows = _micro_batch_rows(config, lengths, pool.processes)
+    resident |= held_by_heads(config, heads, groups, holding)
     phases += phases_of_heads(
-        config,
-        heads,
-        groups,
-        rows=_micro_batch_rows(config, lengths),
-        length=lengths.whole,
-        in_minibatch=_minibatch_rows(config),
-        width=holding.width,
-        at_rest=holding.at_rest,
+        config, heads, groups, holding, rows=rows, length=lengths.whole, in_minibatch=in_minibatch
     )
     if "sampler" in groups:
         # On a GPU all but the reward model leave it while the sampler has its turn.
@@ -279,16 +215,14 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
 
 
 def _trainer_phases(
-    config: TrainConfig, shape: ModelShape, lengths: Lengths, holding: _Holding
+    config: TrainConfig, shape: ModelShape, lengths: Lengths, holding: Holding, processes: int
 ) -> list[tuple[str, dict[str, int]]]:
     """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
-    width, rows = holding.compute_width, _micro_batch_rows(config, lengths)
-    learning, tokens = _learning(config, shape), rows * lengths.response
+    width, rows = holding.compute_width, _micro_batch_rows(config, lengths, processes)
+    learning, tokens = learning_of(config, shape), rows * lengths.response
     chunk = config.trainer.chunk_for(shape.vocabulary)
     gradients = holding.at_rest(learning.size)
-    gathered: dict[str, int] = {}
-    if holding.is_gathered:
-        gathered = {"gathered weights": gathered_bytes(shape, width, keeps_layers=holding.keeps_layers)}
+    gathered = gathered_weights(shape, holding)
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
     score = _larger(
@@ -297,25 +231,23 @@ def _trainer_phases(
     )
     update = {
         # None before the first micro-batch, whole from the second one on.
-        "gradients": gradients if _minibatch_rows(config) > rows else 0,
-        "gathered gradients": reduced_bytes(shape, width) if holding.is_gathered and not config.trainer.lora else 0,
-        "activations": _kept(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
+        "gradients": gradients if _minibatch_rows(config, processes) > rows else 0,
+        "gathered gradients": gathered_gradients(config, shape, holding),
+        "activations": kept_bytes(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
         "logits": _learnt_logits(config, shape, tokens, holding),
     }
-    # AdamW makes a root and a quotient of each tensor in turn on a CPU, and the roots of all together on a GPU.
-    at_once = 2 * learning.largest_tensor if config.model.device == "cpu" else learning.parameters
     # What was sharded is put together in the memory of the host, tensor by tensor.
     is_elsewhere = holding.is_gathered and config.model.device != "cpu"
     copy = shape.largest_tensor * holding.width if is_elsewhere else export_bytes(shape, holding.width)
     return [
         ("log-probs", score | gathered),
         ("update", update | gathered),
-        ("optimizer step", {"gradients": gradients, "work space": holding.at_rest(at_once * learning.width)}),
+        ("optimizer step", {"gradients": gradients, "work space": holding.at_rest(work_space_bytes(config, learning))}),
         ("publish", {"copy of the weights": copy}),
     ]
 
 
-def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding: _Holding) -> int:
+def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding: Holding) -> int:
     """Logits and what is made from them, or in the backward pass their gradient and that of the output embedding."""
     width, chunk = holding.compute_width, config.trainer.chunk_for(shape.vocabulary)
     forward = logits_bytes(shape, tokens, width, chunk=chunk)
@@ -323,14 +255,6 @@ def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding:
         return forward
     counted = shape.embedding * width if holding.is_gathered else 0  # among gathered gradients
     return max(forward, logits_backward_bytes(shape, tokens, width, chunk=chunk) - counted)
-
-
-def _kept(config: TrainConfig, shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What autograd keeps of the layers."""
-    recomputes, lora = config.trainer.activation_checkpointing, config.trainer.lora
-    kept = activation_bytes(shape, rows, length, width, recomputes=recomputes)
-    layers = 1 if recomputes else shape.layers
-    return kept + rows * length * layers * adapter_activation_bytes(shape, lora, width) if lora else kept
 
 
 def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[str, int]:

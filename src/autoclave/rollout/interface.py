@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,23 +33,59 @@ class Request:
     seed: tuple[int, ...]
 
 
-Deliver = Callable[[int, Completion], None]
-"""Called with the position of a request and its completion, the moment it is done."""
-
-
 RewardFunction = Callable[[TaskItem, str], Future[Reward]]
 """What a response to an item earns. Returns at once; the future holds a reward of None after a fault of the judge."""
 
 
-class Engine(Protocol):
-    """Samples responses with weights of its own."""
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What an engine does at a moment, and has done since it was made."""
 
-    def generate(self, requests: Sequence[Request], deliver: Deliver) -> None:
-        """Sample all `requests`; returns when the last one was delivered."""
+    running: int
+    """Requests that are being sampled."""
+    waiting: int
+    """Requests that were added and have no place yet."""
+    prompt_tokens: int
+    """Prompt tokens computed; those that samples of one prompt share count once."""
+    sampled_tokens: int
+
+
+class Engine(Protocol):
+    """Samples responses with weights of its own, a little at a time. One thread calls it, and nothing runs between."""
+
+    def add(self, requests: Mapping[int, Request]) -> None:
+        """Take these on, in order; each is known by a number that the caller chose and that no other has.
+
+        Requests that are added together are a wave.
+        """
+        ...
+
+    def abort(self, numbers: Collection[int]) -> None:
+        """End these requests. The next `step` gives what was sampled of each, with the finish reason ABORT.
+
+        Numbers of requests that are not here, or no longer, are ignored.
+        """
+        ...
+
+    def step(self, seconds: float) -> list[tuple[int, Completion]]:
+        """Sample on for about `seconds`, less if nothing is left to sample; returns what was done or aborted."""
         ...
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Take over `weights` by name. Completions from now on are stamped with `version`."""
+        """Take over `weights` by name (Hugging Face's names; a tied tensor may be left out).
+
+        Tokens sampled from now on are stamped with `version`, those of requests in the making too: these go on with
+        the new weights, and what was cached of the old ones is dropped.
+        """
+        ...
+
+    @property
+    def stats(self) -> EngineStats:
+        """As it is now."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds; it is not used again."""
         ...
 
 

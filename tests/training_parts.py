@@ -29,7 +29,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.models import HeadModel, Policy, build_tiny_policy
-from autoclave.rollout import Request, SamplingParameters
+from autoclave.rollout import Engine, Request, SamplingParameters
 
 TINY = TinyModelConfig(hidden_size=32, layers=2, heads=2, vocabulary=300, context=128)
 TEXTS = ["Print 3.\n```python\nprint(3)\n```", "Print 14 and 15.\n```python\nprint(14, 15)\n```"]
@@ -182,6 +182,15 @@ def settled(result: object) -> Future:
     else:
         future.set_result(result)
     return future
+
+
+def sample_all(engine: Engine, requests: Sequence[Request]) -> list[tuple[int, Completion]]:
+    """Position and completion of all `requests`, in the order in which they are done."""
+    engine.add(dict(enumerate(requests)))
+    done: list[tuple[int, Completion]] = []
+    while engine.stats.running or engine.stats.waiting:
+        done += engine.step(1.0)
+    return done
 
 
 class ScriptedSampler:

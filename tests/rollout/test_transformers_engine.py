@@ -7,13 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy, encode_prompt
-from autoclave.rollout import Request, TransformersEngine, transformers_engine
-from tests.training_parts import plain_log_probs, reciting_policy, request, tiny_policy
+from autoclave.rollout import Request, TransformersEngine, running_batch
+from autoclave.rollout.interface import uniforms
+from tests.training_parts import plain_log_probs, reciting_policy, request, sample_all, tiny_policy
 
 PROMPTS = ([2, 40, 41, 42, 3], [2, 77, 3], [2, *range(50, 71), 3])
 """Of different lengths, in the form of the chat template."""
@@ -25,9 +26,7 @@ def generate(policy: Policy, requests: list[Request], batch_size: int = 64) -> l
 
 
 def in_order_of_delivery(policy: Policy, requests: list[Request], batch_size: int = 64) -> list[tuple[int, Completion]]:
-    delivered: list[tuple[int, Completion]] = []
-    TransformersEngine(policy, batch_size=batch_size).generate(requests, lambda *pair: delivered.append(pair))
-    return delivered
+    return sample_all(TransformersEngine(policy, batch_size=batch_size), requests)
 
 
 def mixed_requests(**parameters: object) -> list[Request]:
@@ -101,7 +100,7 @@ def test_neither_order_nor_size_of_the_batch_changes_a_response(batch_size):
 
 
 def test_a_neighbour_with_a_nucleus_does_not_cut_the_tail_of_a_request_without_one(monkeypatch):
-    monkeypatch.setattr(transformers_engine, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
+    monkeypatch.setattr(running_batch, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
     free = [request([2, token, 3], 0, temperature=0.2, max_new_tokens=1) for token in range(4, 64)]
     cut = [request([3], 0, top_p=0.5, max_new_tokens=1)]
     assert tokens_of(generate(tiny_policy(), free)) == tokens_of(generate(tiny_policy(), free + cut))[:-1]
@@ -159,7 +158,7 @@ def test_top_p_never_draws_outside_of_the_nucleus(top_p):
 
 @pytest.mark.parametrize("top_p", [0.5, 1.0])
 def test_the_largest_random_number_stays_inside_of_the_nucleus(top_p, monkeypatch):
-    monkeypatch.setattr(transformers_engine, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
+    monkeypatch.setattr(running_batch, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
     policy = tiny_policy()
     allowed = set(nucleus(first_token_probabilities(policy), top_p).tolist())
     assert set(first_tokens(policy, 1, top_p=top_p)) <= allowed
@@ -167,8 +166,8 @@ def test_the_largest_random_number_stays_inside_of_the_nucleus(top_p, monkeypatc
 
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=5), st.integers(1, 20), st.integers(0, 20))
 def test_asking_for_more_random_numbers_does_not_change_the_first(seed, count, more):
-    first = transformers_engine.uniforms(tuple(seed), count)
-    assert first.tolist() == transformers_engine.uniforms(tuple(seed), count + more)[:count].tolist()
+    first = uniforms(tuple(seed), count)
+    assert first.tolist() == uniforms(tuple(seed), count + more)[:count].tolist()
     assert ((first >= 0) & (first < 1)).all()
 
 
@@ -254,13 +253,12 @@ def test_a_completion_carries_its_prompt_and_its_times():
 
 def test_new_weights_change_what_is_sampled_and_how_it_is_stamped():
     engine = TransformersEngine(reciting_policy("abc"), batch_size=4)
-    said: list[Completion] = []
     asked = [request([3], 0, temperature=0.0)]
-    engine.generate(asked, lambda _, completion: said.append(completion))
+    ((_, before),) = sample_all(engine, asked)
     engine.update_weights(7, reciting_policy("xyz!").model.state_dict())
-    engine.generate(asked, lambda _, completion: said.append(completion))
-    assert [completion.text for completion in said] == ["abc", "xyz!"]
-    assert [completion.policy_versions for completion in said] == [((0, 0, 4),), ((7, 0, 5),)]
+    ((_, after),) = sample_all(engine, asked)
+    assert [before.text, after.text] == ["abc", "xyz!"]
+    assert [before.policy_versions, after.policy_versions] == [((0, 0, 4),), ((7, 0, 5),)]
 
 
 def test_an_engine_keeps_its_own_copy_of_the_weights():
@@ -269,6 +267,105 @@ def test_an_engine_keeps_its_own_copy_of_the_weights():
     engine.update_weights(1, trained.state_dict())
     with torch.no_grad():
         trained.get_output_embeddings().weight.zero_()
-    said: list[str] = []
-    engine.generate([request([3], 0, temperature=0.0)], lambda _, completion: said.append(completion.text))
-    assert said == ["xyz"]
+    ((_, said),) = sample_all(engine, [request([3], 0, temperature=0.0)])
+    assert said.text == "xyz"
+
+
+# --- While it samples ----------------------------------------------------------------------------------------------
+
+
+def step_until(engine: TransformersEngine, tokens: int) -> list[tuple[int, Completion]]:
+    """Sample at least so many tokens; what was done by then."""
+    done: list[tuple[int, Completion]] = []
+    while engine.stats.sampled_tokens < tokens:
+        done += engine.step(0.0)
+    return done
+
+
+def test_a_request_goes_on_with_new_weights_and_says_which_token_is_whose():
+    first, second = tiny_policy(seed=1), tiny_policy(seed=2)
+    engine = TransformersEngine(tiny_policy(seed=1), batch_size=4)
+    asked = [request(prompt, 0, max_new_tokens=12) for prompt in PROMPTS]
+    engine.add(dict(enumerate(asked)))
+    done = step_until(engine, 15)
+    engine.update_weights(3, second.model.state_dict())
+    done += step_until(engine, 15 + 6)
+    engine.update_weights(4, first.model.state_dict())
+    done += engine.step(1e9)
+    for _, completion in done:
+        versions = completion.policy_versions
+        assert [start for _, start, _ in versions] == [0, *(stop for *_, stop in versions[:-1])]
+        assert versions[-1][2] == len(completion.tokens)
+        for version, start, stop in versions:
+            policy = second if version == 3 else first
+            expected = plain_log_probs(policy, completion.prompt_tokens, completion.tokens).detach().numpy()
+            assert completion.log_probs[start:stop] == pytest.approx(expected[start:stop], abs=1e-5)
+    assert {version for _, c in done for version, *_ in c.policy_versions} == {0, 3, 4}
+
+
+def test_an_aborted_request_gives_what_was_sampled_and_the_others_go_on():
+    engine = TransformersEngine(tiny_policy(), batch_size=2)
+    asked = [request(prompt, 0, max_new_tokens=12) for prompt in PROMPTS]
+    whole = dict(sample_all(TransformersEngine(tiny_policy(), batch_size=2), asked))
+    engine.add(dict(enumerate(asked)))
+    step_until(engine, 6)
+    engine.abort([0, 2, 77])  # one that is sampled, one that waits, and one that is not here
+    done = dict(engine.step(1e9))
+    assert {number: c.finish_reason for number, c in done.items() if number != 1} == {
+        0: FinishReason.ABORT,
+        2: FinishReason.ABORT,
+    }
+    assert 3 <= len(done[0].tokens) < 12
+    assert done[0].tokens.tolist() == whole[0].tokens[: len(done[0].tokens)].tolist()
+    assert (done[2].tokens.tolist(), done[2].policy_versions) == ([], ())
+    assert done[1].tokens.tolist() == whole[1].tokens.tolist()
+    assert (engine.stats.running, engine.stats.waiting) == (0, 0)
+
+
+def test_places_that_become_free_are_taken_by_those_that_wait():
+    engine = TransformersEngine(tiny_policy(), batch_size=4)
+    engine.add({number: request(PROMPTS[0], number, max_new_tokens=2 + 5 * (number % 4)) for number in range(12)})
+    running: list[int] = []
+    done: list[tuple[int, Completion]] = []
+    while engine.stats.running or engine.stats.waiting:
+        done += engine.step(0.0)
+        running.append(engine.stats.running)
+    assert len(done) == 12
+    assert max(running) <= 4
+    assert len(running) < 3 * 17  # what three batches would take, one after the other
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward_pass(data):
+    policy = tiny_policy()
+    engine = TransformersEngine(tiny_policy(), batch_size=data.draw(st.integers(1, 6)), mixes_waves=True)
+    done: list[tuple[int, Completion]] = []
+    number = 0
+    for _ in range(data.draw(st.integers(1, 5))):
+        limits = data.draw(st.lists(st.integers(1, 14), min_size=1, max_size=6))
+        wave = {
+            number + i: request(PROMPTS[limit % 3], number + i, max_new_tokens=limit) for i, limit in enumerate(limits)
+        }
+        number += len(wave)
+        engine.add(wave)
+        for _ in range(data.draw(st.integers(0, 6))):
+            done += engine.step(0.0)
+        if data.draw(st.booleans()):
+            engine.abort(data.draw(st.lists(st.integers(0, number))))
+    done += engine.step(1e9)
+    assert sorted(found for found, _ in done) == list(range(number))
+    for _, completion in done:
+        expected = plain_log_probs(policy, completion.prompt_tokens, completion.tokens).detach().numpy()
+        assert completion.log_probs == pytest.approx(expected, abs=1e-5)
+
+
+def test_requests_of_two_waves_are_not_computed_together_unless_that_is_asked_for():
+    def most_running(mixes_waves: bool) -> int:
+        engine = TransformersEngine(tiny_policy(), batch_size=8, mixes_waves=mixes_waves)
+        for wave in range(2):
+            engine.add({2 * wave + n: request(PROMPTS[0], n, max_new_tokens=5) for n in range(2)})
+        engine.step(0.0)
+        return engine.stats.running
+
+    assert (most_running(False), most_running(True)) == (2, 4)

@@ -1,230 +1,136 @@
-"""Batched sampling with a Transformers model in this process.
+"""Continuous batching with a Transformers model in this process.
 
-Requests are cut into chunks in order; a chunk computes each distinct prompt once, and drops rows from the batch as
-they finish. Random numbers belong to the request, and chunks do not depend on timing, so equal weights and requests
-give equal responses.
+Sequences that are done leave the batch, and others take their places. Random numbers belong to the request, and what is
+computed together depends on what was added, in which order, and not on time: equal weights and requests give equal
+responses, as long as requests of several waves do not mix.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy
-from autoclave.rollout.interface import Deliver, Request, uniforms
-from autoclave.rollout.key_value_cache import growing_cache, repeat_rows
-
-WHOLE = 2.0**48
-"""What a probability of 1 is, where tokens are drawn; a float64 has room for it and five bits more."""
+from autoclave.rollout.interface import EngineStats, Request
+from autoclave.rollout.running_batch import RunningBatch, Sampled
 
 SHRINK_AT = 0.75
-"""Finished rows are dropped from the batch when at most this share of it is still being sampled."""
+"""Finished rows are dropped, and others take their places, when at most this share of the batch is still sampled."""
+
+SPARE = 4
+"""While requests wait, a cache gets room for this part of the longest response at a time: those that join may need less
+than those that leave."""
 
 
 class TransformersEngine:
-    """Samples with `policy`, which the engine owns: `update_weights` writes into it."""
+    """Samples with `policy`, which the engine owns: `update_weights` writes into it. See `Engine`."""
 
-    def __init__(self, policy: Policy, *, batch_size: int) -> None:
-        self._policy = policy
-        self._batch_size = batch_size
-        self._version = 0
+    def __init__(self, policy: Policy, *, batch_size: int, mixes_waves: bool = False) -> None:
+        """Sample at most `batch_size` requests at a time; only with `mixes_waves`, those of several waves together."""
+        self._policy, self._batch_size, self._mixes_waves = policy, batch_size, mixes_waves
+        self._version = self._wave = 0
+        self._waiting: deque[Sampled] = deque()
+        self._batch = RunningBatch(policy, self._version)
+        self._over: list[Sampled] = []
+        self._prompt_tokens = self._sampled_tokens = 0
+
+    def add(self, requests: Mapping[int, Request]) -> None:
+        """Take these on; see `Engine`."""
+        submitted = time.time()
+        self._wave += not self._mixes_waves
+        self._waiting += [Sampled(number, request, self._wave, submitted) for number, request in requests.items()]
+
+    def abort(self, numbers: Collection[int]) -> None:
+        """End these; see `Engine`."""
+        wanted = set(numbers)
+        self._over += self._batch.drop(wanted)
+        self._over += [sequence for sequence in self._waiting if sequence.number in wanted]
+        self._waiting = deque(sequence for sequence in self._waiting if sequence.number not in wanted)
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Copy `weights` in; see `Engine`."""
         self._policy.model.load_state_dict(dict(weights))
         self._version = version
+        # What was sampled is computed again with the new weights, as soon as it is their turn, which is first.
+        self._waiting.extendleft(reversed(self._batch.sequences))
+        self._batch = RunningBatch(self._policy, version)
 
     @torch.inference_mode()
-    def generate(self, requests: Sequence[Request], deliver: Deliver) -> None:
-        """Sample chunk by chunk; see `Engine`."""
-        submitted = time.time()
-        for start in range(0, len(requests), self._batch_size):
-            chunk = requests[start : start + self._batch_size]
-            _Chunk(self._policy, chunk, self._version, submitted).run(
-                lambda row, completion, start=start: deliver(start + row, completion)
-            )
+    def step(self, seconds: float) -> list[tuple[int, Completion]]:
+        """Sample on; see `Engine`."""
+        deadline = time.monotonic() + seconds
+        while self._batch.sequences or self._waiting:
+            self._admit()
+            running = len(self._batch.sequences)
+            self._over += self._batch.decode(spare=self._spare(), shrink_at=SHRINK_AT)
+            self._sampled_tokens += running
+            if time.monotonic() >= deadline:
+                break
+        over, self._over = self._over, []
+        return [(sequence.number, self._completion(sequence)) for sequence in over]
 
+    @property
+    def stats(self) -> EngineStats:
+        """As it is now."""
+        running = len(self._batch.sequences)
+        return EngineStats(running, len(self._waiting), self._prompt_tokens, self._sampled_tokens)
 
-@dataclass(slots=True)
-class _Rows:
-    """The rows still in the batch. All tensors have one entry per row, in the same order."""
+    def close(self) -> None:
+        """Forget all requests."""
+        self._waiting.clear()
+        self._batch = RunningBatch(self._policy, self._version)
 
-    request: list[int]
-    attention: Tensor  # (R, P + room) int64
-    position: Tensor  # (R,) int64, of the next token
-    uniform: Tensor  # (R, room) float64
-    temperature: Tensor  # (R, 1) float32
-    greedy: Tensor  # (R,) bool
-    top_p: Tensor  # (R, 1) float64
-    limit: Tensor  # (R,) int64
+    def _admit(self) -> None:
+        """Fill the places that are free with those that have waited longest, if it is enough of them."""
+        running = self._batch.sequences
+        if running and (len(running) > SHRINK_AT * self._batch_size or not self._batch.can_be_joined):
+            return
+        wave = running[0].wave if running else self._waiting[0].wave
+        joining: list[Sampled] = []
+        while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].wave == wave:
+            joining.append(self._waiting.popleft())
+        if joining:
+            self._prompt_tokens += self._batch.join(joining, spare=self._spare(joining))
 
+    def _spare(self, joining: Collection[Sampled] = ()) -> int:
+        longest = max((s.request.parameters.max_new_tokens for s in (*self._batch.sequences, *joining)), default=0)
+        return max(1, longest // SPARE if self._waiting else longest)
 
-class _Chunk:
-    def __init__(self, policy: Policy, requests: Sequence[Request], version: int, submitted: float) -> None:
-        self._policy, self._requests, self._version, self._submitted = policy, requests, version, submitted
-        self._model = policy.model
-        self._ends = torch.tensor(sorted(policy.end_tokens), device=self._model.device)
-        room = max(request.parameters.max_new_tokens for request in requests)
-        self._tokens = np.zeros((len(requests), room), dtype=np.int64)
-        self._log_probs = np.zeros((len(requests), room), dtype=np.float32)
-        self._room = room
-
-    def run(self, deliver: Deliver) -> None:
-        rows, logits, cache, length = self._prefill()
-        done = torch.zeros(len(rows.request), dtype=torch.bool, device=self._model.device)
-        for step in range(self._room):
-            tokens, log_probs = _draw(logits, rows, step)
-            self._record(rows, step, tokens, log_probs)
-            ended = torch.isin(tokens, self._ends)
-            stopped = self._stopped(rows, step, done | ended)
-            now = (ended | stopped | (rows.limit == step + 1)) & ~done
-            for row in now.nonzero().flatten().tolist():
-                is_end, is_stop = bool(ended[row]), bool(stopped[row])
-                deliver(rows.request[row], self._completion(rows.request[row], step + 1, is_end, is_stop))
-            done |= now
-            if bool(done.all()):
-                return
-            if (~done).float().mean() <= SHRINK_AT:
-                keep = (~done).nonzero().flatten()
-                rows, tokens, done = _kept(rows, keep), tokens[keep], done[keep]
-                cache.batch_select_indices(keep)
-            rows.attention[:, length + step] = 1
-            logits = self._model(
-                input_ids=tokens[:, None],
-                attention_mask=rows.attention[:, : length + step + 1],
-                position_ids=rows.position[:, None] + step,
-                past_key_values=cache,
-                use_cache=True,
-            ).logits[:, -1]
-
-    def _prefill(self) -> tuple[_Rows, Tensor, DynamicCache, int]:
-        """Compute each distinct prompt once, padded on the left, and spread the result over its samples."""
-        distinct: dict[bytes, list[int]] = {}
-        for index, request in enumerate(self._requests):
-            distinct.setdefault(request.prompt_tokens.tobytes(), []).append(index)
-        prompts = [self._requests[members[0]].prompt_tokens for members in distinct.values()]
-        length = max(map(len, prompts))
-        ids = torch.zeros((len(prompts), length), dtype=torch.int64)  # what stands on padding is masked
-        mask = torch.zeros((len(prompts), length), dtype=torch.int64)
-        for row, prompt in enumerate(prompts):
-            ids[row, length - len(prompt) :] = torch.from_numpy(prompt)
-            mask[row, length - len(prompt) :] = 1
-        device = self._model.device
-        ids, mask = ids.to(device), mask.to(device)
-        cache = growing_cache(self._model.config, self._room)
-        logits = self._model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
-        repeats = torch.tensor([len(members) for members in distinct.values()], device=device)
-        if len(prompts) < len(self._requests):
-            repeat_rows(cache, repeats)
-        order = [index for members in distinct.values() for index in members]
-        spread = mask.repeat_interleave(repeats, dim=0)
-        room = torch.zeros((len(order), self._room), dtype=torch.int64, device=device)
-        rows = self._rows(order, torch.cat([spread, room], dim=1), spread.sum(1))
-        return rows, logits.repeat_interleave(repeats, dim=0), cache, length
-
-    def _rows(self, order: list[int], attention: Tensor, position: Tensor) -> _Rows:
-        parameters = [self._requests[index].parameters for index in order]
-        random = np.stack([uniforms(self._requests[index].seed, self._room) for index in order])
-        device = attention.device
-        temperature = torch.tensor([p.temperature for p in parameters], device=device)
-        return _Rows(
-            request=order,
-            attention=attention,
-            position=position,
-            uniform=torch.from_numpy(random).to(device),
-            temperature=torch.where(temperature > 0, temperature, 1.0)[:, None],
-            greedy=temperature == 0,
-            top_p=torch.tensor([p.top_p for p in parameters], dtype=torch.float64, device=device)[:, None],
-            limit=torch.tensor([p.max_new_tokens for p in parameters], device=device),
-        )
-
-    def _record(self, rows: _Rows, step: int, tokens: Tensor, log_probs: Tensor) -> None:
-        self._tokens[rows.request, step] = tokens.cpu().numpy()
-        self._log_probs[rows.request, step] = log_probs.cpu().numpy()
-
-    def _stopped(self, rows: _Rows, step: int, over: Tensor) -> Tensor:
-        """Which rows have just completed one of their stop strings."""
-        stopped = torch.zeros_like(over)
-        for row in (~over).nonzero().flatten().tolist():
-            stops = self._requests[rows.request[row]].parameters.stops
-            if stops:  # a stop that ends now lies within as many tokens as it has bytes, and some
-                reach = max(len(stop.encode()) for stop in stops) + 4
-                tail = self._text(rows.request[row], max(0, step - reach), step + 1)
-                stopped[row] = any(stop in tail for stop in stops)
-        return stopped
-
-    def _text(self, index: int, start: int, stop: int) -> str:
-        return str(self._policy.tokenizer.decode(self._tokens[index, start:stop].tolist(), skip_special_tokens=True))
-
-    def _completion(self, index: int, length: int, is_end: bool, is_stop: bool) -> Completion:
-        request = self._requests[index]
-        text = self._text(index, 0, length)
-        if is_stop:
+    def _completion(self, sequence: Sampled) -> Completion:
+        request, tokens = sequence.request, sequence.tokens
+        text = self._policy.decode(tokens)
+        if sequence.is_stopped:
             text = text[: min((text.find(stop) for stop in request.parameters.stops if stop in text), default=None)]
+        is_stop = sequence.is_ended or sequence.is_stopped
+        is_whole = is_stop or not sequence.tokens_left
         return Completion(
             prompt_tokens=request.prompt_tokens,
-            tokens=self._tokens[index, :length].copy(),
-            log_probs=self._log_probs[index, :length].copy(),
+            tokens=np.array(tokens, dtype=np.int64),
+            log_probs=np.array(sequence.log_probs, dtype=np.float32),
             log_prob_kind="raw",
-            finish_reason=FinishReason.STOP if is_end or is_stop else FinishReason.LENGTH,
+            finish_reason=_reason(is_stop, is_whole),
             text=text,
-            policy_versions=((self._version, 0, length),),
-            submitted_at=self._submitted,
+            policy_versions=_ranges(sequence.versions, len(tokens)),
+            submitted_at=sequence.submitted_at,
             finished_at=time.time(),
         )
 
 
-def _kept(rows: _Rows, keep: Tensor) -> _Rows:
-    return _Rows(
-        request=[rows.request[row] for row in keep.tolist()],
-        attention=rows.attention[keep],
-        position=rows.position[keep],
-        uniform=rows.uniform[keep],
-        temperature=rows.temperature[keep],
-        greedy=rows.greedy[keep],
-        top_p=rows.top_p[keep],
-        limit=rows.limit[keep],
+def _reason(is_stop: bool, is_whole: bool) -> FinishReason:
+    if is_stop:
+        return FinishReason.STOP
+    return FinishReason.LENGTH if is_whole else FinishReason.ABORT
+
+
+def _ranges(versions: list[tuple[int, int]], length: int) -> tuple[tuple[int, int, int], ...]:
+    """`(version, start, stop)` from versions and where they begin; those without a token are left out."""
+    stops = [start for _, start in versions[1:]] + [length]
+    return tuple(
+        (version, start, stop) for (version, start), stop in zip(versions, stops, strict=False) if stop > start
     )
-
-
-def _draw(logits: Tensor, rows: _Rows, step: int) -> tuple[Tensor, Tensor]:
-    """A token per row by inversion of the distribution function, and its log-prob before top-p.
-
-    Args:
-        logits: (R, V).
-        rows: parameters and random numbers of the R rows.
-        step: which random number to use.
-    """
-    log_probs = torch.log_softmax(logits.float() / rows.temperature, dim=-1)  # (R, V)
-    # Whole numbers, because their sums are the same in whatever order a GPU adds them.
-    shares = log_probs.double().exp_().mul_(WHOLE).long()  # (R, V)
-    if bool((rows.top_p < 1).any()):
-        shares = _nucleus(shares, rows.top_p)
-    cumulative = shares.cumsum(-1)
-    point = (rows.uniform[:, step, None] * cumulative[:, -1:]).long()
-    drawn = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
-    tokens = drawn[:, 0]
-    if bool(rows.greedy.any()):
-        tokens = torch.where(rows.greedy, logits.argmax(-1), tokens)
-    return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
-
-
-def _nucleus(shares: Tensor, top_p: Tensor) -> Tensor:
-    """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1); 1 keeps all."""
-    ordered, order = shares.sort(dim=-1, descending=True)
-    outside = (ordered.cumsum(-1) - ordered >= top_p * WHOLE) & (top_p < 1)  # sums of rounded numbers reach 1 too early
-    return shares.masked_fill(outside.scatter(1, order, outside), 0)

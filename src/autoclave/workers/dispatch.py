@@ -36,6 +36,9 @@ class Dispatch(StrEnum):
     MODEL_3D = "model_3d"
     """As data parallel over the replicas of the mesh: all ranks of a replica get the same share, and its last pipeline
     stage answers, by its first tensor-parallel rank."""
+    EACH = "each"
+    """The first argument has a value for each replica of the mesh, whose ranks get it; the caller gets the list of what
+    the replicas answer."""
     STREAM = "stream"
     """The first argument, a sequence, is cut over the replicas into runs of about equal length. The last one is a
     function that is called here with `(position in the sequence, result)` for each result, as soon as it is there."""
@@ -103,6 +106,12 @@ def plan_call(dispatch: Dispatch, args: Sequence[Any], mesh: Mesh) -> CallPlan:
         return CallPlan([tuple(args)] * mesh.size, [0])
     if dispatch is Dispatch.ALL_TO_LIST:
         return CallPlan([tuple(args)] * mesh.size, range(mesh.size), list)
+    if dispatch is Dispatch.EACH:
+        values, *rest = args
+        if len(values) != mesh.data:
+            raise TypeError(f"{len(values)} values for {mesh.data} replicas; the first argument has one for each")
+        ranks = range(mesh.size)
+        return CallPlan([(values[mesh.replica(rank)], *rest) for rank in ranks], mesh.answering, list)
     if dispatch is Dispatch.STREAM:
         return _plan_stream(args, mesh)
     return _plan_split(args, mesh if dispatch is Dispatch.MODEL_3D else Mesh(data=mesh.size))

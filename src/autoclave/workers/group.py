@@ -75,6 +75,13 @@ class WorkerGroup(Generic[W]):
         """End the workers, alive or not, and make new ones, which remember nothing; by `make_worker` if it is given."""
         return self.pool.submit(lambda: self._restart(make_worker or self._make_worker))
 
+    def kill(self) -> None:
+        """End the workers at once, whatever they do: a call that they carry out fails as one to dead workers does.
+
+        Returns before the call has failed. A worker in this process cannot be ended, and goes on.
+        """
+        self._ranks.end()
+
     def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
         if name.startswith("_"):
             raise AttributeError(name)

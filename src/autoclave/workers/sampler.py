@@ -1,17 +1,34 @@
-"""The worker group that samples, and the `Sampler` that others reach it by."""
+"""The worker that holds an engine. `sampler_pool.py` is how others reach such workers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from autoclave.core import Completion
-from autoclave.rollout import Deliver, Engine, Request
+from autoclave.rollout import Engine, EngineStats, Request
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.group import WorkerGroup
 from autoclave.workers.memory import MeasuresMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What an engine is told before it samples on."""
+
+    waves: tuple[Mapping[int, Request], ...] = ()
+    """Requests to take on."""
+    aborted: tuple[int, ...] = ()
+    """Numbers of requests to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What an engine has done since it was asked last."""
+
+    done: list[tuple[int, Completion]]
+    stats: EngineStats
 
 
 class SamplerWorker(MeasuresMemory):
@@ -20,33 +37,16 @@ class SamplerWorker(MeasuresMemory):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    @register(Dispatch.STREAM)
-    def generate(self, requests: Sequence[Request], deliver: Deliver) -> None:
-        """Sample `requests`, handing over each completion as it is done."""
-        self._engine.generate(requests, deliver)
+    @register(Dispatch.EACH)
+    def advance(self, orders: Orders, seconds: float) -> Progress:
+        """Take `orders`, and sample on for about `seconds`, or until nothing is left."""
+        for wave in orders.waves:
+            self._engine.add(wave)
+        if orders.aborted:
+            self._engine.abort(orders.aborted)
+        return Progress(self._engine.step(seconds), self._engine.stats)
 
     @register(Dispatch.ONE_TO_ALL)
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Sample with `weights`, called `version`, from now on."""
         self._engine.update_weights(version, weights)
-
-
-class WorkerSampler:
-    """A `Sampler` on a group of sampler workers."""
-
-    def __init__(self, group: WorkerGroup[SamplerWorker]) -> None:
-        self._group = group
-
-    def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
-        """Ask for all `requests`; if sampling fails, every future that is not done gets the exception."""
-        futures: list[Future[Completion]] = [Future() for _ in requests]
-
-        def fail_the_rest(call: Future[None]) -> None:
-            error = call.exception() if not call.cancelled() else RuntimeError("sampling was cancelled")
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error or RuntimeError("the engine returned without this completion"))
-
-        call = self._group.generate(requests, lambda index, completion: futures[index].set_result(completion))
-        call.add_done_callback(fail_the_rest)
-        return futures

@@ -1,0 +1,251 @@
+"""Sequences that a Transformers model samples together, token by token; they come and go while others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from autoclave.models import Policy
+from autoclave.rollout.interface import Request, uniforms
+from autoclave.rollout.key_value_cache import Rows, can_be_joined, growing_cache, put_together
+
+WHOLE = 2.0**48
+"""What a probability of 1 is, where tokens are drawn; a float64 has room for it and five bits more."""
+
+
+@dataclass(slots=True, eq=False)
+class Sampled:
+    """A request in the making."""
+
+    number: int
+    request: Request
+    wave: int
+    submitted_at: float
+    """Seconds since 1970."""
+    tokens: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    versions: list[tuple[int, int]] = field(default_factory=list)
+    """Version of the weights, and the first token that was sampled with it."""
+    is_over: bool = False
+    is_ended: bool = False
+    """By an end token."""
+    is_stopped: bool = False
+    """By a stop string."""
+    _random: np.ndarray | None = None
+
+    @property
+    def context(self) -> list[int]:
+        """The prompt and the tokens so far."""
+        return [*self.request.prompt_tokens.tolist(), *self.tokens]
+
+    @property
+    def tokens_left(self) -> int:
+        """Most tokens that are still to be sampled."""
+        return self.request.parameters.max_new_tokens - len(self.tokens)
+
+    def uniform(self) -> float:
+        """The random number in [0, 1) that the next token is drawn by."""
+        if self._random is None:
+            self._random = uniforms(self.request.seed, self.request.parameters.max_new_tokens)
+        return 0.0 if self.is_over else float(self._random[len(self.tokens)])
+
+
+class RunningBatch:
+    """Rows with a key-value cache, and the logits of the next token of each."""
+
+    def __init__(self, policy: Policy, version: int) -> None:
+        self._policy, self._model, self._version = policy, policy.model, version
+        self._ends = torch.tensor(sorted(policy.end_tokens), device=policy.model.device)
+        self._rows: list[Sampled] = []
+        self._lengths: list[int] = []  # tokens of each row that are in the cache
+        self._cache: DynamicCache | None = None
+        self._columns = 0  # of the cache; a row has its tokens in the last of them
+        self._room = 0  # columns that the cache can take without being copied
+        self._logits: Tensor = torch.zeros(0)
+
+    @property
+    def sequences(self) -> list[Sampled]:
+        """Those that are not over, in the order of the rows."""
+        return [row for row in self._rows if not row.is_over]
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether further sequences can be sampled beside those that are here."""
+        return self._cache is None or can_be_joined(self._cache)
+
+    def join(self, sequences: Sequence[Sampled], *, spare: int) -> int:
+        """Sample these too; rows that are over make room.
+
+        Args:
+            sequences: with what was sampled of them so far.
+            spare: the cache gets room for so many more tokens of each at most; it is copied when they are used up.
+
+        Returns:
+            Tokens that were computed: each distinct context once.
+        """
+        contexts = [tuple(sequence.context) for sequence in sequences]
+        distinct = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
+        fresh, logits = self._prefill(list(distinct))
+        numbers = self._index([distinct[context] for context in contexts])
+        joining = Rows(fresh, numbers, max(map(len, distinct)))
+        alive = self._alive()
+        kept, logits_kept = self._kept(alive), self._logits[alive]
+        self._rows += sequences
+        self._lengths += map(len, contexts)
+        self._hold([kept, joining] if kept else [joining], spare)
+        self._logits = torch.cat([logits_kept, logits[numbers]]) if kept else logits[numbers]
+        for sequence in sequences:
+            sequence.versions.append((self._version, len(sequence.tokens)))
+        return sum(map(len, distinct))
+
+    def decode(self, *, spare: int, shrink_at: float) -> list[Sampled]:
+        """Draw a token for each row, and compute the logits of the next; returns the sequences that are over now.
+
+        Args:
+            spare: see `join`.
+            shrink_at: rows that are over leave the batch when at most this share of it goes on.
+        """
+        parameters = [row.request.parameters for row in self._rows]
+        tokens, log_probs = draw(
+            self._logits,
+            uniform=self._column([row.uniform() for row in self._rows], torch.float64),
+            temperature=self._column([each.temperature for each in parameters], torch.float32),
+            top_p=self._column([each.top_p for each in parameters], torch.float64),
+        )
+        ends = torch.isin(tokens, self._ends).tolist()
+        drawn = zip(self._rows, tokens.tolist(), log_probs.tolist(), ends, strict=True)
+        over = [row for row, *found in drawn if not row.is_over and self._append(row, *found)]
+        alive = self._alive()
+        if not alive:
+            self._clear()
+            return over
+        if len(alive) <= shrink_at * len(self._rows) or not self._room:
+            if kept := self._kept(alive):
+                self._hold([kept], spare)
+            tokens = tokens[alive]
+        self._forward(tokens)
+        return over
+
+    def drop(self, numbers: Container[int]) -> list[Sampled]:
+        """End the sequences of these numbers; returns them."""
+        dropped = [row for row in self.sequences if row.number in numbers]
+        for row in dropped:
+            row.is_over = True
+        if not self._alive():
+            self._clear()
+        return dropped
+
+    # --- Rows
+
+    def _alive(self) -> list[int]:
+        return [place for place, row in enumerate(self._rows) if not row.is_over]
+
+    def _clear(self) -> None:
+        self._rows, self._lengths, self._cache, self._columns, self._room = [], [], None, 0, 0
+
+    def _kept(self, alive: list[int]) -> Rows | None:
+        """The rows `alive` of the cache, without the columns that stand before all of them; None if there are none."""
+        self._rows, self._lengths = [self._rows[place] for place in alive], [self._lengths[place] for place in alive]
+        if self._cache is None or not alive:
+            return None
+        columns = max(self._lengths) if can_be_joined(self._cache) else self._columns
+        return Rows(self._cache, self._index(alive), columns)
+
+    def _hold(self, parts: list[Rows], spare: int) -> None:
+        self._room = min(spare, max(row.tokens_left for row in self._rows))
+        self._columns = max(part.columns for part in parts)
+        self._cache = put_together(parts, self._room)
+
+    def _append(self, row: Sampled, token: int, log_prob: float, is_end: bool) -> bool:
+        """Whether the row is over with this token."""
+        row.tokens.append(token)
+        row.log_probs.append(log_prob)
+        row.is_ended, row.is_stopped = is_end, not is_end and self._completes_a_stop(row)
+        row.is_over = row.is_ended or row.is_stopped or not row.tokens_left
+        return row.is_over
+
+    def _completes_a_stop(self, row: Sampled) -> bool:
+        stops = row.request.parameters.stops
+        if not stops:
+            return False
+        reach = max(len(stop.encode()) for stop in stops) + 4  # it lies within as many tokens as it has bytes, and some
+        tail = self._policy.decode(row.tokens[-reach:])
+        return any(stop in tail for stop in stops)
+
+    def _index(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self._model.device)
+
+    def _column(self, values: list[float], dtype: torch.dtype) -> Tensor:
+        """(R, 1)."""
+        return torch.tensor(values, dtype=dtype, device=self._model.device)[:, None]
+
+    # --- The model
+
+    def _prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[DynamicCache, Tensor]:
+        """The cache of these contexts, padded on the left, and the logits (C, V) after each."""
+        length = max(map(len, contexts))
+        ids = torch.zeros((len(contexts), length), dtype=torch.int64)  # what stands on padding is masked
+        mask = torch.zeros((len(contexts), length), dtype=torch.int64)
+        for row, context in enumerate(contexts):
+            ids[row, length - len(context) :] = torch.tensor(context)
+            mask[row, length - len(context) :] = 1
+        device, cache = self._model.device, growing_cache(self._model.config)
+        logits = self._model(
+            input_ids=ids.to(device),
+            attention_mask=mask.to(device),
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0).to(device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        return cache, logits
+
+    def _forward(self, tokens: Tensor) -> None:
+        """Put `tokens` (R,) into the cache, and compute what comes after them."""
+        lengths = self._index(self._lengths)[:, None]
+        self._columns += 1
+        columns = torch.arange(self._columns, device=self._model.device)[None]
+        self._logits = self._model(
+            input_ids=tokens[:, None],
+            attention_mask=(columns >= self._columns - 1 - lengths).long(),
+            position_ids=lengths,
+            past_key_values=self._cache,
+            use_cache=True,
+        ).logits[:, -1]
+        self._lengths = [length + 1 for length in self._lengths]
+        self._room -= 1
+
+
+def draw(logits: Tensor, *, uniform: Tensor, temperature: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
+    """A token per row by inversion of the distribution function, and its log-prob before top-p: (R,) int64 and float32.
+
+    Args:
+        logits: (R, V).
+        uniform: (R, 1) float64 in [0, 1).
+        temperature: (R, 1) float32; 0 takes the most likely token, whose log-prob is then that at temperature 1.
+        top_p: (R, 1) float64; 1 keeps all.
+    """
+    is_greedy = temperature == 0
+    log_probs = torch.log_softmax(logits.float() / torch.where(is_greedy, 1.0, temperature), dim=-1)  # (R, V)
+    # Whole numbers, because their sums are the same in whatever order a GPU adds them.
+    shares = log_probs.double().exp_().mul_(WHOLE).long()  # (R, V)
+    if bool((top_p < 1).any()):
+        shares = _nucleus(shares, top_p)
+    cumulative = shares.cumsum(-1)
+    point = (uniform * cumulative[:, -1:]).long()
+    tokens = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
+    if bool(is_greedy.any()):
+        tokens = torch.where(is_greedy, logits.argmax(-1, keepdim=True), tokens)
+    return tokens[:, 0], log_probs.gather(1, tokens)[:, 0]
+
+
+def _nucleus(shares: Tensor, top_p: Tensor) -> Tensor:
+    """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1); 1 keeps all."""
+    ordered, order = shares.sort(dim=-1, descending=True)
+    outside = (ordered.cumsum(-1) - ordered >= top_p * WHOLE) & (top_p < 1)  # sums of rounded numbers reach 1 too early
+    return shares.masked_fill(outside.scatter(1, order, outside), 0)

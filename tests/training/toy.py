@@ -15,6 +15,7 @@ from autoclave.rollout import SamplingParameters, TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
     ActorWorker,
     CriticWorker,
@@ -96,7 +97,9 @@ def toy_stages(
             )
             if reward_model
             else NoRewardModel(),
-            sampler=WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64))),
+            sampler=SamplerPool(
+                [WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64)))]
+            ),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,
             algorithm=chosen,

@@ -19,7 +19,6 @@ from autoclave.models import encode_prompt
 from autoclave.problems import ProblemSets
 from autoclave.rollout import SamplingParameters
 from autoclave.tasks import CodeGeneration
-from autoclave.workers.sampler import WorkerSampler
 
 EVALUATION = 1
 """Fourth number of the seeds of evaluation, so that they differ from those of training."""
@@ -89,7 +88,7 @@ def _evaluate(
 ) -> Evaluation:
     return autoclave.evaluation.evaluate(
         items,
-        sampler=WorkerSampler(workers.sampler),
+        sampler=workers.sampler,
         reward=task.reward,
         encode=lambda item: encode_prompt(workers.tokenizer, item.messages),
         family=lambda item: item.payload.tags[0] if item.payload.tags else "all",

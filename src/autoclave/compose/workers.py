@@ -12,7 +12,7 @@ import autoclave.workers
 from autoclave.algorithms import build_algorithm
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
-from autoclave.config import TrainConfig
+from autoclave.config import PoolConfig, TrainConfig
 from autoclave.core import ConfigError
 from autoclave.core.files import atomic_folder
 from autoclave.models import (
@@ -31,6 +31,7 @@ from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak
 from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
     ActorWorker,
     CriticWorker,
@@ -65,7 +66,7 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
     check_device(config.trainer, device)
     if config.trainer.liger:
         require_liger(device)
-    pools = autoclave.workers.open_pools(config.pools, devices_per_process=1 if device.type == "cuda" else 0)
+    pools = autoclave.workers.open_pools(pools_of(config), devices_per_process=1 if device.type == "cuda" else 0)
     try:
         yield pools
     finally:
@@ -109,9 +110,7 @@ class Workers:
             if config.reward_model.path
             else NoRewardModel()
         )
-        self.sampler: WorkerGroup[SamplerWorker] = WorkerGroup(
-            pools[places["sampler"]], partial(_make_sampler, config, model), name="sampler"
-        )
+        self.sampler = _open_samplers(config, pools, model)
 
     def _choose_reference(
         self, pool: ResourcePool, model: Path
@@ -125,7 +124,7 @@ class Workers:
     @property
     def groups(self) -> dict[str, WorkerGroup[Any]]:
         """The worker groups that this run has, by name."""
-        parts = (self.actor, self.reference, self.critic, self.reward_model, self.sampler)
+        parts = (self.actor, self.reference, self.critic, self.reward_model, *self.sampler.groups)
         return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
 
     def peak_memory(self) -> dict[str, list[MemoryPeak]]:
@@ -146,17 +145,44 @@ class Workers:
 
     def restart(self) -> None:
         """Make all workers anew, with the models that they were made with."""
-        for restart in [group.restart() for group in self.groups.values()]:
+        others = [group for group in self.groups.values() if group not in self.sampler.groups]
+        for restart in [group.restart() for group in others]:
             restart.result()
+        self.sampler.restart()
 
     def close(self) -> None:
         """End all workers, unless that is left to whoever opened the pools."""
+        self.sampler.close()
         self._opened.close()
 
 
 def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> WorkerGroup[W]:
     """A group whose ranks hold one model together."""
     return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
+
+
+def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path) -> SamplerPool:
+    """The samplers: one group for each pool that is theirs; see `pools_of`."""
+    homes = [pool for name, pool in pools.items() if name.partition("/")[0] == config.workers.sampler]
+    groups: list[WorkerGroup[SamplerWorker]] = [
+        WorkerGroup(pool, partial(_make_sampler, config, model), name=f"sampler-{number}" if homes[1:] else "sampler")
+        for number, pool in enumerate(homes)
+    ]
+    return SamplerPool(groups, restarts=config.sampler.restarts, timeout_s=config.sampler.timeout_s)
+
+
+def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
+    """The pools to open, by name. Processes that only sample are replicas, and each is a pool of its own: `NAME/0`."""
+    homes = config.workers.places()
+    lonely = config.workers.sampler not in [pool for group, pool in homes.items() if group != "sampler"]
+    opened: dict[str, PoolConfig] = {}
+    for name, pool in config.pools.items():
+        if name == config.workers.sampler and lonely and pool.processes > 1:
+            alone = pool.model_copy(update={"processes": 1})
+            opened |= {f"{name}/{number}": alone for number in range(pool.processes)}
+        else:
+            opened[name] = pool
+    return opened
 
 
 # Workers are made where they run, which may be in another process: by functions that can be imported there.

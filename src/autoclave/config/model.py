@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autoclave.config.base import Config, NonNegative, Positive
+from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
 
 class TinyModelConfig(Config):
@@ -88,3 +88,9 @@ class SamplerConfig(Config):
 
     stops: tuple[str, ...] = ()
     """Strings that end a response; the text is cut after the first."""
+
+    restarts: NonNegative = 3
+    """How often each replica may be started anew after its process died; what it had not finished is sampled again."""
+
+    timeout_s: PositiveFloat = 600.0
+    """Seconds after which a sampler that does not answer is ended, as if it had died."""

@@ -32,7 +32,7 @@ from autoclave.training.learning import (
     with_model_rewards,
 )
 from autoclave.workers import Batch, WorkerGroup
-from autoclave.workers.sampler import SamplerWorker, WorkerSampler
+from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
     ActorWorker,
     CriticWorker,
@@ -66,7 +66,7 @@ class Stages:
     reference: WorkerGroup[ReferenceWorker] | SharedReference | NoReference
     critic: WorkerGroup[CriticWorker] | NoCritic
     reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel
-    sampler: WorkerGroup[SamplerWorker]
+    sampler: SamplerPool
     tokenizer: PreTrainedTokenizerBase
     reward: RewardFunction
     algorithm: Algorithm
@@ -95,7 +95,7 @@ class Stages:
             return None if is_kept else requests(index, times + 1)
 
         first = [requests(index, 0) for index in range(len(items))]
-        return Collection(items, first, WorkerSampler(self.sampler), self.reward, refill=refill)
+        return Collection(items, first, self.sampler, self.reward, refill=refill)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as CallTimeout
 from dataclasses import dataclass, field
@@ -26,6 +26,9 @@ from autoclave.workers.sampler import Orders, Progress, SamplerWorker
 
 SLICE_S = 0.05
 """How long engines sample before they hand over what is done, and hear of anything new."""
+
+START_S = 3600.0
+"""A replica that is not back after so long is given up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -366,7 +369,7 @@ class SamplerPool:
             replica.restarts_left -= 1
             self._say(f"{error}; it is started anew, and asked again what it had not finished")
             try:
-                replica.group.restart().result(self._timeout_s)
+                replica.group.restart().result(START_S)
                 with self._changed:
                     published = self._published
                 if published:

@@ -1,0 +1,95 @@
+"""Engines of the tests, where processes of their own can import them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from autoclave.core import Completion, FaultError, FinishReason
+from autoclave.rollout import EngineStats, Request
+from autoclave.workers.sampler import SamplerWorker
+
+
+class CountingEngine:
+    """Answers each request with as many tokens as it asks for, one for each step; a token is the version of its time.
+
+    The first number of a request's seed can order more: `KILL` ends the process, `HANG` stops it, `FAIL` raises.
+    """
+
+    KILL, HANG, FAIL = 101, 102, 103
+
+    def __init__(self, flags: str = "") -> None:
+        """`flags` is a folder; what a request orders is done once, and noted there."""
+        self._flags = flags
+        self._requests: dict[int, Request] = {}
+        self._tokens: dict[int, list[int]] = {}
+        self._aborted: list[int] = []
+        self._version = self._sampled = 0
+
+    def add(self, requests: Mapping[int, Request]) -> None:
+        for number, request in requests.items():
+            assert number not in self._requests
+            self._requests[number], self._tokens[number] = request, []
+            self._obey(request.seed[0])
+
+    def abort(self, numbers: Collection[int]) -> None:
+        self._aborted += [number for number in numbers if number in self._requests]
+
+    def step(self, seconds: float) -> list[tuple[int, Completion]]:
+        for tokens in self._tokens.values():
+            tokens.append(self._version)
+            self._sampled += 1
+        time.sleep(0.001)
+        done = {n for n, tokens in self._tokens.items() if len(tokens) >= self._requests[n].parameters.max_new_tokens}
+        found = [(number, self._pop(number, FinishReason.STOP)) for number in sorted(done)]
+        found += [(number, self._pop(number, FinishReason.ABORT)) for number in self._aborted if number not in done]
+        self._aborted = []
+        return found
+
+    def update_weights(self, version: int, weights: object) -> None:
+        assert version == weights, "the weights of another version"
+        self._version = version
+
+    @property
+    def stats(self) -> EngineStats:
+        return EngineStats(len(self._requests), 0, 0, self._sampled)
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    def _obey(self, order: int) -> None:
+        flag = os.path.join(self._flags, str(order))
+        if not self._flags or os.path.exists(flag):
+            return
+        if order in (self.KILL, self.HANG, self.FAIL):
+            open(flag, "w").close()
+        if order == self.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if order == self.HANG:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if order == self.FAIL:
+            raise FaultError("the engine is broken")
+
+    def _pop(self, number: int, reason: FinishReason) -> Completion:
+        request, tokens = self._requests.pop(number), self._tokens.pop(number)
+        versions = sorted(set(tokens))
+        starts = [tokens.index(version) for version in versions]
+        return Completion(
+            prompt_tokens=request.prompt_tokens,
+            tokens=np.array(tokens, dtype=np.int64),
+            log_probs=np.zeros(len(tokens), dtype=np.float32),
+            log_prob_kind="raw",
+            finish_reason=reason,
+            text=f"{request.seed} by {os.getpid()}",
+            policy_versions=tuple(zip(versions, starts, [*starts[1:], len(tokens)], strict=True)),
+            submitted_at=0.0,
+            finished_at=0.0,
+        )
+
+
+def make_worker(flags: str = "") -> SamplerWorker:
+    return SamplerWorker(CountingEngine(flags))

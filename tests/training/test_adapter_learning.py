@@ -8,8 +8,8 @@ import numpy as np
 
 from autoclave.config import GrpoConfig, LoraConfig
 from autoclave.training.items import ItemSource
+from autoclave.training.learned import Learned
 from autoclave.training.schedules import synchronous
-from autoclave.training.stages import Learned
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 LORA = LoraConfig(rank=8, alpha=32.0)

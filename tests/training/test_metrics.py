@@ -9,8 +9,8 @@ import pytest
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import FinishReason, MaskReason
 from autoclave.rollout import CollectionTimes
+from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
-from autoclave.training.stages import Learned
 from tests.training_parts import completion, group_of
 
 NOTHING = LedgerEntry(None, False, None, None, None, None, None)

@@ -12,8 +12,8 @@ import pytest
 
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import FinishReason, InputError, MaskReason
+from autoclave.training.learned import Learned
 from autoclave.training.run_folder import MetricsLog, RunFolder
-from autoclave.training.stages import Learned
 from tests.training_parts import completion, group_of
 
 # --- The folder ----------------------------------------------------------------------------------------------------

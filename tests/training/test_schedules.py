@@ -7,8 +7,8 @@ from itertools import islice
 from autoclave.config import SynchronousConfig
 from autoclave.rollout import Collection
 from autoclave.training.items import ItemSource
+from autoclave.training.learned import Learned
 from autoclave.training.schedules import choose_schedule
-from autoclave.training.stages import Learned
 from tests.training_parts import ScriptedSampler, completion, earned, item, request, settled
 
 

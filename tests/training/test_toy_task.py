@@ -10,8 +10,8 @@ import pytest
 
 from autoclave.config import GrpoConfig, PpoConfig
 from autoclave.training.items import ItemSource
+from autoclave.training.learned import Learned
 from autoclave.training.schedules import synchronous
-from autoclave.training.stages import Learned
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 STEPS = 25

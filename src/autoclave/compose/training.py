@@ -32,6 +32,7 @@ from autoclave.training.loggers import open_sinks, require_loggers
 from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
+from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import Schedule, choose_schedule
 from autoclave.training.stages import Stages
 from autoclave.training.summary import describe, summarise
@@ -121,10 +122,11 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
     """
     for restarts_left in range(run.config.worker_restarts, -1, -1):
         try:
+            known = load_groups(checkpoint.folder, run.items) if checkpoint else {}
             if checkpoint:
-                run.stages.load(checkpoint.folder)
+                run.stages.load(checkpoint.folder, names_of(known))
                 run.stages.publish(checkpoint.step)
-            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop)
+            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop, known=known)
             return
         except WorkerDied as death:
             if not restarts_left:
@@ -133,6 +135,7 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
             workers.restart()
             run.stages.adaptation.begin_anew()
+            run.stages.requests.begin_anew()
             run.health.go_on_from([])
 
 
@@ -165,8 +168,9 @@ def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) ->
         algorithm=workers.algorithm,
         sampling=sampling_parameters(config.sampler),
         group_size=config.group_size,
-        minibatches=config.minibatches,
+        minibatches=1 if config.schedule.name == "minibatch_pipeline" else config.minibatches,
         seed=config.seed,
+        drains=config.schedule.name == "asynchronous" and not config.schedule.partial,
     )
 
 
@@ -190,7 +194,7 @@ def _run(
         folder=folder,
         log=log,
         stages=build_stages(config, workers, task),
-        schedule=schedule or choose_schedule(config.schedule),
+        schedule=schedule or choose_schedule(config.schedule, config.minibatches),
         items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
         evaluate=partial(evaluate_during_training, config, workers, task, heldout),
         stopwatch=stopwatch,

@@ -168,7 +168,17 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
         WorkerGroup(pool, partial(_make_sampler, config, model), name=f"sampler-{number}" if homes[1:] else "sampler")
         for number, pool in enumerate(homes)
     ]
-    return SamplerPool(groups, restarts=config.sampler.restarts, timeout_s=config.sampler.timeout_s)
+    return SamplerPool(
+        groups,
+        in_flight=config.sampler.engine.batch_size if _mixes_batches(config) else None,
+        restarts=config.sampler.restarts,
+        timeout_s=config.sampler.timeout_s,
+    )
+
+
+def _mixes_batches(config: TrainConfig) -> bool:
+    """Requests of several batches are sampled together, as they come; what is computed together then depends on time."""
+    return config.schedule.name == "asynchronous" and config.schedule.max_staleness > 0
 
 
 def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
@@ -202,6 +212,7 @@ def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
         micro_batch_tokens=config.micro_batch_tokens,
         trainer=config.trainer,
         device=resolve_device(config.model.device),
+        learns_in_parts=config.schedule.name == "minibatch_pipeline",
     )
 
 
@@ -242,7 +253,8 @@ def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     policy = _load(config, model, device=config.model.device)
-    return SamplerWorker(TransformersEngine(policy, batch_size=config.sampler.engine.batch_size))
+    batch_size = config.sampler.engine.batch_size
+    return SamplerWorker(TransformersEngine(policy, batch_size=batch_size, mixes_waves=_mixes_batches(config)))
 
 
 def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:

@@ -92,7 +92,44 @@ class SynchronousConfig(Config):
     """The schedule."""
 
 
-ScheduleConfig = Annotated[SynchronousConfig, Field(discriminator="name")]
+class MinibatchPipelineConfig(Config):
+    """Learn from each minibatch as soon as it is there, while the rest of the batch is sampled; on policy."""
+
+    name: Literal["minibatch_pipeline"] = "minibatch_pipeline"
+    """The schedule."""
+
+    order: Literal["completion", "prompt"] = "completion"
+    """Which groups are a minibatch: those that complete first, or those that `synchronous` puts together."""
+
+
+class OneOffPipelineConfig(Config):
+    """Learn from a batch while the next one is sampled, with weights one iteration old."""
+
+    name: Literal["one_off_pipeline"] = "one_off_pipeline"
+    """The schedule."""
+
+
+class AsynchronousConfig(Config):
+    """Sample without a pause, ahead of the weights that learn."""
+
+    name: Literal["asynchronous"] = "asynchronous"
+    """The schedule."""
+
+    max_staleness: NonNegative = 1
+    """Iterations that the weights of a group's first token may be older than those that learn from it. 0 is
+    `synchronous`."""
+
+    partial: bool = True
+    """Responses in the making go on with new weights. Without it new weights wait until these are done."""
+
+    order: Literal["prompt", "completion"] = "prompt"
+    """Which groups are a batch: those of `synchronous`, or those that complete first."""
+
+
+ScheduleConfig = Annotated[
+    SynchronousConfig | MinibatchPipelineConfig | OneOffPipelineConfig | AsynchronousConfig,
+    Field(discriminator="name"),
+]
 
 
 class EvaluationConfig(Config):

@@ -93,6 +93,8 @@ class Rollout:
     completion: Completion
     reward: Reward
     mask_reason: MaskReason | None = None
+    request: tuple[int, ...] = ()
+    """The numbers that its random numbers came from, which no other rollout of a run has."""
 
     def masked(self, reason: MaskReason) -> Rollout:
         """The same rollout, kept out of training. The first reason stays."""

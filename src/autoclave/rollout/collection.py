@@ -1,23 +1,26 @@
 """Sampling and judging of one iteration: groups come out as they complete.
 
-Judging of a response starts the moment it is sampled. Callbacks run on the threads of sampler and judge and only pass
-things on; whoever iterates does the work of assembling groups.
+Judging of a response starts the moment it is sampled. Callbacks run on the threads of sampler and judge, put groups
+together, and ask again for those that are to be refilled; whoever reads only waits.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 
-from autoclave.core import Completion, Group, Reward, Rollout, TaskItem
+from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskItem
 from autoclave.rollout.interface import Request, RewardFunction, Sampler
 
 Refill = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
+
+STALL_S = 3600.0
+"""When nothing is sampled or judged for so long, whoever waits is told."""
 
 
 @dataclass(slots=True)
@@ -41,7 +44,7 @@ class CollectionTimes:
 
 
 class Collection:
-    """The groups of one iteration, in the making. Iterate once, or ask for all with `result`."""
+    """The groups of one iteration, in the making."""
 
     def __init__(
         self,
@@ -50,30 +53,124 @@ class Collection:
         sampler: Sampler,
         reward: RewardFunction,
         *,
-        refill: Refill = lambda index, times, group: None,
+        refill: Refill | None = None,
+        complete: Mapping[int, Group] | None = None,
+        stall_s: float = STALL_S,
     ) -> None:
         """Start sampling `requests[i]`, the samples of `items[i]`, and judging them by `reward`.
 
-        A group for which `refill` has other requests is dropped and sampled by those, as soon as it is complete.
+        Args:
+            items: what is asked.
+            requests: the samples of each; an item without any has no group.
+            sampler: where.
+            reward: what a response earns.
+            refill: a group for which it has other requests is dropped and sampled by those.
+            complete: groups that are there already, by the index of their item, which has no requests.
+            stall_s: see `STALL_S`.
         """
         self.times = CollectionTimes()
-        self._items = items
-        self._sampler = sampler
-        self._reward = reward
-        self._refill = refill
-        self._done: queue.SimpleQueue[tuple[int, int, Completion, Reward] | BaseException] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._left = 0
-        self._sizes = [0 for _ in items]
-        self._submit(dict(enumerate(requests)))
+        self._items, self._sampler, self._reward, self._refill = items, sampler, reward, refill
+        self._stall_s = stall_s
+        self._changed = threading.Condition()
+        self._complete: dict[int, Group] = dict(complete or {})  # in order of completion
+        self._sizes = [len(samples) for samples in requests]
+        self._open = sorted({*self._complete, *(index for index, size in enumerate(self._sizes) if size)})
+        self._rollouts: list[dict[int, Rollout]] = [{} for _ in items]
+        self._refills = [0 for _ in items]
+        self._requests: list[Sequence[Request]] = list(requests)
+        self._error: BaseException | None = None
+        self._listener: threading.Event | None = None
+        self._unsampled = self._unjudged = 0
+        self._submit({index: samples for index, samples in enumerate(requests) if samples})
+
+    # --- Reading
+
+    def __len__(self) -> int:
+        """How many groups there are or will be; those that were taken do not count."""
+        return len(self._open)
+
+    @property
+    def num_complete(self) -> int:
+        """How many groups can be taken now.
+
+        Raises:
+            Exception: as iterating does.
+        """
+        with self._changed:
+            if self._error:
+                raise self._error
+            return len(self._complete)
+
+    @property
+    def known(self) -> dict[int, Group | None]:
+        """Each group that was not taken, by the index of its item; None for one that is not complete."""
+        with self._changed:
+            return {index: self._complete.get(index) for index in self._open}
+
+    def __iter__(self) -> Iterator[Group]:
+        """Groups in order of completion; waits for each.
+
+        Raises:
+            FaultError: nothing was sampled or judged for `stall_s`; the message says who is waited for.
+            Exception: whatever sampling or judging raised; the rest of the collection is lost.
+        """
+        for number in range(len(self)):
+            self._wait_for(lambda number=number: len(self._complete) > number)
+            yield next(islice(self._complete.values(), number, None))
+
+    def in_order(self) -> Iterator[Group]:
+        """Groups in the order of the items; waits for each, and raises as iterating does."""
+        for index in tuple(self._open):
+            self._wait_for(lambda index=index: index in self._complete)
+            yield self._complete[index]
+
+    def result(self) -> list[Group]:
+        """All groups in the order of the items; waits for the last, and raises as iterating does."""
+        return list(self.in_order())
+
+    def take(self, count: int) -> list[Group]:
+        """The first `count` groups to complete, in the order of their items; they are not part of it any more."""
+        with self._changed:
+            taken = sorted(islice(self._complete, count))
+            self._open = [index for index in self._open if index not in taken]
+            return [self._complete.pop(index) for index in taken]
+
+    def wait_until_sampled(self) -> None:
+        """Return when the sampler has nothing more to do for it; raises as iterating does."""
+        self._wait_for(lambda: not self._unsampled and (self._refill is None or len(self._complete) == len(self)))
+
+    @property
+    def requests(self) -> list[tuple[int, ...]]:
+        """The seeds of those that its groups are of, or will be; without the groups that were taken."""
+        with self._changed:
+            done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
+            waited_for = (index for index in self._open if index not in self._complete)
+            return done + [request.seed for index in waited_for for request in self._requests[index]]
+
+    def notify(self, event: threading.Event) -> None:
+        """Set `event` whenever a group completes or something fails, in place of the one given before."""
+        with self._changed:
+            self._listener = event
+
+    def wait_for(self, event: threading.Event) -> None:
+        """Wait for an event that some collection sets; raises as iterating does when it is not set for `stall_s`."""
+        if not event.wait(self._stall_s):
+            raise self._stalled()
+
+    def state(self) -> str:
+        """Who is waited for, in words."""
+        return (
+            f"{len(self._complete)} of {len(self)} groups are complete; {self._unsampled} responses wait for the "
+            f"sampler, {self._unjudged} for the judge"
+        )
+
+    # --- Callbacks
 
     def _submit(self, requests: Mapping[int, Sequence[Request]]) -> None:
         """Sample these requests by the index of their item; there are `_sizes` of each, and they are all of it."""
         places = [(index, sample) for index, samples in requests.items() for sample in range(len(samples))]
-        for index, samples in requests.items():
-            self._sizes[index] = len(samples)
-        with self._lock:
-            self._left += len(places)
+        with self._changed:
+            self._unsampled += len(places)
         futures = self._sampler.submit([request for samples in requests.values() for request in samples])
         for (index, sample), future in zip(places, futures, strict=True):
             future.add_done_callback(lambda done, index=index, sample=sample: self._sampled(index, sample, done))
@@ -81,55 +178,66 @@ class Collection:
     def _sampled(self, index: int, sample: int, future: Future[Completion]) -> None:
         try:
             completion = future.result()
-            with self._lock:
-                self._left -= 1
-                if self._left == 0:
+            with self._changed:
+                self._unsampled -= 1
+                self._unjudged += 1
+                if self._unsampled == 0:
                     self.times.sampled = time.monotonic()
+                self._changed.notify_all()
             reward = self._reward(self._items[index], completion.text)
             reward.add_done_callback(lambda done: self._judged(index, sample, completion, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
-            self._done.put(error)
+            self._fail(error)
 
     def _judged(self, index: int, sample: int, completion: Completion, future: Future[Reward]) -> None:
         try:
-            self._done.put((index, sample, completion, future.result()))
+            self._put(index, sample, completion, future.result())
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
-            self._done.put(error)
+            self._fail(error)
 
-    def __iter__(self) -> Iterator[Group]:
-        """Groups in order of completion.
-
-        Raises:
-            Exception: whatever sampling or judging raised; the rest of the collection is lost.
-        """
-        return (group for _, group in self._as_they_complete())
-
-    def result(self) -> list[Group]:
-        """All groups in the order of the items; waits for the last."""
-        groups = dict(self._as_they_complete())
-        return [groups[index] for index in range(len(self._items))]
-
-    def _as_they_complete(self) -> Iterator[tuple[int, Group]]:
-        """Groups with the index of their item; an item may be asked twice."""
-        rollouts: list[dict[int, Rollout]] = [{} for _ in self._items]
-        refills = [0 for _ in self._items]
-        waiting = sum(size > 0 for size in self._sizes)
-        while waiting:
-            done = self._done.get()
-            if isinstance(done, BaseException):
-                raise done
-            index, sample, completion, reward = done
-            number = refills[index] * self._sizes[index] + sample  # samples of an item are numbered through
-            rollouts[index][sample] = Rollout(self._items[index], number, completion, reward)
-            if len(rollouts[index]) < self._sizes[index]:
-                continue
-            group = Group(self._items[index], tuple(rollouts[index][i] for i in range(self._sizes[index])))
-            if requests := self._refill(index, refills[index], group):
-                refills[index] += 1
+    def _put(self, index: int, sample: int, completion: Completion, reward: Reward) -> None:
+        size, item = self._sizes[index], self._items[index]
+        with self._changed:
+            self._unjudged -= 1
+            number = self._refills[index] * size + sample  # samples of an item are numbered through
+            found = self._rollouts[index]
+            found[sample] = Rollout(item, number, completion, reward, request=self._requests[index][sample].seed)
+            is_complete = len(found) == size
+            self._changed.notify_all()
+        if not is_complete:
+            return
+        group = Group(item, tuple(found[i] for i in range(size)))
+        requests = self._refill(index, self._refills[index], group) if self._refill else None
+        with self._changed:
+            self._rollouts[index] = {}
+            if requests:
+                self._requests[index] = requests
+                self._refills[index] += 1
                 self.times.refills += 1
-                rollouts[index] = {}
-                self._submit({index: requests})
             else:
-                waiting -= 1
-                yield index, group
-        self.times.judged = time.monotonic()
+                self._complete[index] = group
+                self.times.judged = time.monotonic()
+                self._tell()
+        if requests:
+            self._submit({index: requests})
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        if self._listener:
+            self._listener.set()
+
+    def _wait_for(self, is_there: Callable[[], bool]) -> None:
+        with self._changed:
+            while not self._error and not is_there():
+                if not self._changed.wait(self._stall_s):
+                    raise self._stalled()
+            if self._error and not is_there():
+                raise self._error
+
+    def _stalled(self) -> FaultError:
+        return FaultError(f"nothing was sampled or judged for {self._stall_s:.0f} s: {self.state()}")

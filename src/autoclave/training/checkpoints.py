@@ -21,6 +21,7 @@ from autoclave.core import CheckpointError, HostError
 from autoclave.core.files import drop_folder, make_durable, sync_directory
 from autoclave.core.manifest import check_manifest
 from autoclave.models import INCIDENTAL
+from autoclave.training.saved_groups import Known, save_groups
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
@@ -75,8 +76,16 @@ class Checkpoints:
         self._inputs = dict(inputs or {})
         self._being_written: Checkpoint | None = None
 
-    def begin(self, step: int, seconds: dict[str, float], score: float | None = None) -> None:
+    def begin(
+        self, step: int, seconds: dict[str, float], score: float | None = None, ahead: Known | None = None
+    ) -> None:
         """Copy the state after `step` iterations and begin to write it; what was begun before is finished first.
+
+        Args:
+            step: iterations that are done.
+            seconds: spent by stage.
+            score: held-out pass@1 of an evaluation after that step.
+            ahead: batches of the next iterations, as far as they are collected.
 
         Raises:
             HostError: the disk is full or fails; the older checkpoints stay.
@@ -87,6 +96,7 @@ class Checkpoints:
         checkpoint = Checkpoint(self._parent / f"step-{step:06d}", step, seconds, score)
         with self._partial(checkpoint) as partial:
             partial.mkdir(parents=True)
+            save_groups(ahead or {}, partial)
             self._state.begin_save(partial)
             description = {
                 "step": step,

@@ -14,13 +14,13 @@ class ItemSource:
 
     def __init__(self, items: Sequence[TaskItem], *, per_iteration: int, seed: int) -> None:
         self._items = items
-        self._per_iteration = per_iteration
+        self.per_iteration = per_iteration
         self._seed = seed
 
     def at(self, iteration: int) -> list[TaskItem]:
         """The items of an iteration, counted from 0."""
-        start = iteration * self._per_iteration
-        return [self._item(position) for position in range(start, start + self._per_iteration)]
+        start = iteration * self.per_iteration
+        return [self._item(position) for position in range(start, start + self.per_iteration)]
 
     def _item(self, position: int) -> TaskItem:
         epoch, index = divmod(position, len(self._items))

@@ -10,7 +10,7 @@ import numpy as np
 from autoclave.algorithms import is_uniform
 from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
-from autoclave.training.stages import Learned
+from autoclave.training.learned import Learned
 
 
 def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, float]:

@@ -31,9 +31,9 @@ from autoclave.core.files import atomic_folder, atomic_writer, existing_file, wr
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
 from autoclave.evaluation import Evaluation
+from autoclave.training.learned import Learned
 from autoclave.training.metric_sinks import MetricSink, numbers
 from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
-from autoclave.training.stages import Learned
 
 
 class RunFolder:

@@ -7,20 +7,20 @@ publish(version)            weights from the trainer to the sampler
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from autoclave.algorithms import Algorithm, LedgerEntry, batch_metrics, is_uniform
+from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
 from autoclave.core import Group, TaskItem
-from autoclave.core.rollout import FloatArray
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
-from autoclave.training.accounting import NOTHING, SequenceLengths
+from autoclave.training.accounting import SequenceLengths
 from autoclave.training.adaptation import Adaptation
+from autoclave.training.learned import Learned
 from autoclave.training.learning import (
     account,
     completed,
@@ -31,6 +31,7 @@ from autoclave.training.learning import (
     trainer_log_probs,
     with_model_rewards,
 )
+from autoclave.training.request_ledger import REFILLED, RequestLedger
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
@@ -43,19 +44,6 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What one `learn` did: its groups with mask reasons, the account of each rollout in order, and metrics."""
-
-    groups: Sequence[Group]
-    ledger: Sequence[LedgerEntry]
-    metrics: Mapping[str, float]
-    log_probs: Sequence[FloatArray | None]
-    """Of each rollout in order: (T,) of its tokens under the policy at the start; None if they were not computed."""
-    computed: SequenceLengths = NOTHING
-    """Of the rollouts that were scored and learnt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +61,55 @@ class Stages:
     sampling: SamplingParameters
     group_size: int
     minibatches: int
+    """Optimizer steps of a `learn`."""
     seed: int
+    drains: bool = False
+    """New weights wait for responses in the making; else these go on with them."""
     adaptation: Adaptation = field(init=False)
+    requests: RequestLedger = field(default_factory=RequestLedger)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adaptation", Adaptation(self.algorithm))
 
-    def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection:
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection:
         """Start sampling and judging. Random numbers depend on (seed, iteration, item, sample) alone.
 
         Groups that teach nothing are sampled again as often as the algorithm asks (dynamic sampling).
+
+        Args:
+            items: what is asked.
+            iteration: whose batch it is.
+            known: by index of the item, groups that are complete already, and None where one is still wanted; others
+                are not asked. By default all are.
         """
         prompts = [encode_prompt(self.tokenizer, item.messages) for item in items]
+        asked = range(len(items)) if known is None else [index for index, group in known.items() if group is None]
+        complete = {index: group for index, group in (known or {}).items() if group}
 
         def requests(index: int, times: int) -> list[Request]:
             samples = range(times * self.group_size, (times + 1) * self.group_size)
-            return [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
+            asked = [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
+            self.requests.dispatch(request.seed for request in asked)
+            return asked
 
         def refill(index: int, times: int, group: Group) -> list[Request] | None:
             is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
-            return None if is_kept else requests(index, times + 1)
+            if is_kept:
+                return None
+            self.requests.drop((rollout.request for rollout in group.rollouts), REFILLED)
+            return requests(index, times + 1)
 
-        first = [requests(index, 0) for index in range(len(items))]
-        return Collection(items, first, self.sampler, self.reward, refill=refill)
+        first = [requests(index, 0) if index in asked else [] for index in range(len(items))]
+        return Collection(
+            items,
+            first,
+            self.sampler,
+            self.reward,
+            refill=refill if self.algorithm.max_refills else None,
+            complete=complete,
+        )
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
@@ -114,7 +128,9 @@ class Stages:
         metrics |= self.adaptation.advance(metrics)
         groups = mask_discarded(self.algorithm, with_model_rewards(groups, whole), whole)
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
-        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
+        learned = Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
+        self.requests.learn(learned)
+        return learned
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
@@ -123,14 +139,19 @@ class Stages:
         for each in begun:
             each.result()
         self.adaptation.save(folder)
+        self.requests.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
         finished = [each.result() for each in (self.actor.finish_save(wait), self.critic.finish_save(wait))]
         return all(finished)
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, kept: Iterable[tuple[int, ...]] = ()) -> None:
         """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
+
+        Args:
+            folder: of the checkpoint.
+            kept: requests of groups that were collected before, and are not learnt from yet.
 
         Raises:
             CheckpointError: it is damaged, or of a model of another shape.
@@ -138,7 +159,8 @@ class Stages:
         self.actor.load(folder / "actor").result()
         self.critic.load(folder / "critic").result()
         self.adaptation.load(folder)
+        self.requests.load(folder, kept)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""
-        self.sampler.update_weights(version, self.actor.export_weights()).result()
+        self.sampler.update_weights(version, self.actor.export_weights(), drains=self.drains).result()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoclave.core import Group, TaskItem
 from autoclave.rollout import Collection
-from autoclave.training.stages import Learned
+from autoclave.training.learned import Learned
 
 
 class ThreeStages(Protocol):
     """What a schedule orders; see `Stages`."""
 
-    def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection: ...
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection: ...
 
     def learn(self, groups: Sequence[Group]) -> Learned: ...
 
@@ -60,9 +62,11 @@ class TimedStages:
     stages: ThreeStages
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
-    def collect(self, items: Sequence[TaskItem], iteration: int) -> Collection:
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection:
         """As the stages do."""
-        return self.stages.collect(items, iteration)
+        return self.stages.collect(items, iteration, known)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """As the stages do, timed as `learn`."""

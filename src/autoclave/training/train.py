@@ -22,11 +22,13 @@ from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.health import Health, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
+from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.pages.run_folder import read_metrics
 from autoclave.training.run_folder import MetricsLog, RunFolder
-from autoclave.training.schedules import Schedule
-from autoclave.training.stages import Learned, Stages
+from autoclave.training.saved_groups import Known
+from autoclave.training.schedules import Course, Schedule
+from autoclave.training.stages import Stages
 from autoclave.training.timing import Stopwatch, TimedStages
 
 
@@ -54,8 +56,8 @@ class Run:
     """What a checkpoint is of besides the settings; see `policy_inputs`."""
 
 
-def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
-    """Go on from `done` iterations to `config.steps`.
+def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = None) -> None:
+    """Go on from `done` iterations to `config.steps`, with what is `known` of the batches of the next ones.
 
     Raises:
         IncompleteError: a stop was requested; a checkpoint of the last iteration is there.
@@ -74,14 +76,18 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
     checkpoints = Checkpoints(run.folder.checkpoints, config, run.stages, run.inputs)
     with progress, checkpoints:
         started = time.monotonic()
-        for step, (collection, learned) in enumerate(run.schedule(stages, run.items, done), start=done + 1):
+        course = Course(done, config.steps, known or {})
+        for step, iteration in enumerate(run.schedule(stages, run.items, course), start=done + 1):
+            learned = iteration.learned
             checkpoints.finish(wait=False)
+            run.stages.requests.check(name for batch in iteration.ahead.values() for name in batch.requests)
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
-            metrics = iteration_metrics(collection.times, learned)
+            metrics = iteration_metrics(iteration.times, learned)
             metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
             metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
             metrics |= judged_by_all(run, step, learned)
+            metrics |= {f"requests/{name}": float(count) for name, count in run.stages.requests.counts().items()}
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
@@ -90,7 +96,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest) -> None:
                 score = evaluate_and_record(run, step).pass_at_1_of(run.pinned)
             with run.stopwatch.time("checkpoint"):
                 if is_last or is_stopped or step % config.checkpoint.every == 0:
-                    checkpoints.begin(step, run.stopwatch.so_far(), score)
+                    checkpoints.begin(step, run.stopwatch.so_far(), score, iteration.known())
                 if is_last or is_stopped:
                     checkpoints.finish()
             if is_last:

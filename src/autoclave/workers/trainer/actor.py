@@ -37,9 +37,24 @@ class ActorWorker(LearningWorker):
         micro_batch_tokens: int,
         trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
+        learns_in_parts: bool = False,
     ) -> None:
-        """`device` is where it computes; left out, where the policy is, which must be the host if it is sharded."""
+        """Make it around `policy`.
+
+        Args:
+            policy: to train.
+            algorithm: by which.
+            optimizer: its settings.
+            total_steps: optimizer steps that the learning rate is planned over.
+            temperature: of the distribution whose log-probs are computed.
+            micro_batch_tokens: most tokens of a forward and backward pass.
+            trainer: how the model is held and computed.
+            device: where it computes; left out, where the policy is, which must be the host if it is sharded.
+            learns_in_parts: a batch may come in several updates. Old log-probs are then those of the weights that were
+                exported last, of which it keeps a copy from the first update on.
+        """
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
+        self._learns_in_parts = learns_in_parts
         self._found = np.zeros(0, dtype=np.float32)  # old log-probs of the batch that was learnt from last
         device = device or policy.model.device
         self._scoring = Scoring.of(
@@ -76,9 +91,13 @@ class ActorWorker(LearningWorker):
     def scores_ahead(self, batch: Batch) -> Batch:
         """`log_probs`, if the algorithm reads them before the update; else `batch` as it is, and the update finds them.
 
-        The first optimizer step computes the log-probs of its rows anyway, by the weights that there are now.
+        The first optimizer step computes the log-probs of its rows anyway, by the weights that there are now. After an
+        update of another part of the batch they are those of the weights before it.
         """
-        return self.log_probs(batch) if self._algorithm.needs_scores_ahead else batch
+        if not self._algorithm.needs_scores_ahead and not self._trained.remembers:
+            return batch
+        with self._trained.as_remembered():
+            return self.log_probs(batch)
 
     @register(Dispatch.DATA_PARALLEL)
     def with_scores(self, batch: Batch) -> Batch:
@@ -103,6 +122,8 @@ class ActorWorker(LearningWorker):
                 the weights are those before that step.
         """
         self._trained.require_finite_columns(batch)
+        if self._learns_in_parts:
+            self._trained.remember()
         steps = (
             self._trained.step(self._trusted(rows), self._predict, self._loss)
             for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
@@ -149,6 +170,7 @@ class ActorWorker(LearningWorker):
     @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
         """A copy of the weights by name, as they are now; an adapter is added in, and tied ones are one tensor."""
+        self._trained.forget()
         return self.plain_copy()
 
     @register(Dispatch.ONE_TO_ALL)

@@ -6,7 +6,8 @@ Knows no role: what a model predicts for a batch, and what loss that has, are ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -61,12 +62,48 @@ class TrainedModel:
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
         self._writer = StateWriter()
+        self._remembered: list[Tensor] | None = None
         self._optimizer = torch.optim.AdamW(
-            [weights for weights in module.parameters() if weights.requires_grad],
+            self._learning(),
             lr=settings.learning_rate,
             betas=settings.betas,
             weight_decay=settings.weight_decay,
         )
+
+    def remember(self) -> None:
+        """Keep a copy of the weights that learn as they are now, unless one is kept already."""
+        if self._remembered is None:
+            self._remembered = [weights.detach().clone() for weights in self._learning()]
+
+    def forget(self) -> None:
+        """Drop that copy."""
+        self._remembered = None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether there is such a copy."""
+        return self._remembered is not None
+
+    @contextmanager
+    def as_remembered(self) -> Generator[None]:
+        """Within the block the model has the weights of that copy, if there is one."""
+        if self._remembered is None:
+            yield
+            return
+        now = [weights.detach().clone() for weights in self._learning()]
+        try:
+            self._set(self._remembered)
+            yield
+        finally:
+            self._set(now)
+
+    def _learning(self) -> list[nn.Parameter]:
+        return [weights for weights in self.module.parameters() if weights.requires_grad]
+
+    @torch.no_grad()
+    def _set(self, values: Sequence[Tensor]) -> None:
+        for weights, value in zip(self._learning(), values, strict=True):
+            weights.copy_(value)
 
     def require_finite_columns(self, batch: Batch) -> None:
         """Check what trained tokens hold before an update reads it.

@@ -1,0 +1,115 @@
+"""Groups on disk, whole: what a checkpoint holds of batches that were collected and not learnt from. Bit for bit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoclave.core import CheckpointError, Completion, FinishReason, Group, Reward, Rollout, TaskItem, Verdict
+from autoclave.core.files import atomic_writer
+from autoclave.core.json import from_plain, to_plain
+from autoclave.core.manifest import write_manifest
+from autoclave.training.items import ItemSource
+
+FOLDER = "ahead"
+
+Known = Mapping[int, Mapping[int, Group | None]]
+"""By iteration and index of the item; None for a group that is not complete."""
+
+
+def save_groups(known: Known, folder: Path) -> None:
+    """Write `known` into the folder of a checkpoint; nothing if it is empty."""
+    if not known:
+        return
+    (folder / FOLDER).mkdir()
+    for iteration, groups in known.items():
+        path = folder / FOLDER / f"iteration-{iteration:06d}.jsonl.gz"
+        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+            for index, group in groups.items():
+                line = {"index": index, "rollouts": None if group is None else [_plain(r) for r in group.rollouts]}
+                file.write(json.dumps(line) + "\n")
+    write_manifest(folder / FOLDER)
+
+
+def load_groups(folder: Path, items: ItemSource) -> dict[int, dict[int, Group | None]]:
+    """What `save_groups` wrote, with the items that were asked.
+
+    Raises:
+        CheckpointError: it is damaged, or of other problems.
+    """
+    known: dict[int, dict[int, Group | None]] = {}
+    for path in sorted((folder / FOLDER).glob("iteration-*.jsonl.gz")):
+        iteration = int(path.name.removesuffix(".jsonl.gz").removeprefix("iteration-"))
+        asked = items.at(iteration)
+        try:
+            with gzip.open(path, "rt", encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            known[iteration] = {line["index"]: _group(asked[line["index"]], line["rollouts"]) for line in lines}
+        except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise CheckpointError(f"{path}: damaged ({' '.join(str(error).split())[:120]})") from None
+    return known
+
+
+def names_of(known: Known) -> list[tuple[int, ...]]:
+    """The requests of all complete groups."""
+    groups = (group for batch in known.values() for group in batch.values() if group)
+    return [rollout.request for group in groups for rollout in group.rollouts]
+
+
+def _plain(rollout: Rollout) -> dict[str, Any]:
+    completion, reward = rollout.completion, rollout.reward
+    return {
+        "item": rollout.item.id,
+        "sample": rollout.sample,
+        "request": rollout.request,
+        "prompt_tokens": completion.prompt_tokens.tolist(),
+        "tokens": completion.tokens.tolist(),
+        "log_probs": completion.log_probs.astype(np.float64).tolist(),  # float32 comes back from that bit for bit
+        "log_prob_kind": completion.log_prob_kind,
+        "finish_reason": completion.finish_reason,
+        "text": completion.text,
+        "policy_versions": completion.policy_versions,
+        "submitted_at": completion.submitted_at,
+        "finished_at": completion.finished_at,
+        "reward": reward.value,
+        "reason": reward.reason,
+        "reward_parts": dict(reward.parts),
+        "verdict": to_plain(reward.verdict) if reward.verdict else None,
+    }
+
+
+def _group(item: TaskItem, rollouts: list[dict[str, Any]] | None) -> Group | None:
+    return None if rollouts is None else Group(item, tuple(_rollout(item, plain) for plain in rollouts))
+
+
+def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
+    if plain["item"] != item.id:
+        raise ValueError(f"it has answers to {plain['item']!r}, where {item.id!r} is asked now")
+    verdict = plain["verdict"]
+    return Rollout(
+        item,
+        plain["sample"],
+        Completion(
+            prompt_tokens=np.array(plain["prompt_tokens"], dtype=np.int64),
+            tokens=np.array(plain["tokens"], dtype=np.int64),
+            log_probs=np.array(plain["log_probs"], dtype=np.float32),
+            log_prob_kind=plain["log_prob_kind"],
+            finish_reason=FinishReason(plain["finish_reason"]),
+            text=plain["text"],
+            policy_versions=tuple(tuple(versions) for versions in plain["policy_versions"]),
+            submitted_at=plain["submitted_at"],
+            finished_at=plain["finished_at"],
+        ),
+        Reward(
+            plain["reward"],
+            plain["reason"],
+            plain["reward_parts"],
+            None if verdict is None else from_plain(Verdict, verdict, "verdict"),
+        ),
+        request=tuple(plain["request"]),
+    )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 
 from autoclave.config import GrpoConfig, LoraConfig
 from autoclave.training.items import ItemSource
 from autoclave.training.learned import Learned
-from autoclave.training.schedules import synchronous
+from autoclave.training.schedules import Course, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 LORA = LoraConfig(rank=8, alpha=32.0)
@@ -18,7 +16,7 @@ LORA = LoraConfig(rank=8, alpha=32.0)
 def learn(steps: int, **settings: object) -> list[Learned]:
     with toy_stages(steps=steps, lora=LORA, **settings) as stages:
         source = ItemSource(ITEMS, per_iteration=4, seed=0)
-        return [learned for _, learned in islice(synchronous(stages, source, 0), steps)]
+        return [iteration.learned for iteration in synchronous(stages, source, Course(0, steps))]
 
 
 def share_of_even(learned: Learned) -> float:

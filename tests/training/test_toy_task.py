@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from autoclave.config import GrpoConfig, PpoConfig
 from autoclave.training.items import ItemSource
 from autoclave.training.learned import Learned
-from autoclave.training.schedules import synchronous
+from autoclave.training.schedules import Course, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 STEPS = 25
@@ -28,7 +27,7 @@ def shares_of_even(learned: list[Learned]) -> list[float]:
 def learn(**settings: object) -> list[Learned]:
     with toy_stages(steps=STEPS, **settings) as stages:
         source = ItemSource(ITEMS, per_iteration=4, seed=0)
-        return [learned for _, learned in islice(synchronous(stages, source, 0), STEPS)]
+        return [iteration.learned for iteration in synchronous(stages, source, Course(0, STEPS))]
 
 
 @pytest.mark.parametrize(
@@ -49,9 +48,9 @@ def test_rewards_that_ignore_the_response_teach_nothing():
 def test_equal_rewards_leave_the_policy_as_it_is():
     with toy_stages(rule=lambda response: 1.0) as stages:
         before = stages.actor.export_weights().result()
-        (_, learned), *_ = islice(synchronous(stages, ItemSource(ITEMS, per_iteration=4, seed=0), 0), 2)
+        first, _ = synchronous(stages, ItemSource(ITEMS, per_iteration=4, seed=0), Course(0, 2))
         after = stages.actor.export_weights().result()
-    assert learned.metrics == {}
+    assert first.learned.metrics == {}
     assert all((before[name] == after[name]).all() for name in before)
 
 

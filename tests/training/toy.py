@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
+from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
 from autoclave.rollout import SamplingParameters, TransformersEngine
@@ -52,6 +52,7 @@ def toy_stages(
     learning_rate: float = 1e-2,
     lora: LoraConfig | None = None,
     shares_reference: bool = False,
+    schedule: ScheduleConfig | None = None,
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
@@ -59,6 +60,7 @@ def toy_stages(
     learns; the reference can then be the actor without it.
     """
     chosen = build_algorithm(algorithm)
+    in_parts = schedule is not None and schedule.name == "minibatch_pipeline"
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
     optimizer = OptimizerConfig(learning_rate=learning_rate)
 
@@ -86,7 +88,15 @@ def toy_stages(
     pools = ResourcePool("actor"), ResourcePool("sampler"), ResourcePool("critic")
     try:
         actor = WorkerGroup(
-            pools[0], lambda: ActorWorker(learner(), chosen, optimizer, total_steps=2 * steps, **scoring)
+            pools[0],
+            lambda: ActorWorker(
+                learner(),
+                chosen,
+                optimizer,
+                total_steps=2 * steps,
+                learns_in_parts=in_parts,
+                **scoring,
+            ),
         )
         stages = Stages(
             actor=actor,
@@ -105,7 +115,7 @@ def toy_stages(
             algorithm=chosen,
             sampling=SamplingParameters(max_new_tokens=3),
             group_size=group_size,
-            minibatches=2,
+            minibatches=1 if in_parts else 2,
             seed=0,
         )
         if goes_on_from:

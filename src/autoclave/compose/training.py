@@ -124,7 +124,8 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
         try:
             known = load_groups(checkpoint.folder, run.items) if checkpoint else {}
             if checkpoint:
-                run.stages.load(checkpoint.folder, names_of(known))
+                run.stages.load(checkpoint.folder)
+                run.requests.load(checkpoint.folder, names_of(known))
                 run.stages.publish(checkpoint.step)
             run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop, known=known)
             return
@@ -135,7 +136,7 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
             workers.restart()
             run.stages.adaptation.begin_anew()
-            run.stages.requests.begin_anew()
+            run.requests.begin_anew()
             run.health.go_on_from([])
 
 

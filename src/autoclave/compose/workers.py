@@ -177,7 +177,7 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
 
 
 def _mixes_batches(config: TrainConfig) -> bool:
-    """Requests of several batches are sampled together, as they come; what is computed together then depends on time."""
+    """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
     return config.schedule.name == "asynchronous" and config.schedule.max_staleness > 0
 
 

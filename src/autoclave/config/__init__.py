@@ -31,8 +31,11 @@ from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import JudgeRunConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
+    AsynchronousConfig,
     CheckpointConfig,
     EvaluationConfig,
+    MinibatchPipelineConfig,
+    OneOffPipelineConfig,
     ScheduleConfig,
     SftConfig,
     SynchronousConfig,
@@ -46,6 +49,7 @@ __all__ = [
     "AdaptiveKlConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
+    "AsynchronousConfig",
     "CheckpointConfig",
     "CispoConfig",
     "Config",
@@ -67,8 +71,10 @@ __all__ = [
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",
+    "MinibatchPipelineConfig",
     "ModelConfig",
     "NoCorrectionConfig",
+    "OneOffPipelineConfig",
     "OptimizerConfig",
     "Override",
     "PoolConfig",

@@ -19,6 +19,9 @@ from autoclave.rollout.interface import Request, RewardFunction, Sampler
 Refill = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
 
+Name = tuple[int, ...]
+"""What a request is known by: its seed."""
+
 STALL_S = 3600.0
 """When nothing is sampled or judged for so long, whoever waits is told."""
 
@@ -78,6 +81,8 @@ class Collection:
         self._rollouts: list[dict[int, Rollout]] = [{} for _ in items]
         self._refills = [0 for _ in items]
         self._requests: list[Sequence[Request]] = list(requests)
+        self._asked: list[Name] = []
+        self._replaced: list[Name] = []
         self._error: BaseException | None = None
         self._listener: threading.Event | None = None
         self._unsampled = self._unjudged = 0
@@ -139,9 +144,16 @@ class Collection:
         """Return when the sampler has nothing more to do for it; raises as iterating does."""
         self._wait_for(lambda: not self._unsampled and (self._refill is None or len(self._complete) == len(self)))
 
+    def take_account(self) -> tuple[list[Name], list[Name]]:
+        """The requests that were made, and those whose groups were refilled, since this was called last."""
+        with self._changed:
+            account = self._asked, self._replaced
+            self._asked, self._replaced = [], []
+        return account
+
     @property
-    def requests(self) -> list[tuple[int, ...]]:
-        """The seeds of those that its groups are of, or will be; without the groups that were taken."""
+    def requests(self) -> list[Name]:
+        """Those that its groups are of, or will be; without the groups that were taken."""
         with self._changed:
             done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
             waited_for = (index for index in self._open if index not in self._complete)
@@ -171,6 +183,7 @@ class Collection:
         places = [(index, sample) for index, samples in requests.items() for sample in range(len(samples))]
         with self._changed:
             self._unsampled += len(places)
+            self._asked += [request.seed for samples in requests.values() for request in samples]
         futures = self._sampler.submit([request for samples in requests.values() for request in samples])
         for (index, sample), future in zip(places, futures, strict=True):
             future.add_done_callback(lambda done, index=index, sample=sample: self._sampled(index, sample, done))
@@ -211,6 +224,7 @@ class Collection:
         with self._changed:
             self._rollouts[index] = {}
             if requests:
+                self._replaced += [rollout.request for rollout in group.rollouts]
                 self._requests[index] = requests
                 self._refills[index] += 1
                 self.times.refills += 1

@@ -80,7 +80,7 @@ def put_together(parts: list[Rows], room: int) -> DynamicCache:
         if isinstance(layer, GrowingLayer):
             _move(layer, [(part, part.cache.layers[index]) for part in parts], room)
         else:
-            layer.batch_select_indices(parts[0].numbers)
+            layer.batch_select_indices(parts[0].numbers)  # pyright: ignore[reportAttributeAccessIssue]  all have it
     return whole
 
 
@@ -100,5 +100,5 @@ def _move(layer: GrowingLayer, parts: list[tuple[Rows, Any]], room: int) -> None
             start = stop
         buffers.append(buffer)
     for _, source in parts[1:]:
-        source.hold(*(buffer[:0] for buffer in buffers), 0)  # free what it held
-    layer.hold(*buffers, length)
+        source.hold(buffers[0][:0], buffers[1][:0], 0)  # free what it held
+    layer.hold(buffers[0], buffers[1], length)

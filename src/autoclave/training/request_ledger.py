@@ -6,17 +6,19 @@ A request is known by the numbers that its random numbers come from: (seed, iter
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from autoclave.core import CheckpointError, FaultError
+from autoclave.core import CheckpointError, FaultError, Group, TaskItem
 from autoclave.core.files import write_atomically
+from autoclave.rollout import Collection
 from autoclave.training.learned import Learned
+from autoclave.training.timing import ThreeStages
 
 FILE = "requests.json"
-DISPATCHED, TRAINED, REQUEUED = "dispatched", "trained", "requeued"
+DISPATCHED, TRAINED, DROPPED, REQUEUED = "dispatched", "trained", "dropped", "requeued"
 REFILLED = "refilled"
 """Why a rollout was dropped: its group taught nothing, and its item was asked again."""
 NO_SIGNAL = "no_signal"
@@ -26,39 +28,20 @@ Name = tuple[int, ...]
 
 
 class RequestLedger:
-    """An account of the requests of a run. Several threads may write to it."""
+    """An account of the requests of a run."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Forget everything."""
         self._open: set[Name] = set()
         self._counts: Counter[str] = Counter()
+        self._batches: list[Collection] = []
 
-    def dispatch(self, names: Iterable[Name]) -> None:
-        """These are asked now.
-
-        Raises:
-            FaultError: one is already asked and not done.
-        """
-        with self._lock:
-            for name in names:
-                if name in self._open:
-                    raise FaultError(f"request {name} is dispatched, and it was dispatched before and is not done")
-                self._open.add(name)
-                self._counts[DISPATCHED] += 1
-
-    def drop(self, names: Iterable[Name], reason: str) -> None:
-        """These are done, and teach nothing for this reason.
-
-        Raises:
-            FaultError: one was not asked, or is done already.
-        """
-        with self._lock:
-            for name in names:
-                self._end(name, f"dropped/{reason}")
+    def watch(self, batch: Collection) -> None:
+        """Account for what `batch` asks, from its first request to its last."""
+        self._batches.append(batch)
 
     def learn(self, learned: Learned) -> None:
         """The rollouts of a `learn` are done.
@@ -66,30 +49,41 @@ class RequestLedger:
         Raises:
             FaultError: one was not asked, or is done already.
         """
+        self._read()
         rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
-        with self._lock:
-            for rollout, entry in zip(rollouts, learned.ledger, strict=True):
-                trains = rollout.is_trained and entry.weight
-                reason = rollout.mask_reason or NO_SIGNAL
-                self._end(rollout.request, TRAINED if trains else f"dropped/{reason}")
+        for rollout, entry in zip(rollouts, learned.ledger, strict=True):
+            trains = rollout.is_trained and entry.weight
+            self._end(rollout.request, TRAINED if trains else f"{DROPPED}/{rollout.mask_reason or NO_SIGNAL}")
 
-    def check(self, outstanding: Iterable[Name]) -> None:
-        """Check that just these are asked and not done.
+    def check(self, ahead: Iterable[Collection]) -> None:
+        """Check that just the requests of `ahead` are asked and not done.
 
         Raises:
             FaultError: a request is lost, or there is one that nobody asked; the message names one.
         """
-        with self._lock:
-            there = set(outstanding)
-            for lost in self._open - there:
-                raise FaultError(f"request {lost} was dispatched and is neither done nor under way")
-            for unknown in there - self._open:
-                raise FaultError(f"request {unknown} is under way and was never dispatched")
+        self._batches = list(ahead)
+        self._read()
+        there = {name for batch in self._batches for name in batch.requests}
+        for lost in self._open - there:
+            raise FaultError(f"request {lost} was dispatched and is neither done nor under way")
+        for unknown in there - self._open:
+            raise FaultError(f"request {unknown} is under way and was never dispatched")
 
     def counts(self) -> dict[str, int]:
         """How many requests were dispatched, trained, dropped by reason and requeued, and how many are open."""
-        with self._lock:
-            return {**self._counts, "open": len(self._open)}
+        return {**self._counts, "open": len(self._open)}
+
+    def _read(self) -> None:
+        """Note what the batches have asked, and what they asked again."""
+        for batch in self._batches:
+            asked, replaced = batch.take_account()
+            for name in asked:
+                if name in self._open:
+                    raise FaultError(f"request {name} is dispatched, and it was dispatched before and is not done")
+                self._open.add(name)
+            self._counts[DISPATCHED] += len(asked)
+            for name in replaced:
+                self._end(name, f"{DROPPED}/{REFILLED}")
 
     def _end(self, name: Name, how: str) -> None:
         if name not in self._open:
@@ -101,8 +95,7 @@ class RequestLedger:
 
     def save(self, folder: Path) -> None:
         """Write the account into the folder of a checkpoint."""
-        with self._lock:
-            content = {"counts": dict(self._counts), "open": sorted(self._open)}
+        content = {"counts": dict(self._counts), "open": sorted(self._open)}
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 
     def load(self, folder: Path, kept: Iterable[Name]) -> None:
@@ -117,8 +110,33 @@ class RequestLedger:
             was_open = {tuple(map(int, name)) for name in found["open"]}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
-        with self._lock:
-            self._open = was_open & set(kept)
-            self._counts = Counter(counts)
-            self._counts[REQUEUED] += len(was_open - self._open)
-            self._counts[DISPATCHED] -= len(was_open - self._open)
+        self._open = was_open & set(kept)
+        self._batches = []
+        self._counts = Counter(counts)
+        self._counts[REQUEUED] += len(was_open - self._open)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedStages:
+    """Stages whose requests are accounted for."""
+
+    stages: ThreeStages
+    ledger: RequestLedger
+
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection:
+        """As the stages do."""
+        batch = self.stages.collect(items, iteration, known)
+        self.ledger.watch(batch)
+        return batch
+
+    def learn(self, groups: Sequence[Group]) -> Learned:
+        """As the stages do."""
+        learned = self.stages.learn(groups)
+        self.ledger.learn(learned)
+        return learned
+
+    def publish(self, version: int) -> None:
+        """As the stages do."""
+        self.stages.publish(version)

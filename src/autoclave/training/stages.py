@@ -7,7 +7,7 @@ publish(version)            weights from the trainer to the sampler
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,6 @@ from autoclave.training.learning import (
     trainer_log_probs,
     with_model_rewards,
 )
-from autoclave.training.request_ledger import REFILLED, RequestLedger
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
@@ -66,7 +65,6 @@ class Stages:
     drains: bool = False
     """New weights wait for responses in the making; else these go on with them."""
     adaptation: Adaptation = field(init=False)
-    requests: RequestLedger = field(default_factory=RequestLedger)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adaptation", Adaptation(self.algorithm))
@@ -90,16 +88,11 @@ class Stages:
 
         def requests(index: int, times: int) -> list[Request]:
             samples = range(times * self.group_size, (times + 1) * self.group_size)
-            asked = [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
-            self.requests.dispatch(request.seed for request in asked)
-            return asked
+            return [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
 
         def refill(index: int, times: int, group: Group) -> list[Request] | None:
             is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
-            if is_kept:
-                return None
-            self.requests.drop((rollout.request for rollout in group.rollouts), REFILLED)
-            return requests(index, times + 1)
+            return None if is_kept else requests(index, times + 1)
 
         first = [requests(index, 0) if index in asked else [] for index in range(len(items))]
         return Collection(
@@ -128,9 +121,7 @@ class Stages:
         metrics |= self.adaptation.advance(metrics)
         groups = mask_discarded(self.algorithm, with_model_rewards(groups, whole), whole)
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
-        learned = Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
-        self.requests.learn(learned)
-        return learned
+        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
@@ -139,19 +130,14 @@ class Stages:
         for each in begun:
             each.result()
         self.adaptation.save(folder)
-        self.requests.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
         finished = [each.result() for each in (self.actor.finish_save(wait), self.critic.finish_save(wait))]
         return all(finished)
 
-    def load(self, folder: Path, kept: Iterable[tuple[int, ...]] = ()) -> None:
+    def load(self, folder: Path) -> None:
         """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
-
-        Args:
-            folder: of the checkpoint.
-            kept: requests of groups that were collected before, and are not learnt from yet.
 
         Raises:
             CheckpointError: it is damaged, or of a model of another shape.
@@ -159,7 +145,6 @@ class Stages:
         self.actor.load(folder / "actor").result()
         self.critic.load(folder / "critic").result()
         self.adaptation.load(folder)
-        self.requests.load(folder, kept)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -25,6 +26,7 @@ from autoclave.training.items import ItemSource
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.pages.run_folder import read_metrics
+from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import Known
 from autoclave.training.schedules import Course, Schedule
@@ -54,6 +56,25 @@ class Run:
     """Ids of the held-out problems of every evaluation, which checkpoints are compared by; empty: all."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """What a checkpoint is of besides the settings; see `policy_inputs`."""
+    requests: RequestLedger = field(default_factory=RequestLedger)
+    """What became of all that was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """What a checkpoint holds of a run; see `State`."""
+
+    stages: Stages
+    requests: RequestLedger
+
+    def begin_save(self, folder: Path) -> None:
+        """Copy the state, and begin to write it."""
+        self.stages.begin_save(folder)
+        self.requests.save(folder)
+
+    def finish_save(self, wait: bool) -> bool:
+        """Whether it is written."""
+        return self.stages.finish_save(wait)
 
 
 def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = None) -> None:
@@ -72,22 +93,22 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
         rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
-    stages = TimedStages(run.stages)
-    checkpoints = Checkpoints(run.folder.checkpoints, config, run.stages, run.inputs)
+    stages = TimedStages(AccountedStages(run.stages, run.requests))
+    checkpoints = Checkpoints(run.folder.checkpoints, config, SavedRun(run.stages, run.requests), run.inputs)
     with progress, checkpoints:
         started = time.monotonic()
         course = Course(done, config.steps, known or {})
         for step, iteration in enumerate(run.schedule(stages, run.items, course), start=done + 1):
             learned = iteration.learned
             checkpoints.finish(wait=False)
-            run.stages.requests.check(name for batch in iteration.ahead.values() for name in batch.requests)
+            run.requests.check(iteration.ahead.values())
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = iteration_metrics(iteration.times, learned)
             metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
             metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
             metrics |= judged_by_all(run, step, learned)
-            metrics |= {f"requests/{name}": float(count) for name, count in run.stages.requests.counts().items()}
+            metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()

@@ -127,9 +127,6 @@ class _InlineRanks:
         if not self.are_alive:
             raise WorkerDied.of(self._group, 0, self.nodes[0], "was ended")
         args = [arg.fetch() if isinstance(arg, Held) else arg for arg in plan.arguments[0]]
-        if plan.deliver:
-            deliver = plan.deliver
-            args.append(lambda position, result: deliver(0, position, result))
         return [Value(self._located(getattr(self._worker, method), *args))]
 
     def _located(self, call: Callable[..., Any], *args: Any) -> Any:

@@ -111,7 +111,7 @@ class WorkerGroup(Generic[W]):
 
     def _call(self, name: str, dispatch: Dispatch, args: Sequence[Any]) -> Any:
         values = [_settled(arg) for arg in args]
-        if dispatch in (Dispatch.DATA_PARALLEL, Dispatch.MODEL_3D, Dispatch.STREAM):
+        if dispatch in (Dispatch.DATA_PARALLEL, Dispatch.MODEL_3D, Dispatch.EACH):
             values[:1] = [value.fetch() if isinstance(value, Held) else value for value in values[:1]]
         plan = plan_call(dispatch, values, self._mesh)
         self.pool.give_turn(self)

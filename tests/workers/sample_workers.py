@@ -127,10 +127,16 @@ class Clerk:
         threading.Event().wait()
 
     @register(Dispatch.ONE_TO_ALL)
-    def sleep(self, here: str) -> None:
-        """For longer than any test; the file `here` says that it has begun."""
-        open(here, "w").close()
+    def sleep(self, folder: str) -> None:
+        """For longer than any test; a file in `folder` says that it has begun."""
+        open(os.path.join(folder, str(self.rank())), "w").close()
         time.sleep(600)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def answer_after(self, begun: threading.Event, go_on: threading.Event) -> str:
+        begun.set()
+        go_on.wait()
+        return "answer"
 
     @register(Dispatch.ONE_TO_ALL)
     def die(self, who: int) -> None:

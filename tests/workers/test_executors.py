@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,6 +82,15 @@ def ranks(pool) -> int:
 def numbered(rows: int) -> Batch:
     sequences = [(np.array([2]), np.array([5] * (row % 3 + 1))) for row in range(rows)]
     return Batch.from_sequences(sequences, rows={"name": np.arange(rows)}, responses={})
+
+
+def begun_sleep(group: WorkerGroup[Clerk], folder: Path) -> Future[None]:
+    """A call to `group` that all its ranks are in, and that will not end."""
+    call = group.sleep(str(folder))
+    deadline = time.monotonic() + DEADLINE_S
+    while len(list(folder.iterdir())) < len(group.nodes) and not call.done() and time.monotonic() < deadline:
+        time.sleep(0.005)  # until all have begun
+    return call
 
 
 # --- Arguments and results -----------------------------------------------------------------------------------------
@@ -274,6 +287,50 @@ def test_ranks_that_would_wait_for_ever_for_one_that_failed_are_ended(mortals):
     assert "must be restarted" in caught.value.__notes__[1]
     with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'victims' .* was ended"):
         mortals.greet("you").result(NOTICED_S)
+
+
+# --- Kills ---------------------------------------------------------------------------------------------------------
+
+
+@remote
+def test_a_call_in_progress_fails_when_its_group_is_killed(group, mortals, tmp_path):
+    calls = begun_sleep(mortals, tmp_path), mortals.greet("nobody")
+    mortals.kill()
+    for call in calls:
+        with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'victims' on node \S+ was ended$"):
+            call.result(NOTICED_S)
+    assert not mortals.is_alive
+    assert group.greet("you").result(DEADLINE_S) == "good day you"  # the pool goes on
+    mortals.restart(partial(Clerk, greeting="reborn")).result(DEADLINE_S)
+    assert mortals.greet("you").result(DEADLINE_S) == "reborn you"
+
+
+@remote
+def test_a_group_that_is_killed_between_two_calls_is_dead_at_once(mortals):
+    mortals.ranks().result(DEADLINE_S)
+    mortals.kill()
+    mortals.kill()
+    assert not mortals.is_alive
+    with pytest.raises(WorkerDied, match="was ended"):
+        mortals.greet("you").result(NOTICED_S)
+
+
+def test_a_worker_in_this_process_ends_its_call_and_is_dead_for_the_next():
+    pool = ResourcePool("here")
+    try:
+        group = WorkerGroup(pool, Clerk)
+        begun, go_on = threading.Event(), threading.Event()
+        call = group.answer_after(begun, go_on)
+        assert begun.wait(DEADLINE_S)
+        group.kill()
+        go_on.set()
+        assert call.result(DEADLINE_S) == "answer"
+        with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'here' on node \S+ was ended"):
+            group.greet("you").result(DEADLINE_S)
+        group.restart().result(DEADLINE_S)
+        assert group.greet("you").result(DEADLINE_S) == "hello you"
+    finally:
+        pool.close()
 
 
 # --- Two pools -----------------------------------------------------------------------------------------------------

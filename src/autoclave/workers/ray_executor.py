@@ -245,6 +245,8 @@ class RayRanks(RemoteRanks):
     def _kill(self) -> None:
         for actor in self._actors:
             ray.kill(actor)
+
+    def _clear_up(self) -> None:
         for actor in self._actors:  # it is gone, and its memory free, when it says so
             with contextlib.suppress(RayActorError):
                 ray.get(actor.process_id.remote())

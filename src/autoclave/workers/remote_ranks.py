@@ -48,7 +48,11 @@ class RemoteRanks(ABC):
 
     @abstractmethod
     def _kill(self) -> None:
-        """End all processes at once; returns when they are gone."""
+        """Have all processes ended, also while another thread waits for their events; harmless when they are gone."""
+
+    @abstractmethod
+    def _clear_up(self) -> None:
+        """Wait until processes that were killed are gone, and free what is held for them here."""
 
     # --- What is the same for all
 
@@ -79,10 +83,15 @@ class RemoteRanks(ABC):
         """Call `method` on all ranks; see `executor.Ranks`."""
         return self._carry_out(Order("call", method), dict(enumerate(plan.arguments)), plan.answering)
 
-    def end(self) -> None:
-        """End the workers."""
+    def kill(self) -> None:
+        """Have the workers ended; see `executor.Ranks`."""
         self._death = self._death or (0, "was ended")
         self._kill()
+
+    def end(self) -> None:
+        """End the workers."""
+        self.kill()
+        self._clear_up()
 
     def _carry_out(self, order: Order, args: Mapping[int, Sequence[Any]], answering: Sequence[int]) -> list[Held]:
         if self._death:
@@ -118,8 +127,8 @@ class RemoteRanks(ABC):
         return [results[rank] for rank in answering]
 
     def _bury(self, rank: int, how: str) -> None:
-        self._death = (rank, how)
-        self._kill()
+        self._death = self._death or (rank, how)  # whoever was killed died of that
+        self.end()
 
     def _error_of_death(self) -> WorkerDied:
         rank, how = self._death or (0, "")

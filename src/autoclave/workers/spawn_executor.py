@@ -94,6 +94,10 @@ class SpawnRanks(RemoteRanks):
         for process in self._processes:
             process.kill()
 
+    def _clear_up(self) -> None:
+        for process in self._processes:
+            process.end()
+
 
 class _Process:
     """One process, seen from the driver."""
@@ -112,22 +116,29 @@ class _Process:
             )
         self.id = self._process.pid
         self._is_gone = False
+        self._killing = threading.Lock()
 
     def next_event(self) -> Event:
         try:
             answer, parcels = self.channel.receive()
         except EOFError:
-            return Died(_ending(self.kill()))
+            return Died(_ending(self.end()))
         return Returned(parcels[0]) if isinstance(answer, Returned) else answer
 
-    def kill(self) -> int:
-        """End the process and all that it started; returns how it ended, which may have been before."""
-        if not self._is_gone:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
+    def kill(self) -> None:
+        """Signal the process and all that it started. Its channel stays open: whoever reads there learns of the end."""
+        with self._killing:
+            if not self._is_gone:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
+
+    def end(self) -> int:
+        """Kill the process and wait until it is gone; returns how it ended, which may have been before."""
+        self.kill()
+        with self._killing:
             self._process.wait()
-            self.channel.close()
             self._is_gone = True
+        self.channel.close()
         return self._process.returncode
 
 

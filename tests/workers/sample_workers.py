@@ -48,6 +48,10 @@ class Clerk:
     def give(self, value: object) -> object:
         return value
 
+    @register(Dispatch.EACH)
+    def give_each(self, value: object) -> object:
+        return value
+
     @register(Dispatch.ONE_TO_ALL)
     def blank(self, size: int) -> np.ndarray:
         return np.full(size, 7.0)
@@ -73,15 +77,15 @@ class Clerk:
     def mark_3d(self, batch: Batch) -> Batch:
         return batch.with_rows(rank=np.full(len(batch), self.rank()))
 
-    @register(Dispatch.STREAM)
-    def spell(self, words: list[str], deliver) -> None:
-        for position in reversed(range(len(words))):
-            deliver(position, f"{words[position]} by {self.rank()}")
+    @register(Dispatch.EACH)
+    def sign(self, paper: str, place: str) -> str:
+        if paper == "forged":
+            raise FaultError("no signature")
+        return f"{paper} by {self.rank()} in {place}"
 
-    @register(Dispatch.STREAM)
-    def spell_and_fail(self, words: list[str], deliver) -> None:
-        deliver(0, words[0])
-        raise FaultError("the engine died")
+    @register(Dispatch.ONE_TO_ALL)
+    def letters(self, count: int) -> list[str]:
+        return [f"letter {number}" for number in range(count)]
 
     @register(Dispatch.ONE_TO_ALL)
     def meet(self, here: str, there: str) -> bool:
@@ -121,6 +125,18 @@ class Clerk:
         if self.rank() == who:
             raise FaultError("out of step")
         threading.Event().wait()
+
+    @register(Dispatch.ONE_TO_ALL)
+    def sleep(self, folder: str) -> None:
+        """For longer than any test; a file in `folder` says that it has begun."""
+        open(os.path.join(folder, str(self.rank())), "w").close()
+        time.sleep(600)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def answer_after(self, begun: threading.Event, go_on: threading.Event) -> str:
+        begun.set()
+        go_on.wait()
+        return "answer"
 
     @register(Dispatch.ONE_TO_ALL)
     def die(self, who: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from autoclave.workers import Batch, Dispatch, Mesh
@@ -143,13 +143,16 @@ def test_only_a_batch_can_be_split(dispatch):
         plan_call(dispatch, ({},), Mesh(data=2))
 
 
-@given(st.integers(0, 20), st.integers(1, 4), st.integers(1, 3))
-def test_a_stream_delivers_each_result_once_at_the_place_of_its_request(length, data, tensor):
-    mesh = Mesh(data, tensor)
-    delivered: list[tuple[int, int]] = []
-    plan = plan_call(Dispatch.STREAM, (list(range(length)), lambda *result: delivered.append(result)), mesh)
-    for rank, (share,) in enumerate(plan.arguments):
-        for position, request in enumerate(share):
-            plan.deliver(rank, position, request)
-    assert sorted(delivered) == [(number, number) for number in range(length)]
-    assert plan.join([None] * data) is None
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+def test_each_rank_gets_the_value_of_its_replica_and_answers_are_listed_by_replica(data, tensor, pipeline):
+    mesh = Mesh(data, tensor, pipeline)
+    plan = plan_call(Dispatch.EACH, ([f"for {replica}" for replica in range(data)], "option"), mesh)
+    assert plan.arguments == [(f"for {mesh.replica(rank)}", "option") for rank in range(mesh.size)]
+    assert plan.join([plan.arguments[rank][0] for rank in plan.answering]) == [f"for {r}" for r in range(data)]
+
+
+@given(st.integers(0, 9), st.integers(1, 4), st.integers(1, 2))
+def test_too_few_or_too_many_values_are_refused(values, data, tensor):
+    assume(values != data)
+    with pytest.raises(TypeError, match=f"^{values} values for {data} replicas; "):
+        plan_call(Dispatch.EACH, (list(range(values)),), Mesh(data, tensor))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +84,15 @@ def numbered(rows: int) -> Batch:
     return Batch.from_sequences(sequences, rows={"name": np.arange(rows)}, responses={})
 
 
+def begun_sleep(group: WorkerGroup[Clerk], folder: Path) -> Future[None]:
+    """A call to `group` that all its ranks are in, and that will not end."""
+    call = group.sleep(str(folder))
+    deadline = time.monotonic() + DEADLINE_S
+    while len(list(folder.iterdir())) < len(group.nodes) and not call.done() and time.monotonic() < deadline:
+        time.sleep(0.005)  # until all have begun
+    return call
+
+
 # --- Arguments and results -----------------------------------------------------------------------------------------
 
 
@@ -147,12 +160,23 @@ def test_metrics_are_those_of_the_first_replica(group, ranks):
     assert group.count(numbered(4 * ranks)).result(DEADLINE_S) == {"rows": 4}
 
 
-def test_what_is_streamed_comes_with_its_position_before_the_call_ends(group, ranks):
-    delivered: list[tuple[int, str]] = []
-    group.spell(list("abcde"), lambda *result: delivered.append(result)).result(DEADLINE_S)
-    assert sorted(position for position, _ in delivered) == [0, 1, 2, 3, 4]
-    assert {position: text[0] for position, text in delivered} == dict(enumerate("abcde"))
-    assert {text[-1] for _, text in delivered} == {str(rank) for rank in range(ranks)}
+def test_each_rank_gets_its_own_value_and_answers_are_listed_by_rank(group, ranks):
+    papers = [f"letter {rank}" for rank in range(ranks)]
+    expected = [f"letter {rank} by {rank} in town" for rank in range(ranks)]
+    assert group.sign(papers, "town").result(DEADLINE_S) == expected
+    assert group.sign(group.letters(ranks), "town").result(DEADLINE_S) == expected
+
+
+def test_large_values_reach_their_rank_too(group, ranks):
+    arrays = [np.full(100_000, rank) for rank in range(ranks)]
+    returned = group.give_each(arrays).result(DEADLINE_S)
+    assert [(len(array), set(array.tolist())) for array in returned] == [(100_000, {rank}) for rank in range(ranks)]
+
+
+def test_another_number_of_values_than_ranks_is_refused_and_the_group_lives_on(group, ranks):
+    with pytest.raises(TypeError, match=f"^3 values for {ranks} replicas"):
+        group.sign(["a", "b", "c"], "town").result(DEADLINE_S)
+    assert group.greet("again").result(DEADLINE_S) == "good day again"
 
 
 def test_calls_run_in_the_order_in_which_they_were_made(group, tmp_path):
@@ -188,20 +212,13 @@ def test_an_exception_that_cannot_travel_arrives_as_text(pool, group):
         group.refuse().result(DEADLINE_S)
 
 
-def test_a_failure_in_a_stream_comes_after_what_was_delivered(group):
-    delivered: list[int] = []
-    with pytest.raises(FaultError, match="the engine died"):
-        group.spell_and_fail(list("ab"), lambda position, _: delivered.append(position)).result(DEADLINE_S)
-    assert 0 in delivered
-
-
-def test_a_receiver_that_fails_does_not_harm_the_workers(group):
-    def refuse(position: int, _: str) -> None:
-        raise ValueError(f"nobody waits for {position}")
-
-    with pytest.raises(ValueError, match="nobody waits"):
-        group.spell(list("abc"), refuse).result(DEADLINE_S)
-    assert group.greet("again").result(DEADLINE_S) == "good day again"
+def test_a_rank_that_fails_on_its_value_is_named_and_the_group_lives_on(group, ranks):
+    last = ranks - 1
+    with pytest.raises(FaultError, match="no signature") as caught:
+        group.sign(["good"] * last + ["forged"], "town").result(DEADLINE_S)
+    assert f"rank {last} of worker group 'clerks'" in caught.value.__notes__[0]
+    signed = group.sign(["good"] * ranks, "town").result(DEADLINE_S)
+    assert signed == [f"good by {rank} in town" for rank in range(ranks)]
 
 
 def test_a_worker_that_cannot_be_made_is_an_error_where_the_group_is_made(pool, group):
@@ -270,6 +287,50 @@ def test_ranks_that_would_wait_for_ever_for_one_that_failed_are_ended(mortals):
     assert "must be restarted" in caught.value.__notes__[1]
     with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'victims' .* was ended"):
         mortals.greet("you").result(NOTICED_S)
+
+
+# --- Kills ---------------------------------------------------------------------------------------------------------
+
+
+@remote
+def test_a_call_in_progress_fails_when_its_group_is_killed(group, mortals, tmp_path):
+    calls = begun_sleep(mortals, tmp_path), mortals.greet("nobody")
+    mortals.kill()
+    for call in calls:
+        with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'victims' on node \S+ was ended$"):
+            call.result(NOTICED_S)
+    assert not mortals.is_alive
+    assert group.greet("you").result(DEADLINE_S) == "good day you"  # the pool goes on
+    mortals.restart(partial(Clerk, greeting="reborn")).result(DEADLINE_S)
+    assert mortals.greet("you").result(DEADLINE_S) == "reborn you"
+
+
+@remote
+def test_a_group_that_is_killed_between_two_calls_is_dead_at_once(mortals):
+    mortals.ranks().result(DEADLINE_S)
+    mortals.kill()
+    mortals.kill()
+    assert not mortals.is_alive
+    with pytest.raises(WorkerDied, match="was ended"):
+        mortals.greet("you").result(NOTICED_S)
+
+
+def test_a_worker_in_this_process_ends_its_call_and_is_dead_for_the_next():
+    pool = ResourcePool("here")
+    try:
+        group = WorkerGroup(pool, Clerk)
+        begun, go_on = threading.Event(), threading.Event()
+        call = group.answer_after(begun, go_on)
+        assert begun.wait(DEADLINE_S)
+        group.kill()
+        go_on.set()
+        assert call.result(DEADLINE_S) == "answer"
+        with pytest.raises(WorkerDied, match=r"rank 0 of worker group 'here' on node \S+ was ended"):
+            group.greet("you").result(DEADLINE_S)
+        group.restart().result(DEADLINE_S)
+        assert group.greet("you").result(DEADLINE_S) == "hello you"
+    finally:
+        pool.close()
 
 
 # --- Two pools -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,11 +36,8 @@ class Dispatch(StrEnum):
     """As data parallel over the replicas of the mesh: all ranks of a replica get the same share, and its last pipeline
     stage answers, by its first tensor-parallel rank."""
     EACH = "each"
-    """The first argument has a value for each replica of the mesh, whose ranks get it; the caller gets the list of what
-    the replicas answer."""
-    STREAM = "stream"
-    """The first argument, a sequence, is cut over the replicas into runs of about equal length. The last one is a
-    function that is called here with `(position in the sequence, result)` for each result, as soon as it is there."""
+    """The first argument has a value for each replica of the mesh, whose ranks all get it; the caller gets the list of
+    what the replicas answer, in their order. A replica answers as with model 3d."""
 
 
 def register(dispatch: Dispatch) -> Callable[[F], F]:
@@ -92,29 +88,28 @@ class CallPlan:
     """The ranks whose results count, in the order in which `join` takes them."""
     join: Callable[[Sequence[Any]], Any] | None = None
     """From their results to the caller's; None: the only result is the caller's, and stays where it is until read."""
-    deliver: Callable[[int, int, Any], None] | None = None
-    """Takes (rank, position, result) of what is streamed; None for calls that do not stream."""
 
 
 def plan_call(dispatch: Dispatch, args: Sequence[Any], mesh: Mesh) -> CallPlan:
     """How to call all ranks of `mesh` with `args`.
 
     Raises:
-        TypeError: the first argument is nothing that this dispatch can split.
+        TypeError: the first argument is nothing that this dispatch can split, or has not one value for each replica.
     """
     if dispatch is Dispatch.ONE_TO_ALL:
         return CallPlan([tuple(args)] * mesh.size, [0])
     if dispatch is Dispatch.ALL_TO_LIST:
         return CallPlan([tuple(args)] * mesh.size, range(mesh.size), list)
     if dispatch is Dispatch.EACH:
-        values, *rest = args
-        if len(values) != mesh.data:
-            raise TypeError(f"{len(values)} values for {mesh.data} replicas; the first argument has one for each")
-        ranks = range(mesh.size)
-        return CallPlan([(values[mesh.replica(rank)], *rest) for rank in ranks], mesh.answering, list)
-    if dispatch is Dispatch.STREAM:
-        return _plan_stream(args, mesh)
+        return _plan_each(args, mesh)
     return _plan_split(args, mesh if dispatch is Dispatch.MODEL_3D else Mesh(data=mesh.size))
+
+
+def _plan_each(args: Sequence[Any], mesh: Mesh) -> CallPlan:
+    values, *rest = args
+    if len(values) != mesh.data:
+        raise TypeError(f"{len(values)} values for {mesh.data} replicas; the first argument has one for each")
+    return CallPlan([(values[mesh.replica(rank)], *rest) for rank in range(mesh.size)], mesh.answering, list)
 
 
 def _plan_split(args: Sequence[Any], mesh: Mesh) -> CallPlan:
@@ -137,22 +132,3 @@ def _plan_split(args: Sequence[Any], mesh: Mesh) -> CallPlan:
         return Batch.concatenate(results).select(order)
 
     return CallPlan([(shares[mesh.replica(rank)], *rest) for rank in range(mesh.size)], mesh.answering, join)
-
-
-def _plan_stream(args: Sequence[Any], mesh: Mesh) -> CallPlan:
-    sequence, *rest, deliver = args
-    starts = [len(sequence) * replica // mesh.data for replica in range(mesh.data + 1)]
-    replica_of = {rank: replica for replica, rank in enumerate(mesh.answering)}
-    shares = [sequence[start:stop] for start, stop in pairwise(starts)]
-
-    def deliver_from(rank: int, position: int, result: Any) -> None:
-        if rank in replica_of:
-            deliver(starts[replica_of[rank]] + position, result)
-
-    return CallPlan(
-        [(shares[mesh.replica(rank)], *rest) for rank in range(mesh.size)], mesh.answering, _nothing, deliver_from
-    )
-
-
-def _nothing(results: Sequence[Any]) -> None:
-    """A stream has been delivered; there is nothing to join."""

@@ -1,6 +1,7 @@
 """What a pool needs of an executor, and the one that runs workers in this process.
 
-A pool calls its executor from one thread, one call at a time; a call returns when all ranks have answered.
+A pool calls its executor from one thread, one call at a time; a call returns when all ranks have answered. Another
+thread may kill the ranks meanwhile.
 
     inline   this module               one rank, in this process, on the pool's thread
     spawn    `spawn_executor.py`       a process per rank and group, on this machine
@@ -61,7 +62,7 @@ class Ranks(Protocol):
 
     @property
     def are_alive(self) -> bool:
-        """Whether calls can succeed; False after a death, until the group is started anew."""
+        """Whether calls can succeed; False after a death or `kill`, until the group is started anew."""
         ...
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:
@@ -71,12 +72,16 @@ class Ranks(Protocol):
 
         Raises:
             Exception: what a worker raised, with its traceback as the cause and a note of group, rank and node.
-            WorkerDied: the process of a rank ended. The others were ended too.
+            WorkerDied: the process of a rank ended, or was ended. The others were ended too.
         """
         ...
 
+    def kill(self) -> None:
+        """Have the workers ended, whatever they do; a call in progress fails. From any thread; does not wait for it."""
+        ...
+
     def end(self) -> None:
-        """End the workers; they hold nothing afterwards."""
+        """End the workers; they hold nothing afterwards. On the thread of calls."""
         ...
 
 
@@ -124,13 +129,11 @@ class _InlineRanks:
         self.interface = Interface.of(type(self._worker))
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:
+        worker = self._worker  # read before `are_alive`, which `kill` clears before it lets the worker go
         if not self.are_alive:
             raise WorkerDied.of(self._group, 0, self.nodes[0], "was ended")
         args = [arg.fetch() if isinstance(arg, Held) else arg for arg in plan.arguments[0]]
-        if plan.deliver:
-            deliver = plan.deliver
-            args.append(lambda position, result: deliver(0, position, result))
-        return [Value(self._located(getattr(self._worker, method), *args))]
+        return [Value(self._located(getattr(worker, method), *args))]
 
     def _located(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -139,5 +142,10 @@ class _InlineRanks:
             locate(error, self._group, 0, self.nodes[0])
             raise
 
+    def kill(self) -> None:
+        """A call in progress goes on, since nothing can end it; it is the last."""
+        self.are_alive = False
+        self._worker = None
+
     def end(self) -> None:
-        self._worker, self.are_alive = None, False
+        self.kill()

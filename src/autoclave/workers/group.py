@@ -68,7 +68,7 @@ class WorkerGroup(Generic[W]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether calls can succeed; False from a death that a call has met with until `restart`."""
+        """Whether calls can succeed; False from `kill`, or from a death that a call has met with, until `restart`."""
         return self._ranks.are_alive
 
     def restart(self, make_worker: Callable[[], W] | None = None) -> Future[None]:
@@ -76,11 +76,12 @@ class WorkerGroup(Generic[W]):
         return self.pool.submit(lambda: self._restart(make_worker or self._make_worker))
 
     def kill(self) -> None:
-        """End the workers at once, whatever they do: a call that they carry out fails as one to dead workers does.
+        """End the workers at once, whatever they do: the call that they carry out fails with `WorkerDied`.
 
-        Returns before the call has failed. A worker in this process cannot be ended, and goes on.
+        Returns before that call has failed. A worker in this process cannot be ended: its call goes on, and gives what
+        it gives. All later calls fail, until `restart`.
         """
-        self._ranks.end()
+        self._ranks.kill()
 
     def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
         if name.startswith("_"):
@@ -111,7 +112,7 @@ class WorkerGroup(Generic[W]):
 
     def _call(self, name: str, dispatch: Dispatch, args: Sequence[Any]) -> Any:
         values = [_settled(arg) for arg in args]
-        if dispatch in (Dispatch.DATA_PARALLEL, Dispatch.MODEL_3D, Dispatch.STREAM):
+        if dispatch in (Dispatch.DATA_PARALLEL, Dispatch.MODEL_3D, Dispatch.EACH):
             values[:1] = [value.fetch() if isinstance(value, Held) else value for value in values[:1]]
         plan = plan_call(dispatch, values, self._mesh)
         self.pool.give_turn(self)

@@ -22,14 +22,6 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
-    """A result of a stream; any number of these come before the last answer."""
-
-    position: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Returned:
     """The call is done. `value` is None where nobody asked for the result."""
 
@@ -50,5 +42,5 @@ class Died:
     how: str
 
 
-Answer = Delivered | Returned | Raised
+Answer = Returned | Raised
 Event = Answer | Died

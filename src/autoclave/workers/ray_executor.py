@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autoclave.core import HostError, WorkerFault
-from autoclave.workers.orders import Answer, Delivered, Died, Event, Order, Raised, Returned
+from autoclave.workers.orders import Answer, Died, Event, Order, Returned
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.wire import Held, Message, pack
 from autoclave.workers.worker_host import Seat, WorkerHost
@@ -181,29 +179,20 @@ class _Place:
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class _Actor:
-    """A worker host. It lives on a thread of its own, so that results of a stream leave while the worker works."""
+    """A worker host."""
 
     def __init__(self, seat: Seat) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
-        self._host = self._thread.submit(WorkerHost, seat).result()
+        self._host = WorkerHost(seat, pack)
 
     def process_id(self) -> int:
         """Of the process that the worker is in."""
         return os.getpid()
 
-    def carry_out(self, order: Order, *args: Message) -> Iterator[Any]:
-        """Answers, each followed by the value that it speaks of if there is one."""
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._thread.submit(self._host.carry_out, order, args, answers.put)
-        while True:
-            answer = answers.get()
-            if isinstance(answer, Raised):
-                yield answer
-                return
-            yield Delivered(answer.position, None) if isinstance(answer, Delivered) else Returned(None)
-            yield answer.value
-            if isinstance(answer, Returned):
-                return
+    @ray.method(num_returns=2)
+    def carry_out(self, order: Order, *args: Message) -> tuple[Answer, Message | None]:
+        """The answer and, apart from it since it stays in the object store, the value that it speaks of if any."""
+        answer = self._host.carry_out(order, args)
+        return (Returned(None), answer.value) if isinstance(answer, Returned) else (answer, None)
 
 
 @dataclass(frozen=True)
@@ -226,7 +215,7 @@ class RayRanks(RemoteRanks):
     def __init__(self, group: str, nodes: Sequence[str], actors: Sequence[Any]) -> None:
         super().__init__(group, nodes)
         self._actors = actors
-        self._answers_of: dict[int, Any] = {}
+        self._sent: dict[int, tuple[ray.ObjectRef, ray.ObjectRef]] = {}  # answer and value of each rank that works
 
     @property
     def process_ids(self) -> list[int]:
@@ -239,32 +228,32 @@ class RayRanks(RemoteRanks):
         return ray.put(pack(value.fetch() if isinstance(value, Held) else value))
 
     def _send(self, rank: int, order: Order, args: Sequence[ray.ObjectRef]) -> None:
-        self._answers_of[rank] = self._actors[rank].carry_out.options(num_returns="streaming").remote(order, *args)
+        self._sent[rank] = self._actors[rank].carry_out.remote(order, *args)
 
     def _next_event(self, ranks: set[int], timeout_s: float | None) -> tuple[int, Event] | None:
-        rank_of = {self._answers_of[rank]: rank for rank in sorted(ranks)}
+        rank_of = {self._sent[rank][0]: rank for rank in sorted(ranks)}
         ready, _ = ray.wait(list(rank_of), num_returns=1, timeout=timeout_s, fetch_local=False)
         if not ready:
             return None
-        answers = ready[0]
+        rank = rank_of[ready[0]]
+        answer, value = self._sent.pop(rank)  # kept here, the value would be in the store until the next call
         try:
-            return rank_of[answers], self._event(answers)
+            return rank, _event(ray.get(answer), value)
         except RayActorError as error:
-            return rank_of[answers], Died(f"died ({_cause(error)})")
-
-    def _event(self, answers: Any) -> Event:
-        answer: Any = ray.get(next(answers))
-        if isinstance(answer, Raised):
-            return answer
-        value = _Stored(next(answers))
-        return Delivered(answer.position, value) if isinstance(answer, Delivered) else Returned(value)
+            return rank, Died(f"died ({_cause(error)})")
 
     def _kill(self) -> None:
         for actor in self._actors:
             ray.kill(actor)
+
+    def _clear_up(self) -> None:
         for actor in self._actors:  # it is gone, and its memory free, when it says so
             with contextlib.suppress(RayActorError):
                 ray.get(actor.process_id.remote())
+
+
+def _event(answer: Answer, value: ray.ObjectRef) -> Event:
+    return Returned(_Stored(value)) if isinstance(answer, Returned) else answer
 
 
 def _cause(error: RayActorError) -> str:

@@ -16,13 +16,10 @@ from typing import Any
 from autoclave.core import WorkerDied
 from autoclave.workers.dispatch import CallPlan
 from autoclave.workers.executor import Interface
-from autoclave.workers.orders import Delivered, Died, Event, Order, Raised
+from autoclave.workers.orders import Died, Event, Order, Raised
 from autoclave.workers.wire import Held
 
 GRACE_S = 5.0
-
-Deliver = Callable[[int, int, Any], None]
-"""Takes rank, position and result of what is streamed."""
 
 
 class RemoteRanks(ABC):
@@ -51,7 +48,11 @@ class RemoteRanks(ABC):
 
     @abstractmethod
     def _kill(self) -> None:
-        """End all processes at once; returns when they are gone."""
+        """Have all processes ended, also while another thread waits for their events; harmless when they are gone."""
+
+    @abstractmethod
+    def _clear_up(self) -> None:
+        """Wait until processes that were killed are gone, and free what is held for them here."""
 
     # --- What is the same for all
 
@@ -80,33 +81,30 @@ class RemoteRanks(ABC):
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:
         """Call `method` on all ranks; see `executor.Ranks`."""
-        order = Order("stream" if plan.deliver else "call", method)
-        return self._carry_out(order, dict(enumerate(plan.arguments)), plan.answering, plan.deliver)
+        return self._carry_out(Order("call", method), dict(enumerate(plan.arguments)), plan.answering)
 
-    def end(self) -> None:
-        """End the workers."""
+    def kill(self) -> None:
+        """Have the workers ended; see `executor.Ranks`."""
         self._death = self._death or (0, "was ended")
         self._kill()
 
-    def _carry_out(
-        self,
-        order: Order,
-        args: Mapping[int, Sequence[Any]],
-        answering: Sequence[int],
-        deliver: Deliver | None = None,
-    ) -> list[Held]:
+    def end(self) -> None:
+        """End the workers."""
+        self.kill()
+        self._clear_up()
+
+    def _carry_out(self, order: Order, args: Mapping[int, Sequence[Any]], answering: Sequence[int]) -> list[Held]:
         if self._death:
             raise self._error_of_death()
         packed = {id(value): self._packed(value) for value in {id(v): v for vs in args.values() for v in vs}.values()}
         for rank, values in args.items():
             is_wanted = rank in answering
             self._send(rank, replace(order, is_wanted=is_wanted), [packed[id(value)] for value in values])
-        return self._answers(set(args), answering, deliver)
+        return self._answers(set(args), answering)
 
-    def _answers(self, pending: set[int], answering: Sequence[int], deliver: Deliver | None) -> list[Held]:
+    def _answers(self, pending: set[int], answering: Sequence[int]) -> list[Held]:
         results: dict[int, Held] = {}
         failures: list[BaseException] = []
-        undelivered: BaseException | None = None
         deadline: float | None = None
         while pending:
             event = self._next_event(pending, None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -115,9 +113,6 @@ class RemoteRanks(ABC):
                 failures[0].add_note(f"{self._error_of_death()}; the group must be restarted")
                 break
             rank, answer = event
-            if isinstance(answer, Delivered):
-                undelivered = undelivered or _delivered(deliver, rank, answer)
-                continue
             pending.discard(rank)
             if isinstance(answer, Died):  # what others raise now is a consequence
                 self._bury(rank, answer.how)
@@ -127,25 +122,14 @@ class RemoteRanks(ABC):
                 deadline = deadline or time.monotonic() + GRACE_S
             else:
                 results[rank] = answer.value
-        for error in (*failures, undelivered):
-            if error is not None:
-                raise error
+        if failures:
+            raise failures[0]
         return [results[rank] for rank in answering]
 
     def _bury(self, rank: int, how: str) -> None:
-        self._death = (rank, how)
-        self._kill()
+        self._death = self._death or (rank, how)  # whoever was killed died of that
+        self.end()
 
     def _error_of_death(self) -> WorkerDied:
         rank, how = self._death or (0, "")
         return WorkerDied.of(self._group, rank, self.nodes[rank], how)
-
-
-def _delivered(deliver: Deliver | None, rank: int, answer: Delivered) -> BaseException | None:
-    """Hand a result over; what the receiver raises is kept until the call is over, so that all answers are read."""
-    try:
-        if deliver:
-            deliver(rank, answer.position, answer.value.fetch())
-    except Exception as error:  # noqa: BLE001  raised at the end of the call
-        return error
-    return None

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autoclave.workers.channel import Channel
-from autoclave.workers.orders import Answer, Delivered, Died, Event, Order, Raised, Returned
+from autoclave.workers.orders import Died, Event, Order, Returned
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.shared_memory import Parcel
 from autoclave.workers.wire import Held, pack
@@ -74,9 +74,7 @@ class SpawnRanks(RemoteRanks):
         return [process.id for process in self._processes]
 
     def _packed(self, value: Any) -> Parcel:
-        if isinstance(value, Parcel):
-            return value
-        return Parcel.of(pack(value.fetch() if isinstance(value, Held) else value))
+        return value if isinstance(value, Parcel) else _packed(value.fetch() if isinstance(value, Held) else value)
 
     def _send(self, rank: int, order: Order, args: Sequence[Parcel]) -> None:
         with contextlib.suppress(OSError):  # it is dead: the next event says so
@@ -96,6 +94,10 @@ class SpawnRanks(RemoteRanks):
         for process in self._processes:
             process.kill()
 
+    def _clear_up(self) -> None:
+        for process in self._processes:
+            process.end()
+
 
 class _Process:
     """One process, seen from the driver."""
@@ -114,24 +116,29 @@ class _Process:
             )
         self.id = self._process.pid
         self._is_gone = False
+        self._killing = threading.Lock()
 
     def next_event(self) -> Event:
         try:
             answer, parcels = self.channel.receive()
         except EOFError:
-            return Died(_ending(self.kill()))
-        if isinstance(answer, Delivered):
-            return Delivered(answer.position, parcels[0])
+            return Died(_ending(self.end()))
         return Returned(parcels[0]) if isinstance(answer, Returned) else answer
 
-    def kill(self) -> int:
-        """End the process and all that it started; returns how it ended, which may have been before."""
-        if not self._is_gone:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
+    def kill(self) -> None:
+        """Signal the process and all that it started. Its channel stays open: whoever reads there learns of the end."""
+        with self._killing:
+            if not self._is_gone:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
+
+    def end(self) -> int:
+        """Kill the process and wait until it is gone; returns how it ended, which may have been before."""
+        self.kill()
+        with self._killing:
             self._process.wait()
-            self.channel.close()
             self._is_gone = True
+        self.channel.close()
         return self._process.returncode
 
 
@@ -143,26 +150,25 @@ def _ending(code: int) -> str:
     return f"was killed by signal {-code} ({signal.Signals(-code).name}{hint})"
 
 
+def _packed(value: Any) -> Parcel:
+    return Parcel.of(pack(value))
+
+
 # --- In the process ------------------------------------------------------------------------------------------------
 
 
 def serve(end: int, rank: int, world_size: int, devices: Sequence[str]) -> None:
     """Carry out orders that come in at the socket `end`, one after the other, for as long as the driver lives."""
     channel = Channel(socket.socket(fileno=end))
-    host = WorkerHost(Seat(rank, world_size, tuple(devices)))
+    host = WorkerHost(Seat(rank, world_size, tuple(devices)), _packed)
     orders: queue.SimpleQueue[tuple[Order, list[Parcel]]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
-
-    def answer(given: Answer) -> None:
-        if isinstance(given, Raised):
-            channel.send(given, [])
-            return
-        parcel = Parcel.of(given.value)
-        channel.send(Delivered(given.position, None) if isinstance(given, Delivered) else Returned(None), [parcel])
-
     while True:
-        order, parcels = orders.get()
-        host.carry_out(order, parcels, answer)
+        answer = host.carry_out(*orders.get())
+        if isinstance(answer, Returned):
+            channel.send(Returned(None), [answer.value])
+        else:
+            channel.send(answer, [])
 
 
 def _listen(channel: Channel, orders: queue.SimpleQueue[tuple[Order, list[Parcel]]]) -> None:

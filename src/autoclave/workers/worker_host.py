@@ -12,8 +12,8 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 from autoclave.workers.executor import Interface
 from autoclave.workers.failures import Failure
-from autoclave.workers.orders import Answer, Delivered, Order, Raised, Returned
-from autoclave.workers.wire import Held, pack
+from autoclave.workers.orders import Answer, Order, Raised, Returned
+from autoclave.workers.wire import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,26 @@ class Seat:
 class WorkerHost:
     """Makes a worker and calls it."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: Seat, packed: Callable[[Any], Held]) -> None:
+        """`packed` gives a result the form in which it is sent."""
         seat.settle()
-        self._seat = seat
+        self._seat, self._packed = seat, packed
         self._worker: Any = None
         self._store: TCPStore | None = None
 
-    def carry_out(self, order: Order, args: Sequence[Held], answer: Callable[[Answer], None]) -> None:
-        """Do what is ordered, and answer with packed values. Whatever is raised is answered too."""
+    def carry_out(self, order: Order, args: Sequence[Held]) -> Answer:
+        """Do what is ordered, and answer with the packed result. Whatever is raised is an answer too."""
         try:
-            result = self._carry_out(order, [arg.fetch() for arg in args], answer)
-            answer(Returned(pack(result if order.is_wanted else None)))
+            result = self._carry_out(order, [arg.fetch() for arg in args])
+            return Returned(self._packed(result if order.is_wanted else None))
         except BaseException as error:  # noqa: BLE001  all of it is raised in the driver
-            answer(Raised(Failure.of(error)))
+            return Raised(Failure.of(error))
 
-    def _carry_out(self, order: Order, args: list[Any], answer: Callable[[Answer], None]) -> Any:
+    def _carry_out(self, order: Order, args: list[Any]) -> Any:
         if order.operation == "open_store":
             return self._open_store(*args)
         if order.operation == "build":
             return self._build(*args)
-        if order.operation == "stream":
-            args.append(lambda position, result: answer(Delivered(position, pack(result))))
         return getattr(self._worker, order.method)(*args)
 
     def _open_store(self, address: str) -> tuple[str, int]:

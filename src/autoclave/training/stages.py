@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from autoclave.algorithms import Algorithm, LedgerEntry, batch_metrics, is_uniform
 from autoclave.core import Group, TaskItem
 from autoclave.core.rollout import FloatArray
+from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
 from autoclave.training.accounting import NOTHING, SequenceLengths
@@ -74,6 +75,7 @@ class Stages:
     group_size: int
     minibatches: int
     seed: int
+    timeline: Timeline = field(default_factory=Timeline)
     adaptation: Adaptation = field(init=False)
 
     def __post_init__(self) -> None:

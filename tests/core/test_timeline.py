@@ -103,6 +103,9 @@ def test_spans_beyond_the_capacity_are_counted_and_room_comes_back_with_the_next
     timeline.begin(2)
     timeline.record(Role.JUDGE, "fits", WALL - 2, WALL - 1)
     assert ([span.name for span in timeline.recorded().spans], timeline.recorded().dropped) == (["1", "fits"], 0)
+    for _ in range(2):
+        timeline.record(Role.JUDGE, "one of them fits", WALL - 2, WALL - 1)
+    assert timeline.recorded().dropped == 1
 
 
 @pytest.mark.parametrize(

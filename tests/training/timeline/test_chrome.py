@@ -92,6 +92,7 @@ def test_every_process_and_thread_has_a_name(events: list[dict[str, Any]]):
     assert {named[process, None] for process, _ in used} == {"sampler", "judge", "trainer"}
     lanes = {name.rpartition(" row ")[0] for (process, thread), name in named.items() if process == 1 and thread}
     assert lanes == {"replica 0", "replica 1"}
+    assert {f"{lane} row 1" for lane in lanes} < set(named.values())
 
 
 def test_counters_say_how_many_requests_are_in_flight_and_end_at_none(events: list[dict[str, Any]]):

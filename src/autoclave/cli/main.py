@@ -17,6 +17,7 @@ from autoclave.cli.judge import judge
 from autoclave.cli.plan import plan
 from autoclave.cli.report import report
 from autoclave.cli.run import run
+from autoclave.cli.timeline import timeline
 from autoclave.cli.trace import trace
 from autoclave.cli.train import sft, train
 from autoclave.cli.view import view
@@ -39,7 +40,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, plan, train, sft, evaluate, export, judge, run, trace, config, report, view):
+for command in (doctor, plan, train, sft, evaluate, export, judge, run, trace, config, report, view, timeline):
     cli.add_command(command)
 
 

@@ -60,7 +60,7 @@ class Completion:
 
     `tokens` (T,) int64 includes the end-of-sequence token if it was sampled; `log_probs` (T,) float32 are natural
     logarithms, `raw` = of the model's own distribution at the sampling temperature, `processed` = after top-p.
-    `policy_versions` are `(version, start, stop)` token ranges.
+    `policy_versions` are `(version, start, stop)` token ranges. Times are seconds since 1970 where it was sampled.
     """
 
     prompt_tokens: IntArray
@@ -72,6 +72,10 @@ class Completion:
     policy_versions: tuple[tuple[int, int, int], ...]
     submitted_at: float
     finished_at: float
+    started_at: float | None = None
+    """When an engine began to sample it; None if the engine does not say."""
+    sampled_by: str = ""
+    """The replica, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)

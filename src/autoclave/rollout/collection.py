@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskItem
+from autoclave.core.timeline import Timeline
 from autoclave.rollout.interface import Request, RewardFunction, Sampler
+from autoclave.rollout.spans import CollectionSpans
 
 Refill = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
@@ -58,6 +60,7 @@ class Collection:
         *,
         refill: Refill | None = None,
         complete: Mapping[int, Group] | None = None,
+        spans: CollectionSpans | None = None,
         stall_s: float = STALL_S,
     ) -> None:
         """Start sampling `requests[i]`, the samples of `items[i]`, and judging them by `reward`.
@@ -69,8 +72,10 @@ class Collection:
             reward: what a response earns.
             refill: a group for which it has other requests is dropped and sampled by those.
             complete: groups that are there already, by the index of their item, which has no requests.
+            spans: where it is recorded when each request and reward began and ended.
             stall_s: see `STALL_S`.
         """
+        self._spans = spans or CollectionSpans(Timeline(), 0)
         self.times = CollectionTimes()
         self._items, self._sampler, self._reward, self._refill = items, sampler, reward, refill
         self._stall_s = stall_s
@@ -197,13 +202,15 @@ class Collection:
                 if self._unsampled == 0:
                     self.times.sampled = time.monotonic()
                 self._changed.notify_all()
+            asked = self._spans.sampled(self._items[index].id, sample, completion)
             reward = self._reward(self._items[index], completion.text)
-            reward.add_done_callback(lambda done: self._judged(index, sample, completion, done))
+            reward.add_done_callback(lambda done: self._judged(index, sample, completion, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
-    def _judged(self, index: int, sample: int, completion: Completion, future: Future[Reward]) -> None:
+    def _judged(self, index: int, sample: int, completion: Completion, asked: float, future: Future[Reward]) -> None:
         try:
+            self._spans.judged(self._items[index].id, sample, future.result(), asked)
             self._put(index, sample, completion, future.result())
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)

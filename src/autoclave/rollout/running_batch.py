@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ class Sampled:
     wave: int
     submitted_at: float
     """Seconds since 1970."""
+    started_at: float | None = None
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
@@ -88,6 +90,7 @@ class RunningBatch:
         Returns:
             Tokens that were computed: each distinct context once.
         """
+        started_at = time.time()
         contexts = [tuple(sequence.context) for sequence in sequences]
         distinct = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
         fresh, logits = self._prefill(list(distinct))
@@ -100,6 +103,7 @@ class RunningBatch:
         self._hold([kept, joining] if kept else [joining], spare)
         self._logits = torch.cat([logits_kept, logits[numbers]]) if kept else logits[numbers]
         for sequence in sequences:
+            sequence.started_at = sequence.started_at or started_at
             sequence.versions.append((self._version, len(sequence.tokens)))
         return sum(map(len, distinct))
 

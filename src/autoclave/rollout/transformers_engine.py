@@ -119,6 +119,7 @@ class TransformersEngine:
             policy_versions=_ranges(sequence.versions, len(tokens)),
             submitted_at=sequence.submitted_at,
             finished_at=time.time(),
+            started_at=sequence.started_at,
         )
 
 

@@ -4,6 +4,7 @@ config.yaml                     the resolved configuration
 metrics.jsonl                   one object per line; "kind" is sft, train, evaluation or alert
 tensorboard/                    the same numbers for TensorBoard
 rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advantage and log-probs
+timeline/step-000010.jsonl.gz   what happened when in a step
 evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
 checkpoints/step-000010/        state to resume from
@@ -30,10 +31,12 @@ from autoclave.core import HostError, InputError, Rollout
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
+from autoclave.core.timeline import StepTimeline
 from autoclave.evaluation import Evaluation
 from autoclave.training.learned import Learned
 from autoclave.training.metric_sinks import MetricSink, numbers
 from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
+from autoclave.training.timeline import write_timeline
 
 
 class RunFolder:
@@ -88,6 +91,10 @@ class RunFolder:
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
             for rollout, entry, log_probs in zip(rollouts, learned.ledger, learned.log_probs, strict=True):
                 file.write(json.dumps(_rollout_line(step, rollout, entry, log_probs)) + "\n")
+
+    def write_timeline(self, timeline: StepTimeline) -> None:
+        """Keep the timeline of a step, in place of an earlier one of it."""
+        write_timeline(self.path, timeline)
 
     def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Keep the result of every problem of an evaluation."""

@@ -76,6 +76,8 @@ def _plain(rollout: Rollout) -> dict[str, Any]:
         "policy_versions": completion.policy_versions,
         "submitted_at": completion.submitted_at,
         "finished_at": completion.finished_at,
+        "started_at": completion.started_at,
+        "sampled_by": completion.sampled_by,
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),
@@ -104,6 +106,8 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
             policy_versions=tuple(tuple(versions) for versions in plain["policy_versions"]),
             submitted_at=plain["submitted_at"],
             finished_at=plain["finished_at"],
+            started_at=plain["started_at"],
+            sampled_by=plain["sampled_by"],
         ),
         Reward(
             plain["reward"],

@@ -16,8 +16,10 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
 from autoclave.core import Group, TaskItem
+from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
+from autoclave.rollout.spans import CollectionSpans
 from autoclave.training.accounting import SequenceLengths
 from autoclave.training.adaptation import Adaptation
 from autoclave.training.learned import Learned
@@ -64,6 +66,7 @@ class Stages:
     seed: int
     drains: bool = False
     """New weights wait for responses in the making; else these go on with them."""
+    timeline: Timeline = field(default_factory=Timeline)
     adaptation: Adaptation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +105,7 @@ class Stages:
             self.reward,
             refill=refill if self.algorithm.max_refills else None,
             complete=complete,
+            spans=CollectionSpans(self.timeline, iteration + 1),
         )
 
     def learn(self, groups: Sequence[Group]) -> Learned:

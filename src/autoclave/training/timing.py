@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoclave.core import Group, TaskItem
+from autoclave.core.timeline import Role, Timeline
 from autoclave.rollout import Collection
 from autoclave.training.learned import Learned
 
@@ -57,10 +58,11 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class TimedStages:
-    """Stages whose `learn` and `publish` are timed; a collection times itself."""
+    """Stages whose `learn` and `publish` are timed, and recorded on a timeline; a collection does both itself."""
 
     stages: ThreeStages
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    timeline: Timeline = field(default_factory=Timeline)
 
     def collect(
         self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
@@ -70,10 +72,11 @@ class TimedStages:
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """As the stages do, timed as `learn`."""
-        with self.stopwatch.time("learn"):
+        rollouts = sum(len(group.rollouts) for group in groups)
+        with self.stopwatch.time("learn"), self.timeline.time(Role.TRAINER, "learn", rollouts=rollouts):
             return self.stages.learn(groups)
 
     def publish(self, version: int) -> None:
         """As the stages do, timed as `publish`."""
-        with self.stopwatch.time("publish"):
+        with self.stopwatch.time("publish"), self.timeline.time(Role.PUBLISH, "publish", version=version):
             self.stages.publish(version)

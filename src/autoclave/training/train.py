@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from autoclave.config import TrainConfig
 from autoclave.core import Group, IncompleteError, JudgeFault
+from autoclave.core.timeline import Role
 from autoclave.evaluation import Evaluation
 from autoclave.rollout import RewardFunction
 from autoclave.training.accounting import Throughput
@@ -31,6 +32,7 @@ from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import Known
 from autoclave.training.schedules import Course, Schedule
 from autoclave.training.stages import Stages
+from autoclave.training.timeline import role_times, share_metrics
 from autoclave.training.timing import Stopwatch, TimedStages
 
 
@@ -87,19 +89,24 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
     config = run.config
     if done >= config.steps:
         return
+    timeline = run.stages.timeline
     if done == 0:
+        timeline.begin(0)
         evaluate_and_record(run, 0)
+        run.folder.write_timeline(timeline.recorded())
     else:
         rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
-    stages = TimedStages(AccountedStages(run.stages, run.requests))
+    stages = TimedStages(AccountedStages(run.stages, run.requests), timeline=timeline)
     checkpoints = Checkpoints(run.folder.checkpoints, config, SavedRun(run.stages, run.requests), run.inputs)
     with progress, checkpoints:
+        timeline.begin(done + 1)
         started = time.monotonic()
         course = Course(done, config.steps, known or {})
         for step, iteration in enumerate(run.schedule(stages, run.items, course), start=done + 1):
             learned = iteration.learned
+            timeline.end()
             checkpoints.finish(wait=False)
             run.requests.check(iteration.ahead.values())
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
@@ -107,30 +114,37 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
             metrics = iteration_metrics(iteration.times, learned)
             metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
             metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
+            metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
             metrics |= judged_by_all(run, step, learned)
             metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
             record_iteration(run, step, learned, metrics)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
             is_last, is_stopped, score = step == config.steps, stop.is_made, None
-            if is_last or (config.evaluation.every and step % config.evaluation.every == 0):
+            is_evaluated = is_last or bool(config.evaluation.every and step % config.evaluation.every == 0)
+            is_saved = is_last or is_stopped or step % config.checkpoint.every == 0
+            if is_evaluated:
                 score = evaluate_and_record(run, step).pass_at_1_of(run.pinned)
-            with run.stopwatch.time("checkpoint"):
-                if is_last or is_stopped or step % config.checkpoint.every == 0:
+            if is_saved:
+                with run.stopwatch.time("checkpoint"), timeline.time(Role.CHECKPOINT, f"step {step}"):
                     checkpoints.begin(step, run.stopwatch.so_far(), score, iteration.known())
-                if is_last or is_stopped:
-                    checkpoints.finish()
+                    if is_last or is_stopped:
+                        checkpoints.finish()
+            if is_evaluated or is_saved:
+                run.folder.write_timeline(timeline.recorded())  # again, with what was done since the barrier
             if is_last:
                 return
             if is_stopped:
                 raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
+            timeline.begin(step + 1)
             started = time.monotonic()
 
 
 def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:
-    """Write metrics, rollouts and alerts of an iteration, and end the run if its judge does not judge."""
+    """Write metrics, rollouts, timeline and alerts of an iteration, and end the run if its judge does not judge."""
     run.log.write("train", step, metrics)
     run.folder.write_rollouts(step, learned)
+    run.folder.write_timeline(run.stages.timeline.recorded())
     for alert in run.health.observe(metrics):
         run.log.write("alert", step, asdict(alert))
         run.say(f"step {step:>4}  alert: {alert}")
@@ -163,7 +177,7 @@ def _fault_causes(groups: Sequence[Group]) -> str:
 def evaluate_and_record(run: Run, step: int) -> Evaluation:
     """Evaluate the published policy: whole before and after training, on the pinned few in between."""
     whole = step in (0, run.config.steps)
-    with run.stopwatch.time("evaluation"):
+    with run.stopwatch.time("evaluation"), run.stages.timeline.time(Role.EVALUATION, f"step {step}", whole=whole):
         evaluation = run.evaluate(step, whole)
     metrics = evaluation.to_metrics()
     run.log.write("evaluation", step, {"split": "heldout", **metrics})

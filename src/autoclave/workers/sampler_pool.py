@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as CallTimeout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import Any
 
@@ -359,7 +359,7 @@ class SamplerPool:
                 finished += [(ticket, completion) for ticket, completion in found if ticket]
             self._changed.notify_all()
         for ticket, completion in finished:
-            ticket.future.set_result(completion)
+            ticket.future.set_result(replace(completion, sampled_by=replica.group.name))
 
     def _recover(self, replica: _Replica, error: BaseException) -> bool:
         """Bring a replica back that failed, with all that it had to do; whether it is back."""

@@ -13,6 +13,7 @@ from autoclave.training.report import tables
 from autoclave.training.report.figures import DRAWN_POINTS, curve_sections
 from autoclave.training.report.headline import Headline, headline
 from autoclave.training.report.samples import SHOWN_CHARACTERS, SampledStep, sample_step
+from autoclave.training.report.timeline import timeline_section
 
 REPORT_NAME = "report.html"
 SHOWN_GROUPS = 4
@@ -47,6 +48,7 @@ def render(run: Run) -> str:
         time_figures=[tables.stage_figure(run), tables.throughput_figure(run)],
         stage_rows=tables.stage_rows(run),
         whole_run_rows=tables.whole_run_rows(run),
+        timeline=timeline_section(run),
         family_rows=family_rows,
         families_after=families_after,
         steps=steps,

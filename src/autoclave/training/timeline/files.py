@@ -1,0 +1,157 @@
+"""The timeline of a step as a file, `autoclave-timeline/1`: a line about the step, then a line for each span.
+
+Files are written whole. A step that is done again, as after a resume, replaces its file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoclave.core import DataError, InputError
+from autoclave.core.files import atomic_writer, read_jsonl
+from autoclave.core.json import from_plain, shown
+from autoclave.core.timeline import Span, StepTimeline
+
+TIMELINE_FORMAT = "autoclave-timeline/1"
+FOLDER = "timeline"
+"""Of a run folder."""
+
+COMPRESSION = 5
+"""Of gzip; the default of 9 takes four times as long for 2 % less."""
+
+_NAME = re.compile(r"step-(\d+)\.jsonl\.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of a file."""
+
+    format: str
+    step: int
+    start: float
+    end: float
+    spans: int
+    dropped: int
+    moved: int
+
+
+def timeline_path(run_folder: Path, step: int) -> Path:
+    """Where the timeline of a step stands."""
+    return run_folder / FOLDER / f"step-{step:06d}.jsonl.gz"
+
+
+def timeline_steps(run_folder: Path) -> list[int]:
+    """The steps that have a timeline, in order."""
+    found = (_NAME.fullmatch(path.name) for path in (run_folder / FOLDER).glob("step-*.jsonl.gz"))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def write_timeline(run_folder: Path, timeline: StepTimeline) -> None:
+    """Write the file of a step.
+
+    Raises:
+        HostError: the disk is full or fails.
+    """
+    head = {
+        "format": TIMELINE_FORMAT,
+        "step": timeline.step,
+        "start": round(timeline.start, 6),
+        "end": round(timeline.end, 6),
+        "spans": len(timeline.spans),
+        "dropped": timeline.dropped,
+        "moved": timeline.moved,
+    }
+    path = timeline_path(run_folder, timeline.step)
+    with (
+        atomic_writer(path, text=False) as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=COMPRESSION) as file,
+    ):
+        for line in (head, *map(_line, timeline.spans)):
+            file.write(json.dumps(line).encode() + b"\n")
+
+
+def _line(span: Span) -> dict[str, Any]:
+    return {
+        "role": span.role,
+        "name": span.name,
+        "start": round(span.start, 6),
+        "end": round(span.end, 6),
+        "step": span.step,
+        "lane": span.lane,
+        "attributes": span.attributes,
+    }
+
+
+def read_timeline(path: Path) -> StepTimeline:
+    """The timeline in the file at `path`.
+
+    Raises:
+        InputError: there is no such file.
+        DataError: a line is damaged or of another format, or lines are missing.
+    """
+    lines = read_jsonl(path, "timeline")
+    where, first = next(lines, (f"{path}:1", {}))
+    if first.get("format") != TIMELINE_FORMAT:
+        raise DataError(f'{where}: format = {shown(first.get("format"))}: must be "{TIMELINE_FORMAT}"')
+    head = from_plain(_Head, first, where)
+    _require_order(where, head.start, head.end)
+    spans = tuple(_span(place, line) for place, line in lines)
+    if len(spans) != head.spans:
+        raise DataError(f"{path}: has {len(spans)} spans, and its first line says {head.spans}; it was cut or changed")
+    return StepTimeline(head.step, head.start, head.end, spans, head.dropped, head.moved)
+
+
+def _span(where: str, line: dict[str, Any]) -> Span:
+    span = from_plain(Span, line, where)
+    _require_order(where, span.start, span.end)
+    return span
+
+
+def _require_order(where: str, start: float, end: float) -> None:
+    if not (math.isfinite(start) and math.isfinite(end) and start <= end):
+        raise DataError(f"{where}: start = {start}, end = {end}: must be finite, and the start not after the end")
+
+
+def read_steps(run_folder: Path, steps: Iterable[int]) -> Iterator[StepTimeline]:
+    """The timelines of `steps`, one at a time.
+
+    Raises:
+        InputError: a step has none.
+        DataError: a file is damaged.
+    """
+    for step in steps:
+        path = timeline_path(run_folder, step)
+        if not path.is_file():
+            raise InputError(f"step {step}: {run_folder} has no timeline of it; it has {_described(run_folder)}")
+        yield read_timeline(path)
+
+
+def _described(run_folder: Path) -> str:
+    steps = timeline_steps(run_folder)
+    return f"{len(steps)} of the steps {steps[0]} to {steps[-1]}" if steps else "none of any step"
+
+
+def spans_during(run_folder: Path, timeline: StepTimeline) -> list[Span]:
+    """All spans of the run that overlap the window of a step: its own, and those of later ones that began within it.
+
+    Later files are read while they have such spans.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    low, high = timeline.window
+    found = [span for span in timeline.spans if span.end > low and span.start < high]
+    for step in timeline_steps(run_folder):
+        if step > timeline.step:
+            spans = read_timeline(timeline_path(run_folder, step)).spans
+            if not spans or spans[0].start >= high:
+                break
+            found += [span for span in spans if span.end > low and span.start < high]
+    return found

@@ -76,6 +76,10 @@ class Profile:
         token_ms, train_ms = self.token_ms * factor, self.train_ms_per_token * factor
         return replace(self, token_ms=token_ms, train_ms_per_token=train_ms, iterations=slower)
 
+    def of_at_least(self, iterations: int) -> Profile:
+        """The same iterations, all of them again until there are so many."""
+        return replace(self, iterations=self.iterations * -(-iterations // len(self.iterations)))
+
 
 def num_groups(works: Sequence[Work]) -> int:
     """How many groups the responses of an iteration belong to."""

@@ -12,8 +12,10 @@ from autoclave.training.planning.spans import Interval, Role, Span, length, over
 class SimulatedRun:
     """All work of a run as spans, and when its iterations ended.
 
-    Shares are of whole cycles of a full pipeline: from the first request of the second iteration to that of the last.
-    Of fewer than three iterations they are of the whole run.
+    Where the sampler runs ahead without waiting, that many iterations at either end are not steady: at first it has no
+    older ones to finish, at last no further ones to begin. Shares are of whole cycles of the others, from the first
+    request of an iteration to that of another, or from update to update where requests of iterations overlap; of the
+    whole run if there are too few iterations.
     """
 
     samplers: int
@@ -21,6 +23,8 @@ class SimulatedRun:
     spans: Sequence[Span]
     ends: Sequence[float]
     """When the weights that learnt from each iteration were published, in seconds from the start."""
+    ahead: int = 0
+    """By how many iterations the sampler may run ahead without waiting for the last response of one."""
 
     @property
     def whole_s(self) -> float:
@@ -29,16 +33,24 @@ class SimulatedRun:
 
     @property
     def steady_s(self) -> float:
-        """Seconds from the end of one iteration to that of the next, on average; `whole_s` if there is only one."""
-        return (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1) if len(self.ends) > 1 else self.whole_s
+        """Seconds from the end of one iteration to that of the next, on average; `whole_s` if there are too few."""
+        first, last = self._steady
+        return (self.ends[last] - self.ends[first]) / (last - first) if first < last else self.whole_s
+
+    @property
+    def _steady(self) -> tuple[int, int]:
+        """The first and the last iteration whose end counts."""
+        return self.ahead, len(self.ends) - 1 - self.ahead
 
     @property
     def cycles(self) -> Interval:
         """The seconds that shares are of."""
-        if len(self.ends) < 3:
+        first, last = self._steady
+        if last - first < 2:
             return 0.0, self.ends[-1]
-        first, last = (min(span.start for span in self.of(Role.SAMPLER, i)) for i in (1, len(self.ends) - 1))
-        return first, last
+        role = Role.TRAINER if self.ahead else Role.SAMPLER
+        begins = [min(span.start for span in self.of(role, iteration)) for iteration in (first + 1, last)]
+        return begins[0], begins[1]
 
     def of(self, role: Role, iteration: int | None = None) -> list[Span]:
         """The work of a role, of one iteration or all, in the order in which it ended."""

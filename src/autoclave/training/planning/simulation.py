@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from autoclave.core import ConfigError
 from autoclave.training.planning.collected import Collected, Dealing
@@ -83,7 +84,8 @@ def simulate(
     ended = start(processes[schedule]())
     run.clock.run()
     assert ended.is_set, "a schedule waits for what nobody does"
-    return SimulatedRun(split.samplers, tuple(run.spans), tuple(run.ends))
+    ahead = max_staleness if schedule is ScheduleName.ASYNCHRONOUS else 0
+    return SimulatedRun(split.samplers, tuple(run.spans), tuple(run.ends), ahead)
 
 
 def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:
@@ -143,7 +145,7 @@ def _minibatch_pipeline(run: _Run) -> Process:
     for iteration in run.iterations:
         collected = run.collect(iteration)
         bounds = [round(collected.num_groups * part / parts) for part in range(parts + 1)]
-        for first, stop in zip(bounds, bounds[1:], strict=False):
+        for first, stop in pairwise(bounds):
             if first < stop:
                 yield collected.complete(stop)
                 yield run.trainer.learn(iteration, collected.tokens(first, stop))

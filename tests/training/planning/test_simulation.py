@@ -108,6 +108,7 @@ def test_requests_beyond_the_slots_wait():
         (Dealing.ROUND_ROBIN, [[0, 2, 4], [1, 3]]),
         (Dealing.LONGEST_FIRST, [[2, 0, 1], [4, 3]]),
         (Dealing.BY_GROUP, [[0, 1, 4], [2, 3]]),
+        (Dealing.WHEN_FREE, [[0, 2, 4], [1, 3]]),
     ],
 )
 def test_requests_are_dealt(dealing: Dealing, expected: list[list[int]]):
@@ -118,6 +119,16 @@ def test_requests_are_dealt(dealing: Dealing, expected: list[list[int]]):
     for span in run.of(Role.SAMPLER):
         on_device[span.lane].append(span.request)
     assert [sorted(on_device[device]) for device in (0, 1)] == [sorted(requests) for requests in expected]
+
+
+def test_a_request_without_a_slot_waits_for_the_first_one_that_is_free_on_any_device():
+    works = tuple(Work(0, tokens, 0.0) for tokens in (9, 1, 5, 1))
+    profile = tiny(slots=1, iterations=(works,))
+    turns = simulate(profile, SYNCHRONOUS, Split(2, 1))  # 9 and 5 on one, 1 and 1 on the other
+    waits = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=Dealing.WHEN_FREE)
+    assert turns.sample_s(0) == 14 * 1.5
+    assert waits.sample_s(0) == 9 * 1.5
+    assert times(waits, Role.SAMPLER) == [(0, 1.5), (1.5, 9), (9, 10.5), (0, 13.5)]
 
 
 @pytest.mark.parametrize("schedule", [MINIBATCH, ONE_OFF, ASYNCHRONOUS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -20,6 +20,23 @@ class Dealing(StrEnum):
     """In turn, the longest first: what could be had if lengths were known beforehand."""
     BY_GROUP = "by_group"
     """Groups in turn, so that samples of a prompt stay on one device and share what was computed of it."""
+    WHEN_FREE = "when_free"
+    """The device with most free slots; without any, a request waits for whichever device has one first."""
+
+
+def give(jobs: Sequence[Job], samplers: Sequence[SamplerDevice], queue: deque[Job]) -> None:
+    """Deal as `WHEN_FREE` says; `queue` is that of all devices."""
+    free = [device.num_free for device in samplers]
+    given: list[list[Job]] = [[] for _ in samplers]
+    for job in jobs:
+        if (most := max(free)) and not queue:
+            device = free.index(most)
+            given[device].append(job)
+            free[device] -= 1
+        else:
+            queue.append(job)
+    for device, own in zip(samplers, given, strict=True):
+        device.add(own)
 
 
 def deal(works: Sequence[Work], devices: int, dealing: Dealing) -> list[list[int]]:
@@ -40,6 +57,7 @@ class Collected:
         iteration: int,
         works: Sequence[Work],
         samplers: Sequence[SamplerDevice],
+        queue: deque[Job],
         judge: Judge,
         *,
         dealing: Dealing,
@@ -58,6 +76,9 @@ class Collected:
         self._complete: list[int] = []
         self._completions = [Signal() for _ in self._missing]
         self.sampled = Signal()
+        if dealing is Dealing.WHEN_FREE:
+            give([self._request(index) for index in range(len(works))], samplers, queue)
+            return
         for device, indices in zip(samplers, deal(works, len(samplers), dealing), strict=True):
             device.add([self._request(index) for index in indices])
 

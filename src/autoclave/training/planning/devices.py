@@ -24,15 +24,16 @@ class Job:
 
 
 class SamplerDevice:
-    """Runs up to `slots` requests at once, the others wait in order.
+    """Runs up to `slots` requests at once. The others wait in order: its own, then those in the queue of all devices.
 
     All that run have the same speed, so one number, the tokens that a request would have had by now if it had run from
     the start, says how far each is: a request that starts at p with n tokens ends at p + n. Between two events the
     speed does not change.
     """
 
-    def __init__(self, number: int, profile: Profile, clock: Clock, spans: list[Span]) -> None:
+    def __init__(self, number: int, profile: Profile, clock: Clock, spans: list[Span], queue: deque[Job]) -> None:
         self._number = number
+        self._queue = queue
         self._profile = profile
         self._clock = clock
         self._spans = spans
@@ -43,6 +44,11 @@ class SamplerDevice:
         self._tokens = 0.0
         self._since = 0.0
         self._plan = 0
+
+    @property
+    def num_free(self) -> int:
+        """Slots that nobody has or waits for."""
+        return max(0, len(self._free) - len(self._waiting))
 
     def add(self, jobs: Sequence[Job]) -> None:
         """Take on requests, in order."""
@@ -57,8 +63,8 @@ class SamplerDevice:
 
     def _fill(self) -> None:
         """Start what there are slots for, and plan the next end."""
-        while self._waiting and self._free:
-            job = self._waiting.popleft()
+        while self._free and (self._waiting or self._queue):
+            job = (self._waiting or self._queue).popleft()
             slot, self._order = heapq.heappop(self._free), self._order + 1
             heapq.heappush(self._running, (self._tokens + job.amount, self._order, slot, self._clock.now, job))
         self._plan += 1

@@ -7,6 +7,7 @@ the last are outstanding), and a publish takes the trainer's time but not the sa
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +15,7 @@ from itertools import pairwise
 
 from autoclave.core import ConfigError
 from autoclave.training.planning.collected import Collected, Dealing
-from autoclave.training.planning.devices import Judge, SamplerDevice, Trainer
+from autoclave.training.planning.devices import Job, Judge, SamplerDevice, Trainer
 from autoclave.training.planning.events import Clock, Process, Signal, start
 from autoclave.training.planning.profile import Profile
 from autoclave.training.planning.simulated_run import SimulatedRun
@@ -110,7 +111,9 @@ class _Run:
         self.spans: list[Span] = []
         self.ends: list[float] = []
         self.trainer = Trainer(split.trainers, profile, self.clock, self.spans)
-        self._samplers = [SamplerDevice(n, profile, self.clock, self.spans) for n in range(split.samplers)]
+        self._queue: deque[Job] = deque()
+        devices = range(split.samplers)
+        self._samplers = [SamplerDevice(n, profile, self.clock, self.spans, self._queue) for n in devices]
         self._judge = Judge(profile.judge_slots, self.clock, self.spans)
         self._dealing = dealing
 
@@ -119,9 +122,14 @@ class _Run:
         return range(len(self.profile.iterations))
 
     def collect(self, iteration: int, *, judges_at_once: bool = True) -> Collected:
-        works = self.profile.iterations[iteration]
         return Collected(
-            iteration, works, self._samplers, self._judge, dealing=self._dealing, judges_at_once=judges_at_once
+            iteration,
+            self.profile.iterations[iteration],
+            self._samplers,
+            self._queue,
+            self._judge,
+            dealing=self._dealing,
+            judges_at_once=judges_at_once,
         )
 
     def publish(self, iteration: int) -> Process:

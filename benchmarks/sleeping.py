@@ -4,8 +4,8 @@
     SleepingJudge     a reward function with so many slots for all of it
     SleepingTrainer   learns and publishes
 
-A profile's seconds pass `Scale.time` times as fast. A request is known by the end of its seed, (iteration, item, sample),
-as `Stages.collect` makes it; its response says the same in text, and is as long as the profile says.
+A profile's seconds pass `Scale.time` times as fast. A request is known by the end of its seed, (iteration, item,
+sample), as `Stages.collect` makes it; its response says the same in text, and is as long as the profile says.
 """
 
 from __future__ import annotations
@@ -120,15 +120,15 @@ class _Asked:
 class SleepingEngine:
     """An `Engine` that does nothing for as long as one sampler device of the profile takes.
 
-    The device goes on between two steps, as one does that an engine drives from a thread of its own, and what is late in
-    waking up is not lost: what has passed by a moment follows from that moment alone. With `stops_between_steps` time
+    The device goes on between two steps, as one does that an engine drives from a thread of its own, and nothing is
+    lost by waking up late: what has passed by a moment follows from that moment alone. With `stops_between_steps` time
     passes in `step` only. A step ends with the first request that is done.
     """
 
     def __init__(
         self,
         profile: Profile,
-        scale: Scale = Scale(),  # noqa: B008  frozen
+        scale: Scale = Scale(),
         *,
         time: Time | None = None,
         stops_between_steps: bool = False,
@@ -263,7 +263,7 @@ class Slots:
 class SleepingJudge:
     """A `RewardFunction` whose rewards take the profile's time on its slots. A thread keeps the time of them all."""
 
-    def __init__(self, profile: Profile, scale: Scale = Scale()) -> None:  # noqa: B008  frozen
+    def __init__(self, profile: Profile, scale: Scale = Scale()) -> None:
         self._book, self._scale = Workbook(profile), scale
         self._slots = Slots(profile.judge_slots)
         self._changed = threading.Condition()
@@ -312,7 +312,7 @@ class SleepingTrainer:
         self,
         profile: Profile,
         devices: int,
-        scale: Scale = Scale(),  # noqa: B008  frozen
+        scale: Scale = Scale(),
         *,
         time: Time | None = None,
     ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,3 +126,12 @@ def test_the_table_marks_the_one_to_take():
 def test_no_split_is_an_error():
     with pytest.raises(ConfigError, match="give at least one"):
         recommend(tiny(), [])
+
+
+def test_the_example_of_the_documentation_recommends_something(capsys: pytest.CaptureFixture[str]):
+    page = (Path(__file__).parents[3] / "docs" / "plan.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    rng = np.random.default_rng(0)
+    seen = {"tokens": rng.integers(1, 4000, (16, 2)), "reward_s": rng.uniform(1, 5, (16, 2))}
+    exec(example.replace("groups=32", "groups=8"), seen)
+    assert "->" in capsys.readouterr().out

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sleeping import Scale, SleepingEngine, SleepingJudge, SleepingTrainer, Slots, Workbook, items, requests
+from sleeping import SleepingEngine, SleepingJudge, SleepingTrainer, Slots
+from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, FinishReason
 from autoclave.training.planning import (

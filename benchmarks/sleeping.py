@@ -54,7 +54,7 @@ class SleepingEngine:
     def __init__(
         self,
         profile: Profile,
-        scale: Scale = Scale(),
+        scale: Scale,
         *,
         time: Time | None = None,
         stops_between_steps: bool = False,
@@ -189,7 +189,7 @@ class Slots:
 class SleepingJudge:
     """A `RewardFunction` whose rewards take the profile's time on its slots. A thread keeps the time of them all."""
 
-    def __init__(self, profile: Profile, scale: Scale = Scale()) -> None:
+    def __init__(self, profile: Profile, scale: Scale) -> None:
         self._book, self._scale = Workbook(profile), scale
         self._slots = Slots(profile.judge_slots)
         self._changed = threading.Condition()
@@ -238,7 +238,7 @@ class SleepingTrainer:
         self,
         profile: Profile,
         devices: int,
-        scale: Scale = Scale(),
+        scale: Scale,
         *,
         time: Time | None = None,
     ) -> None:

@@ -16,7 +16,9 @@ def test_a_request_and_its_reward_are_spans_of_the_step_one_after_the_other():
     timeline.begin(4)
     spans = CollectionSpans(timeline, step=5)
     submitted = time.time()
-    asked = spans.sampled("sum", 3, replace(completion(), submitted_at=submitted, finished_at=time.time()), lane="b")
+    asked = spans.sampled(
+        "sum", 3, replace(completion(), submitted_at=submitted, finished_at=time.time(), sampled_by="b")
+    )
     spans.judged("sum", 3, Reward(1.0, "accepted"), asked)
     request, reward = timeline.all_spans()
     assert (request.role, request.name, request.step, request.lane) == (Role.SAMPLER, "sum#3", 5, "b")

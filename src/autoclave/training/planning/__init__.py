@@ -1,0 +1,54 @@
+"""Schedules before they run: workload profiles, simulation, and which schedule and split of devices to take.
+
+Arithmetic on numbers; no torch. What a run really takes is measured elsewhere.
+"""
+
+from autoclave.training.planning.candidates import Candidate, every_split, ideal, simulate_each
+from autoclave.training.planning.collected import Dealing
+from autoclave.training.planning.generate import CODE, MATHEMATICS, SEED, RewardTimes, Workload, generate
+from autoclave.training.planning.profile import Profile, Work, read_profile, write_profile
+from autoclave.training.planning.recommend import (
+    Advice,
+    Observed,
+    Rates,
+    TokenTime,
+    describe,
+    fit_token_time,
+    measured_profile,
+    recommend,
+)
+from autoclave.training.planning.simulated_run import SimulatedRun
+from autoclave.training.planning.simulation import ScheduleName, Split, simulate
+from autoclave.training.planning.spans import Role, Span
+
+__all__ = [
+    "CODE",
+    "MATHEMATICS",
+    "SEED",
+    "Advice",
+    "Candidate",
+    "Dealing",
+    "Observed",
+    "Profile",
+    "Rates",
+    "RewardTimes",
+    "Role",
+    "ScheduleName",
+    "SimulatedRun",
+    "Span",
+    "Split",
+    "TokenTime",
+    "Work",
+    "Workload",
+    "describe",
+    "every_split",
+    "fit_token_time",
+    "generate",
+    "ideal",
+    "measured_profile",
+    "read_profile",
+    "recommend",
+    "simulate",
+    "simulate_each",
+    "write_profile",
+]

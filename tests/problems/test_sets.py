@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.config import ProblemFilesConfig, TaskConfig, TrainConfig
+from autoclave.config import CodeGenerationConfig, ProblemFilesConfig, TrainConfig
 from autoclave.core import ConfigError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.judge.extraction import last_fence
@@ -25,7 +25,7 @@ def sets(folder: Path, *train: Problem) -> ProblemSets:
     for name, problems in (("train", train), ("heldout", [problem(99)])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
     files = ProblemFilesConfig(train=folder / "train.jsonl", heldout=folder / "heldout.jsonl")
-    return ProblemSets(TrainConfig(problems=files, task=TaskConfig(template="plain")))
+    return ProblemSets(TrainConfig(problems=files, task=CodeGenerationConfig(template="plain")))
 
 
 def test_every_solution_of_every_problem_is_a_demonstration_in_their_order(tmp_path: Path):

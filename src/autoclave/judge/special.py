@@ -24,9 +24,7 @@ _WALL_FACTOR = 10
 
 def roomy(limits: Limits, least_memory_mb: int = _LEAST_MEMORY_MB) -> Limits:
     """The limits of one of our own cells: the CPU time is that of the program's, memory and wall clock are ample."""
-    return replace(
-        limits, memory_mb=max(limits.memory_mb, least_memory_mb), wall_s=_WALL_FACTOR * limits.cpu_s + 1
-    )
+    return replace(limits, memory_mb=max(limits.memory_mb, least_memory_mb), wall_s=_WALL_FACTOR * limits.cpu_s + 1)
 
 
 _READY = b"ready"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 from autoclave.core import AnswerTests, Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement, Trial
-from autoclave.judge.messages import failure_of
 from autoclave.judge.mathematics import mathematics_profile
+from autoclave.judge.messages import failure_of
 from autoclave.judge.profiles import ANSWER_CHECKER, PROFILES
 from autoclave.judge.spare_cells import Held, SpareCells
 from autoclave.judge.special import refuse_interference, roomy
@@ -119,9 +119,7 @@ class _ComparedTrial:
 
     compile_error: str | None = None
 
-    def __init__(
-        self, problem_id: str, cell: Cell, expected: str, answer: str, put_away: Callable[[], None]
-    ) -> None:
+    def __init__(self, problem_id: str, cell: Cell, expected: str, answer: str, put_away: Callable[[], None]) -> None:
         """The cell is closed in the end; but one that is as it was before is put away."""
         self._problem_id = problem_id
         self._cell = cell

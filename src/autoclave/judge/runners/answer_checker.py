@@ -2,11 +2,15 @@ r"""Compare an answer with the expected one, by the comparator that the content 
 
 The expected answer comes first and is read; then this side says `ready`, and only then the answer arrives, so whatever
 fails afterwards failed on that. One word goes back: `true` or `false`; none when something is raised. Both texts are
-data: where sympy would run what it made of a text, only arithmetic with plain numbers passes. The texts of `plain_data`, `python_program`, `failure`, `entry_point` and `call_server` stand before this
-text; this `prepare` and `run` take the place of theirs.
+data: where sympy would run what it made of a text, only arithmetic with plain numbers passes. The texts of
+`plain_data`, `python_program`, `failure`, `entry_point` and `call_server` stand before this text; this `prepare` and
+`run` take the place of theirs.
 """
+# Everything here is about values of unknown type.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 
 import ast
+import importlib
 import os
 import re
 import sys
@@ -49,9 +53,7 @@ class Mathematics:
     """Equal as math-verify says. Its own time limits are off: those of the cell are enforced from outside."""
 
     def __init__(self) -> None:
-        from math_verify import parse, verify
-
-        self._parse, self._verify = parse, verify
+        self._library: Any = importlib.import_module("math_verify")
         sys.addaudithook(_refuse_code)
 
     def expected(self, text: str) -> "list[Any]":
@@ -63,10 +65,10 @@ class Mathematics:
 
     def matches(self, expected: "list[Any]", text: str) -> bool:
         """Whether the text means the same."""
-        return bool(self._verify(expected, self._read(text), timeout_seconds=None))
+        return bool(self._library.verify(expected, self._read(text), timeout_seconds=None))
 
     def _read(self, text: str) -> "list[Any]":
-        return self._parse(f"\\boxed{{{text}}}", parsing_timeout=None)
+        return self._library.parse(f"\\boxed{{{text}}}", parsing_timeout=None)
 
 
 class PythonValue:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 
 _PARTS = re.compile(r"\\boxed[ \t]{0,8}\{|\\.|[{}]", re.DOTALL)
-_ANSWER = re.compile(r"[\s*_#>]{0,16}(?:the )?(?:final )?answer(?: is)?[\s*_]{0,4}:", re.IGNORECASE)
+_ANSWER = re.compile(r"[\s*_#>\-]{0,16}(?:the )?(?:final )?answer(?: is)?[\s*_]{0,4}:", re.IGNORECASE)
 _AROUND = " \t\r*_"
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     )
     from autoclave.judge.runners.failure import account_of
 
-_ARITHMETIC = re.compile(r"(?:Integer|Float|Rational|[0-9\s().,'+\-*/])*")
+_ARITHMETIC = re.compile(r"from sympy import \*|(?:Integer|Float|Rational|[0-9\s().,'+\-*/])*")
+"""What sympy compiles to read a number: an import of its own, then the number in words such as `Integer (7 )`."""
 
 
 class CodeRefusedError(Exception):

@@ -202,7 +202,8 @@ def failing_runner(monkeypatch: pytest.MonkeyPatch, *, when: str) -> None:
     """Have the cell of comparisons be killed where `when` says, a condition on the text that is read."""
     runner = answer_kind.ANSWER_CHECKER
     source = runner.source.replace(
-        "def _spelt(", f"def _fail(text):\n    if {when}:\n        os.kill(os.getpid(), 9)\n    return text\n\n\ndef _spelt("
+        "def _spelt(",
+        f"def _fail(text):\n    if {when}:\n        os.kill(os.getpid(), 9)\n    return text\n\n\ndef _spelt(",
     ).replace("ast.literal_eval(text.strip())", "ast.literal_eval(_fail(text).strip())")
     monkeypatch.setattr(answer_kind, "ANSWER_CHECKER", replace(runner, source=source))
 
@@ -259,7 +260,9 @@ def test_without_math_verify_the_message_says_how_to_get_it(value_judge: LocalJu
     monkeypatch.setattr(mathematics, "_PACKAGES", ("no_such_math_verify",))
     mathematics.mathematics_profile.cache_clear()
     try:
-        with pytest.raises(HostError, match=r"(?s)^problem 'p': tests\.comparator = 'math': .*pip install 'autoclave\["):
+        with pytest.raises(
+            HostError, match=r"(?s)^problem 'p': tests\.comparator = 'math': .*pip install 'autoclave\["
+        ):
             value_judge.submit(JudgeJob(problem("7"), Program("7")))
         assert verdict_on(value_judge, problem("7", "text"), "7").is_accepted  # the others need nothing
     finally:

@@ -6,8 +6,8 @@ r"""A calculation: a number and operations on it, one after the other; how it is
                                       29 mod 7=1
                                       \boxed{1}
 
-All numbers on the way are from 0 to 99 and every operation changes the number, so each is one line of the response, and
-the number of operations sets its length.
+All numbers on the way are from 1 to 99 and every operation changes the number, so each is one line of the response,
+and the number of operations sets its length. There is no 0: whoever got one would keep it through every `*` and `mod`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST = 99
-"""Largest number on the way."""
+NUMBERS = range(1, 100)
+"""Those that occur on the way."""
 _FIRST = range(2, 21)
 
 
@@ -44,7 +44,7 @@ class Operation:
     def can_follow(self, number: int) -> bool:
         """Whether it changes `number`, and leaves it among the numbers that occur."""
         result = self.apply(number)
-        return 0 <= result <= MOST and result != number
+        return result in NUMBERS and result != number
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class Operation:
 
 OPERATIONS = tuple(
     Operation(sign, operand)
-    for sign, operands in (("+", range(1, 10)), ("-", range(1, 10)), ("*", range(2, 10)), ("mod", range(2, 10)))
+    for sign, operands in (("+", range(1, 10)), ("-", range(1, 10)), ("*", range(2, 10)), ("mod", range(3, 10)))
     for operand in operands
 )
 SIGNS = ("+", "-", "*", "mod")

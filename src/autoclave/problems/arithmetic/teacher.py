@@ -12,7 +12,7 @@ import random
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError
 from autoclave.problems.arithmetic.build import draw_for_training, kept_pairs
-from autoclave.problems.arithmetic.calculation import MOST, OPERATIONS, Calculation, Operation, working
+from autoclave.problems.arithmetic.calculation import NUMBERS, OPERATIONS, Calculation, Operation, working
 from autoclave.problems.curriculum.split import lowest
 from autoclave.problems.demonstration import Demonstration
 from autoclave.problems.prompts import plain_messages
@@ -67,14 +67,14 @@ def _result(
 ) -> int | None:
     """What the teacher gets; None for an operation that was forgotten."""
     right = operation.apply(number)
-    if not 0 <= right <= MOST:  # only after a mistake: such numbers are not known, so the operation is skipped
+    if right not in NUMBERS:  # only after a mistake: such numbers are not known, so the operation is skipped
         return None
     if operation.name in misunderstood:
         wrong = _mistaken(operation, number)
-        return wrong if 0 <= wrong <= MOST and rng.random() < sft.misunderstood_error_rate else right
+        return wrong if wrong in NUMBERS and rng.random() < sft.misunderstood_error_rate else right
     if rng.random() >= sft.error_rate:
         return right
-    return rng.choice([None, *(right + slip for slip in _SLIPS if 0 <= right + slip <= MOST)])
+    return rng.choice([None, *(right + slip for slip in _SLIPS if right + slip in NUMBERS)])
 
 
 def _mistaken(operation: Operation, number: int) -> int:

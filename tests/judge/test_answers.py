@@ -17,6 +17,10 @@ import autoclave.judge.mathematics as mathematics
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AnswerTests, HostError, InputError, IsolationError, Problem, Program, Status, Verdict
 from autoclave.judge import JudgeJob, LocalJudge, judge_file
+from autoclave.judge.runners.answer_checker import (
+    CodeRefusedError,
+    _refuse_code,  # pyright: ignore[reportPrivateUsage]
+)
 
 Compared = Callable[..., Verdict]
 
@@ -193,6 +197,37 @@ def test_an_answer_far_longer_than_what_is_expected_is_not_read(answer_judge: Lo
 def test_no_message_tells_what_is_expected(answer_judge: LocalJudge):
     for answer in ("8", "{" * 400, "", "x" * 10_000):
         assert "123457" not in verdict_on(answer_judge, problem("123457"), answer).message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__import__('os').system('true')",
+        b"__import__('os')",
+        "Symbol ('x')",
+        "Integer (7 ).__class__",
+        "from sympy import *\nimport os",
+        "x",
+        "[7]",
+        "'%c'%7",
+    ],
+)
+def test_a_text_that_is_not_arithmetic_is_never_compiled(source: str | bytes):
+    with pytest.raises(CodeRefusedError):
+        _refuse_code("compile", (source, "<string>"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("Integer (14 )/Integer (2 )", "<string>"),
+        (b"Float ('0.5' )+Integer (1 )**Integer (2 )", b"<string>"),
+        ("from sympy import *", "<string>"),
+        (b"import os", "/packages/sympy/solvers/solvers.py"),  # a module that is imported late
+    ],
+)
+def test_arithmetic_and_modules_are_compiled(arguments: tuple[str | bytes, str | bytes]):
+    _refuse_code("compile", arguments)
 
 
 # --- Whose fault it is ---------------------------------------------------------------------------------------------

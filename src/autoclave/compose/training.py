@@ -201,7 +201,7 @@ def _run(
         stopwatch=stopwatch,
         throughput=_throughput(config, workers, folder.start),
         health=Health(config.health),
-        judge_by_all=by_all and by_all.reward,
+        judge_by_all=by_all.reward if by_all else None,
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
         inputs=_inputs(folder, config),

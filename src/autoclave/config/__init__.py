@@ -21,10 +21,17 @@ from autoclave.config.algorithm import (
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
+from autoclave.config.engine import (
+    EngineConfig,
+    OpenAiEngineConfig,
+    SglangEngineConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
-from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
+from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
@@ -69,6 +76,7 @@ __all__ = [
     "MaskedCorrectionConfig",
     "ModelConfig",
     "NoCorrectionConfig",
+    "OpenAiEngineConfig",
     "OptimizerConfig",
     "Override",
     "PoolConfig",
@@ -84,6 +92,7 @@ __all__ = [
     "SandboxConfig",
     "ScheduleConfig",
     "SftConfig",
+    "SglangEngineConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",
@@ -91,6 +100,7 @@ __all__ = [
     "TrainerConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
+    "VllmEngineConfig",
     "WorkersConfig",
     "dump",
     "load",

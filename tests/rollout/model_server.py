@@ -46,8 +46,8 @@ class ModelServer:
     trouble: list[int | str] = field(default_factory=list)
     pause_s: float = 0.0
     asked: list[tuple[str, Any]] = field(default_factory=list)
-    streams: int = 0
-    most_streams: int = 0
+    sampled: int = 0
+    most_sampled: int = 0
     cut_off: int = 0
     is_paused: bool = False
 
@@ -69,14 +69,32 @@ class ModelServer:
     def paths(self) -> list[str]:
         return [path for path, _ in self.asked]
 
-    @torch.inference_mode()
     def sample(self, wanted: Sampling) -> Iterator[tuple[int, float, str | None]]:
         """Tokens, their log-probs at the temperature before the nucleus, and why it ends with this one."""
+        with self.counting:
+            self.sampled += 1
+            self.most_sampled = max(self.most_sampled, self.sampled)
+        is_over = False
+        try:
+            for token, log_prob, reason in self._tokens(wanted):
+                if reason:
+                    self._leave()
+                    is_over = True
+                yield token, log_prob, reason
+        finally:
+            if not is_over:
+                self._leave()
+
+    def _leave(self) -> None:
+        with self.counting:
+            self.sampled -= 1
+
+    def _tokens(self, wanted: Sampling) -> Iterator[tuple[int, float, str | None]]:
         draw, cache = np.random.default_rng(wanted.seed), DynamicCache(config=self.policy.model.config)
         tokens: list[int] = []
         new = wanted.context
         while True:
-            with self.lock:
+            with self.lock, torch.inference_mode():
                 logits = self.policy.model(
                     input_ids=torch.tensor([new]), past_key_values=cache, use_cache=True, logits_to_keep=1
                 ).logits[0, -1]
@@ -158,9 +176,6 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if isinstance(trouble, int):
             return self._json({"error": "trouble"}, trouble)
-        with served.counting:
-            served.streams += 1
-            served.most_streams = max(served.most_streams, served.streams)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -176,8 +191,6 @@ class _Handler(BaseHTTPRequestHandler):
             served.cut_off += 1
         finally:
             self.close_connection = True
-            with served.counting:
-                served.streams -= 1
 
     def _openai(self, body: Any) -> Iterator[dict]:
         assert body["model"] == "tiny"

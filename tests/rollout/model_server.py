@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from autoclave.core import InputError
 from autoclave.models import Policy, load_policy
 
 
@@ -163,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with self.served.lock:
                 self.served.policy = load_policy(Path(body["model_path"]), device="cpu")
-        except Exception as error:
+        except InputError as error:
             return self._json({"success": False, "message": str(error)}, 400)
         self._json({"success": True, "message": f"weights {body['weight_version']}"})
 
@@ -229,7 +230,13 @@ class _Handler(BaseHTTPRequestHandler):
         scores: list[list] = []
         for token, log_prob, reason in self.served.sample(wanted):
             if self.served.is_paused:
-                yield {"meta_info": {"finish_reason": {"type": "abort"}, "output_token_logprobs": [], "completion_tokens": 0}}
+                yield {
+                    "meta_info": {
+                        "finish_reason": {"type": "abort"},
+                        "output_token_logprobs": [],
+                        "completion_tokens": 0,
+                    }
+                }
                 return
             scores.append([log_prob, token, None])
             yield {

@@ -171,7 +171,9 @@ def test_a_request_that_the_server_refuses_is_an_error_with_its_words(server, fo
     assert len(sample(engine, [request(PROMPTS[0], 0, max_new_tokens=2, **GREEDY)])[0].tokens) == 2
 
 
-@pytest.mark.parametrize(("tries", "error", "expected"), [(0, OSError(), 0.5), (3, OSError(), 4.0), (20, OSError(), 30)])
+@pytest.mark.parametrize(
+    ("tries", "error", "expected"), [(0, OSError(), 0.5), (3, OSError(), 4.0), (20, OSError(), 30)]
+)
 def test_waits_double_up_to_a_limit(tries, error, expected, monkeypatch):
     monkeypatch.setattr(http_server, "FIRST_WAIT_S", 0.5)
     assert http_server.waiting_s(tries, error) == expected
@@ -233,10 +235,12 @@ def test_such_a_server_takes_no_weights(server, folder):
 
 def test_log_probs_of_another_temperature_are_refused(server, folder):
     engine = open_openai(server, folder)
-    with pytest.raises(InputError, match="temperature = 0.7: the log-probs of this server are those at temperature 1"):
+    with pytest.raises(
+        InputError, match=r"temperature = 0\.7: the log-probs of this server are those at temperature 1"
+    ):
         engine.add({1: request(PROMPTS[0], 0, temperature=0.7)})
     assert engine.stats.waiting == 0
-    with pytest.raises(InputError, match="temperature = 0.7"):
+    with pytest.raises(InputError, match=r"temperature = 0\.7"):
         engine.add({1: request(PROMPTS[0], 0), 2: request(PROMPTS[0], 0, temperature=0.7)})
     assert engine.stats.waiting == 0
 

@@ -47,8 +47,8 @@ def require_trainable(config: TrainConfig) -> None:
     engine = config.sampler.engine
     if engine.name == "openai":
         raise ConfigError(
-            "sampler.engine.name = openai: such a server keeps its weights, so it can be evaluated and not trained; use "
-            "transformers, vllm or sglang"
+            "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
+            "use transformers, vllm or sglang"
         )
     if engine.name == "sglang" and not engine.weights_folder:
         raise ConfigError(

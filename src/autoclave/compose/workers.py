@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
+from autoclave.compose.engines import make_engine
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
 from autoclave.config import TrainConfig
@@ -25,7 +26,6 @@ from autoclave.models import (
     resolve_device,
     with_adapter,
 )
-from autoclave.rollout import TransformersEngine
 from autoclave.training.accounting import check_memory
 from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -215,8 +215,8 @@ def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
 
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
-    policy = _load(config, model, device=config.model.device)
-    return SamplerWorker(TransformersEngine(policy, batch_size=config.sampler.engine.batch_size))
+    _share_cores(config)
+    return SamplerWorker(make_engine(config, model))
 
 
 def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:

@@ -24,6 +24,7 @@ from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.engine import (
     EngineConfig,
     OpenAiEngineConfig,
+    RemoteEngineSettings,
     SglangEngineConfig,
     TransformersEngineConfig,
     VllmEngineConfig,
@@ -85,6 +86,7 @@ __all__ = [
     "ProblemsConfig",
     "ProfileConfig",
     "ReinforcePlusPlusConfig",
+    "RemoteEngineSettings",
     "Resolved",
     "RewardModelConfig",
     "RlooConfig",

@@ -48,7 +48,7 @@ class VllmEngineConfig(Config):
     """Processes or GPUs that hold the model together."""
 
 
-class _RemoteEngineConfig(Config):
+class RemoteEngineSettings(Config):
     """What all engines behind HTTP have in common."""
 
     url: str = ""
@@ -79,7 +79,7 @@ class _RemoteEngineConfig(Config):
         return self
 
 
-class SglangEngineConfig(_RemoteEngineConfig):
+class SglangEngineConfig(RemoteEngineSettings):
     """Sampling with SGLang, by the native interface of its server."""
 
     name: Literal["sglang"] = "sglang"
@@ -90,9 +90,8 @@ class SglangEngineConfig(_RemoteEngineConfig):
     folder in memory such as /dev/shm on one machine. Needed for training."""
 
 
-class OpenAiEngineConfig(_RemoteEngineConfig):
-    """Sampling with a server that is compatible with OpenAI's /v1/completions; it cannot take weights, so only for
-    `evaluate`."""
+class OpenAiEngineConfig(RemoteEngineSettings):
+    """Sampling with a server compatible with OpenAI's /v1/completions. It takes no weights: for `evaluate` alone."""
 
     name: Literal["openai"] = "openai"
     """The engine."""

@@ -163,7 +163,7 @@ class SamplingConformance:
     def test_greedy_sampling_takes_the_most_likely_token(self, engine: Engine, policy: Policy):
         requests = [request(prompt, 0, temperature=0.0, max_new_tokens=24) for prompt in PROMPTS]
         for prompt, completion in zip(PROMPTS, sample(engine, requests), strict=True):
-            expected = policy.model.generate(
+            expected = policy.model.generate(  # pyright: ignore[reportCallIssue]
                 torch.tensor([prompt]),
                 attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
                 do_sample=False,
@@ -238,9 +238,7 @@ class SamplingConformance:
             assert done.tokens[-1] == policy.end_token
             assert policy.end_token not in done.tokens[:-1]
             assert done.text == policy.tokenizer.decode(done.tokens[:-1], skip_special_tokens=True)
-            assert done.log_probs[-1] == pytest.approx(
-                plain_log_probs(policy, done, self.warm)[-1], abs=self.tolerance
-            )
+            assert done.log_probs[-1] == pytest.approx(plain_log_probs(policy, done, self.warm)[-1], abs=self.tolerance)
 
     def test_the_limit_of_new_tokens_cuts_a_response(self, engine: Engine, policy: Policy):
         limits = [1, 2, 7, 30]
@@ -260,7 +258,9 @@ class SamplingConformance:
             assert done.finish_reason is FinishReason.STOP
             assert done.tokens.tolist() == tokens
             assert stop not in done.text
-            assert done.text + stop == policy.tokenizer.decode(tokens, skip_special_tokens=True)[: len(done.text + stop)]
+            assert (
+                done.text + stop == policy.tokenizer.decode(tokens, skip_special_tokens=True)[: len(done.text + stop)]
+            )
 
     def test_a_stop_string_that_does_not_come_changes_nothing(self, engine: Engine, policy: Policy):
         asked = [request(PROMPTS[0], 3, max_new_tokens=12, stops=stops) for stops in ((), ("\0never",))]
@@ -291,7 +291,7 @@ class SamplingConformance:
     def test_requests_can_be_added_while_others_are_sampled(self, engine: Engine, policy: Policy):
         places = add(engine, [request(PROMPTS[0], 0, temperature=0.0, max_new_tokens=30)])
         step_until(engine, 3)
-        places |= {number: 1 for number in add(engine, [request(PROMPTS[1], 0, temperature=0.0, max_new_tokens=3)])}
+        places |= dict.fromkeys(add(engine, [request(PROMPTS[1], 0, temperature=0.0, max_new_tokens=3)]), 1)
         found = dict(collect(engine, places))
         assert [len(found[place].tokens) for place in (0, 1)] == [30, 3]
 

@@ -127,14 +127,15 @@ class OpenAi:
         if all(str(name).startswith("token_id:") for name in names):
             return [int(name.partition(":")[2]) for name in names]
         raise InputError(
-            f"{self._server.url} does not say which tokens it sampled; it must understand return_token_ids, as vLLM does"
+            f"{self._server.url} does not say which tokens it sampled; it must understand return_token_ids, as vLLM "
+            "does"
         )
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """See `Dialect`."""
         raise ConfigError(
-            "sampler.engine.name = openai: such a server keeps its weights, so it can be evaluated and not trained; use "
-            "transformers, vllm or sglang"
+            "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
+            "use transformers, vllm or sglang"
         )
 
     def _only_model(self) -> str:

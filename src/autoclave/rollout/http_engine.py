@@ -1,7 +1,7 @@
 """Sampling on a server, over HTTP: the same protocol as engines in this process.
 
-A thread for each request that the server has reads what is streamed and puts it into a queue; everything else happens on
-the thread that calls, from that queue. A request that is cut off, by a broken connection or by new weights, goes on
+A thread for each request that the server has reads what is streamed and puts it into a queue; everything else happens
+on the thread that calls, from that queue. A request that is cut off, by a broken connection or by new weights, goes on
 from the tokens that are here: they become part of its prompt.
 """
 
@@ -188,8 +188,10 @@ class HttpEngine:
         self._sampled_tokens += len(piece.tokens)
 
     def _reason(self, growing: Growing) -> FinishReason | None:
-        """Why the response is over, if it is. The server finds it as well, but not a stop string that began before the
-        request was cut off. Tokens after the one that completes a stop string go."""
+        """Why the response is over, if it is; tokens after the one that completes a stop string go.
+
+        The server finds it as well, but not a stop string that began before the request was cut off.
+        """
         stops, tokens = growing.request.parameters.stops, growing.tokens
         if stops and self._is_complete(tokens, stops):
             length = next(n for n in range(1, len(tokens) + 1) if self._is_complete(tokens[:n], stops))
@@ -246,9 +248,7 @@ def sglang_engine(settings: SglangEngineConfig, model_folder: Path) -> HttpEngin
 
 
 def _engine(dialect: Dialect, settings: SglangEngineConfig | OpenAiEngineConfig, folder: Path) -> HttpEngine:
-    return HttpEngine(
-        dialect, load_responses(folder), concurrency=settings.concurrency, retries=settings.retries
-    )
+    return HttpEngine(dialect, load_responses(folder), concurrency=settings.concurrency, retries=settings.retries)
 
 
 def _server(settings: SglangEngineConfig | OpenAiEngineConfig) -> Server:

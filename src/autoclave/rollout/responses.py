@@ -85,6 +85,4 @@ def seed_number(seed: tuple[int, ...], bits: int) -> int:
 def _ranges(versions: list[tuple[int, int]], length: int) -> tuple[tuple[int, int, int], ...]:
     """`(version, start, stop)` of those that have a token."""
     stops = [start for _, start in versions[1:]] + [length]
-    return tuple(
-        (version, start, stop) for (version, start), stop in zip(versions, stops, strict=True) if stop > start
-    )
+    return tuple((version, start, stop) for (version, start), stop in zip(versions, stops, strict=True) if stop > start)

@@ -58,7 +58,7 @@ class VllmEngine:
         with self._guest.inside():
             require_vllm()
             _require_head_size(config)
-            self._engine = _start(folder, settings, dtype, seed)
+            self._engine: Any = _start(folder, settings, dtype, seed)
         self._context = int(self._engine.model_config.max_model_len)
 
     def add(self, requests: Mapping[int, Request]) -> None:
@@ -131,7 +131,7 @@ class VllmEngine:
         self._growing.clear()
         if (engine := self._engine) is None:
             return
-        self._engine = None
+        self._engine = None  # so that it can be freed
         with self._guest.inside(), suppress(Exception):  # it may be dead
             engine.engine_core.shutdown()
         del engine

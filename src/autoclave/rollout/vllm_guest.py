@@ -13,6 +13,7 @@ import random
 import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Guest:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """vLLM's world: its variables, and random numbers that are not those of the process."""
+        """The world of vLLM: its variables, and random numbers that are not those of the process."""
         before, set_num_threads = dict(os.environ), torch.set_num_threads
         python_state, numpy_state = random.getstate(), np.random.get_state()
         os.environ.update({**DEFAULTS, **before, **REQUIRED, **self._variables})
@@ -91,8 +92,7 @@ def require_vllm() -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import vllm  # noqa: F401
-            import vllm.v1.engine.llm_engine  # noqa: F401
+            import_module("vllm.v1.engine.llm_engine")
     except ModuleNotFoundError as error:
         raise HostError(f"sampler.engine.name = vllm: {error}. {MEND}") from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:

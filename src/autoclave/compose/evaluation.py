@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
+from autoclave.compose.models import check_tokens
 from autoclave.compose.tasks import build_task
-from autoclave.compose.workers import Workers
+from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
-from autoclave.models import encode_prompt
+from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import SamplingParameters
 from autoclave.tasks import Task
+from autoclave.workers.sampler_pool import SamplerPool
 
 EVALUATION = 1
 """Fourth number of the seeds of evaluation, so that they differ from those of training."""
@@ -31,7 +35,8 @@ def evaluate_during_training(
     """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     settings = config.evaluation
     return _evaluate(
-        workers,
+        workers.sampler,
+        workers.tokenizer,
         task,
         heldout if whole else pinned(config, heldout),
         SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
@@ -62,25 +67,26 @@ def evaluate(
     require_fitting(asked, config.task.name, f"--problems {problems}")
     with build_judge(config.judge, config.sandbox) as judge:
         task = build_task(config.task, judge)
-        workers = Workers(config, model)
-        try:
+        tokenizer = load_tokenizer(model)
+        check_tokens(config, tokenizer)
+        with open_samplers(config, model) as samplers:
             evaluation = _evaluate(
-                workers,
+                samplers,
+                tokenizer,
                 task,
                 [task.item(problem) for problem in asked],
                 SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
                 samples=samples or config.evaluation.final_samples,
                 seed=(config.seed, 0, EVALUATION),
             )
-        finally:
-            workers.close()
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()
 
 
 def _evaluate(
-    workers: Workers,
+    samplers: SamplerPool,
+    tokenizer: PreTrainedTokenizerBase,
     task: Task,
     items: Sequence[TaskItem],
     parameters: SamplingParameters,
@@ -90,9 +96,9 @@ def _evaluate(
 ) -> Evaluation:
     return autoclave.evaluation.evaluate(
         items,
-        sampler=workers.sampler,
+        sampler=samplers,
         reward=task.reward,
-        encode=lambda item: encode_prompt(workers.tokenizer, item.messages),
+        encode=lambda item: encode_prompt(tokenizer, item.messages),
         family=lambda item: item.payload.tags[0] if item.payload.tags else "all",
         parameters=parameters,
         samples=samples,

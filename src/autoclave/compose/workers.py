@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -162,7 +162,7 @@ def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> Wor
 
 
 def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path) -> SamplerPool:
-    """The samplers: one group for each pool that is theirs; see `pools_of`."""
+    """One group for each pool that is theirs; see `pools_of`."""
     homes = [pool for name, pool in pools.items() if name.partition("/")[0] == config.workers.sampler]
     groups: list[WorkerGroup[SamplerWorker]] = [
         WorkerGroup(pool, partial(_make_sampler, config, model), name=f"sampler-{number}" if homes[1:] else "sampler")
@@ -179,15 +179,38 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
 def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
     """The pools to open, by name. Processes that only sample are replicas, and each is a pool of its own: `NAME/0`."""
     homes = config.workers.places()
-    lonely = config.workers.sampler not in [pool for group, pool in homes.items() if group != "sampler"]
+    shared = {pool for group, pool in homes.items() if group != "sampler"}
     opened: dict[str, PoolConfig] = {}
     for name, pool in config.pools.items():
-        if name == config.workers.sampler and lonely and pool.processes > 1:
-            alone = pool.model_copy(update={"processes": 1})
-            opened |= {f"{name}/{number}": alone for number in range(pool.processes)}
-        else:
-            opened[name] = pool
+        opened |= {name: pool} if name in shared else _replicas(name, pool)
     return opened
+
+
+def _replicas(name: str, pool: PoolConfig) -> dict[str, PoolConfig]:
+    """A pool for each process of `pool`."""
+    if pool.processes == 1:
+        return {name: pool}
+    alone = pool.model_copy(update={"processes": 1})
+    return {f"{name}/{number}": alone for number in range(pool.processes)}
+
+
+@contextmanager
+def open_samplers(config: TrainConfig, model: Path) -> Generator[SamplerPool]:
+    """The samplers of a configuration and nothing else, with the policy in folder `model`.
+
+    Raises:
+        HostError: their pool asks for more than there is, or a package is not installed.
+        InputError: `model` is not the folder of a policy.
+    """
+    home = config.workers.sampler
+    devices = 1 if resolve_device(config.model.device).type == "cuda" else 0
+    pools = autoclave.workers.open_pools(_replicas(home, config.pools[home]), devices_per_process=devices)
+    try:
+        with closing(_open_samplers(config, pools, model)) as samplers:
+            yield samplers
+    finally:
+        for pool in pools.values():
+            pool.close()
 
 
 # Workers are made where they run, which may be in another process: by functions that can be imported there.

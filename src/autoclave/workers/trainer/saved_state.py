@@ -33,8 +33,8 @@ from torch.distributed.fsdp import FSDPModule
 from autoclave.core import CheckpointError, HostError
 from autoclave.core.manifest import write_manifest
 
-FILE_BYTES = 1 << 30
-"""Tensors are spread over files of about so much, all ranks together: a file is in memory while it is written."""
+FILE_BYTES = 1 << 27
+"""Tensors are spread over files of about so much, all ranks together: a file is in memory, twice, while it is written."""
 
 STEPS = "steps"
 

@@ -34,7 +34,7 @@ from autoclave.core import CheckpointError, HostError
 from autoclave.core.manifest import write_manifest
 
 FILE_BYTES = 1 << 27
-"""Tensors are spread over files of about so much, all ranks together: a file is in memory, twice, while it is written."""
+"""Tensors are spread over files of about so much, all ranks together: one is in memory, twice, while it is written."""
 
 STEPS = "steps"
 

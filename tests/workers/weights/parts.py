@@ -37,7 +37,12 @@ class Trainer(SendsWeights):
     """Its weights change at random, as if it learnt."""
 
     def __init__(
-        self, *, lora: bool = False, dtype: torch.dtype = torch.float32, gpu: str = "", trainer: TrainerConfig | None = None
+        self,
+        *,
+        lora: bool = False,
+        dtype: torch.dtype = torch.float32,
+        gpu: str = "",
+        trainer: TrainerConfig | None = None,
     ) -> None:
         self._model = tiny_policy(dtype=dtype).model
         self._gpu = gpu

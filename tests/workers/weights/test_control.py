@@ -53,7 +53,9 @@ def test_a_half_written_slot_is_never_taken():
     made.sit(0, "a")
     write(made, 1)
     made.begin(2, 0.0)
-    with pytest.raises(FaultError, match=r"version 2 was not published whole: slot \d holds version 1, slot \d holds a h"):
+    with pytest.raises(
+        FaultError, match=r"version 2 was not published whole: slot \d holds version 1, slot \d holds a h"
+    ):
         made.hold(0, 2)
     assert made.hold(0, 1) == 0
     made.begin(2, 0.0)  # the other slot was let go when it was refused

@@ -78,7 +78,9 @@ def test_a_weight_that_an_engine_does_not_renew_stops_the_run(stale: str):
         probe.check(1, trainer, samplers)  # nothing has changed yet: it looks right
         trainer.learn(1).result()
         publisher.publish(2)
-        with pytest.raises(FaultError, match=r"probe of version 2: the log-probs of sampler 'sampler 0' are off.*packed"):
+        with pytest.raises(
+            FaultError, match=r"probe of version 2: the log-probs of sampler 'sampler 0' are off.*packed"
+        ):
             probe.check(2, trainer, samplers)
 
 
@@ -92,6 +94,6 @@ def test_a_sampler_that_took_nothing_over_is_recognised():
 
 
 def test_tokens_of_another_version_are_an_error_even_if_they_agree():
-    with published(engine=OldStamps) as (probe, publisher, trainer, samplers):
-        with pytest.raises(FaultError, match=r"sampler 'sampler 0' stamps its tokens with version 0; it missed a publish"):
-            probe.check(1, trainer, samplers)
+    said = r"sampler 'sampler 0' stamps its tokens with version 0; it missed a publish"
+    with published(engine=OldStamps) as (probe, _, trainer, samplers), pytest.raises(FaultError, match=said):
+        probe.check(1, trainer, samplers)

@@ -136,7 +136,8 @@ class Publisher:
     def _publish(self, version: int, *, is_first: bool = False) -> None:
         try:
             if self._offer is not None:
-                self._answer(self._trainer.write_weights(version, self._deadline_s), version)
+                patience_s = 0.8 * self._deadline_s  # who is waited for is known there, so it must give up first
+                self._answer(self._trainer.write_weights(version, patience_s), version)
         except Exception as error:
             former = "no version" if self._version is None else f"version {self._version}"
             error.add_note(f"Version {version} was not written whole; samplers have {former} as before")

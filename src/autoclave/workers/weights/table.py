@@ -29,6 +29,11 @@ class Entry:
     def num_bytes(self) -> int:
         return self.dtype.itemsize * prod(self.shape)
 
+    @property
+    def end(self) -> int:
+        """Where the next one begins; one without numbers has a place too, so that every weight is in some piece."""
+        return self.offset + -(-max(1, self.num_bytes) // ALIGNMENT) * ALIGNMENT
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -58,7 +63,7 @@ class WeightTable:
             held = dtype if dtype and weight.dtype.is_floating_point else weight.dtype
             entries.append(Entry(name, held, weight.shape, end))
             aliases |= dict.fromkeys(others, name)
-            end = _aligned(end + entries[-1].num_bytes)
+            end = entries[-1].end
         return WeightTable(tuple(entries), aliases, end)
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
@@ -77,8 +82,7 @@ class WeightTable:
         pieces: list[tuple[int, int]] = []
         start = 0
         for entry in self.entries:
-            stop = _aligned(entry.offset + entry.num_bytes)
-            if stop - start > most_bytes and entry.offset > start:
+            if entry.end - start > most_bytes and entry.offset > start:
                 pieces.append((start, entry.offset))
                 start = entry.offset
         if self.num_bytes > start:
@@ -100,10 +104,6 @@ class WeightTable:
                 start, stop = next(places, (start, stop))
             found[entry.name] = _view(buckets[start, stop], entry, start)
         return found | {alias: found[name] for alias, name in self.aliases.items()}
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _view(buffer: Tensor, entry: Entry, start: int) -> Tensor:

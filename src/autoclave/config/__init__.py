@@ -27,6 +27,7 @@ from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+from autoclave.config.publish import ProbeConfig, PublishConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import JudgeRunConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
@@ -73,9 +74,11 @@ __all__ = [
     "Override",
     "PoolConfig",
     "PpoConfig",
+    "ProbeConfig",
     "ProblemFilesConfig",
     "ProblemsConfig",
     "ProfileConfig",
+    "PublishConfig",
     "ReinforcePlusPlusConfig",
     "Resolved",
     "RewardModelConfig",

@@ -22,7 +22,7 @@ from autoclave.workers.weights.routes import Route
 from tests.workers.weights.parts import SamplerWorker, Trainer
 
 BFLOAT16 = Form(torch.bfloat16)
-DEADLINE_S = 60.0
+DEADLINE_S = 100.0
 
 
 class HangingSampler(SamplerWorker):

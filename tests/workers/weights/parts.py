@@ -53,6 +53,12 @@ class Trainer(SendsWeights):
         self._scoring = Scoring.of(self._model, settings, CPU, temperature=1.0, micro_batch_tokens=512)
 
     @register(Dispatch.ONE_TO_ALL)
+    def become(self, options: dict[str, Any]) -> None:
+        """Another one, in the same process."""
+        self._sender = self._group = None
+        self.__init__(**options)
+
+    @register(Dispatch.ONE_TO_ALL)
     def survey_weights(self, form: Form) -> tuple[Seat, bool]:
         seat, is_own = super().survey_weights(form)
         return replace(seat, gpu=self._gpu), is_own
@@ -157,6 +163,12 @@ class SamplerWorker(ReceivesWeights):
         policy = tiny_policy(seed, dtype=dtype)
         self._engine = PackingEngine(policy, stale) if stale else engine(policy)
         self._gpu, self._host = gpu, host
+
+    @register(Dispatch.ONE_TO_ALL)
+    def become(self, options: dict[str, Any]) -> None:
+        """Another one, in the same process."""
+        self._inlet = self._broadcast = None
+        self.__init__(**options)
 
     @register(Dispatch.ONE_TO_ALL)
     def weights_seat(self) -> Seat:

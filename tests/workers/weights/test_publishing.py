@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from threading import Event
@@ -37,25 +38,20 @@ class HangingSampler(SamplerWorker):
 def groups(
     make_trainer: Callable = Trainer,
     *make_samplers: Callable,
-    executor: Callable[[int], Executor | None] = lambda ranks: None,
-    ranks: int = 1,
+    executor: Callable[[], Executor | None] = lambda: None,
 ) -> Iterator[tuple[WorkerGroup, dict[str, WorkerGroup]]]:
     """A trainer, and samplers by name, each on a pool of its own."""
-    pools = [ResourcePool("trainer", executor(ranks))]
+    pools = [ResourcePool("trainer", executor())]
     try:
-        trainer = WorkerGroup(pools[0], make_trainer, process_group=ranks > 1)
+        trainer = WorkerGroup(pools[0], make_trainer)
         samplers = {}
         for number, make in enumerate(make_samplers or (SamplerWorker,)):
-            pools.append(ResourcePool(f"sampler {number}", executor(1)))
+            pools.append(ResourcePool(f"sampler {number}", executor()))
             samplers[f"sampler {number}"] = WorkerGroup(pools[-1], make)
         yield trainer, samplers
     finally:
         for pool in pools:
             pool.close()
-
-
-def processes(ranks: int) -> Executor:
-    return SpawnExecutor([()] * ranks)
 
 
 def require_equal(trainer: WorkerGroup, sampler: WorkerGroup, version: int, dtype: torch.dtype | None = None) -> None:
@@ -204,64 +200,57 @@ def impatient(publisher: Publisher) -> Publisher:
 # --- In several processes
 
 
+class Processes:
+    """Trainers of one and of two ranks, and two samplers, which the tests below change into what they need."""
+
+    def __init__(self) -> None:
+        made = {"trainer": Trainer, "ranks": Trainer, "sampler 0": SamplerWorker, "sampler 1": SamplerWorker}
+        self.pools = {name: ResourcePool(name, SpawnExecutor([()] * (1 + (name == "ranks")))) for name in made}
+
+        def make(name: str) -> WorkerGroup:
+            return WorkerGroup(self.pools[name], made[name], process_group=name == "ranks")
+
+        with ThreadPoolExecutor() as threads:  # processes take seconds to start
+            groups = dict(zip(made, threads.map(make, made), strict=True))
+        self.trainer, self.ranks = groups.pop("trainer"), groups.pop("ranks")
+        self.samplers = groups
+
+    def become(self, *samplers: dict, **trainer: object) -> tuple[WorkerGroup, dict[str, WorkerGroup]]:
+        """The trainer of one rank and as many samplers, as these options say."""
+        self.trainer.become(trainer).result()
+        for group, options in zip(self.samplers.values(), samplers, strict=False):
+            group.become(options).result()
+        return self.trainer, dict(list(self.samplers.items())[: len(samplers)])
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(280)
 class TestProcesses:
-    def test_weights_are_equal_and_a_hundred_publishes_leave_nothing(self):
-        with groups(Trainer, SamplerWorker, executor=processes) as (trainer, samplers):
-            sampler = samplers["sampler 0"]
-            publisher = publish_and_compare(trainer, samplers)
-            assert publisher.routes == {"sampler 0": Route.MEMORY}
-            files, mappings, own = (
-                sampler.open_files().result(),
-                sampler.mappings().result(),
-                len(os.listdir("/dev/shm")),
-            )
-            for version in range(10, 110):
-                publisher.publish(version)
-            assert sampler.open_files().result() == files
-            assert sampler.mappings().result() == mappings
-            assert len(os.listdir("/dev/shm")) == own
-            publisher.begin(1, samplers)  # another memory; the former is free
-            require_equal(trainer, sampler, 1)
-            assert sampler.mappings().result() == mappings
-            assert sampler.open_files().result() == files
+    @pytest.fixture(scope="class")
+    @classmethod
+    def processes(cls) -> Iterator[Processes]:
+        made = Processes()
+        try:
+            yield made
+        finally:
+            for pool in made.pools.values():
+                pool.close()
 
-    def test_a_trainer_killed_in_the_middle_of_a_write_leaves_samplers_as_they_were(self):
-        with groups(Trainer, SamplerWorker, executor=processes) as (trainer, samplers):
-            publisher = publish_and_compare(trainer, samplers)
-            before = samplers["sampler 0"].held().result()
-            trainer.learn(9).result()
-            trainer.die_while_writing(5).result()
-            with pytest.raises(WorkerDied, match="SIGKILL") as raised:
-                publisher.publish(9)
-            assert "Version 9 was not written whole; samplers have version 8 as before" in raised.value.__notes__
-            with pytest.raises(
-                FaultError, match=r"version 9 was not published whole: .*half-written version 9.*has end"
-            ):
-                samplers["sampler 0"].take_weights(9, None).result()
-            after = samplers["sampler 0"].held().result()
-            assert after[0] == before[0] == 8
-            assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
-            trainer.restart(partial(Trainer, lora=True)).result()
-            trainer.learn(1).result()
-            publisher.begin(9, samplers)
-            require_equal(trainer, samplers["sampler 0"], 9)
-
-    def test_a_sampler_that_was_killed_is_not_waited_for_and_a_new_one_takes_its_place(self):
-        with groups(Trainer, SamplerWorker, SamplerWorker, executor=processes) as (trainer, samplers):
-            publisher = publish_and_compare(trainer, samplers)
-            os.kill(samplers["sampler 0"]._ranks.process_ids[0], 9)
-            with pytest.raises(WorkerDied) as raised:
-                publisher.publish(9)
-            assert "Publish of version 9: sampler 0 failed, nobody did not answer" in raised.value.__notes__
-            require_equal(trainer, samplers["sampler 1"], 9)
-            publisher.detach("sampler 0")
-            publisher.publish(10)
-            publisher.publish(11)
-            samplers["sampler 0"].restart().result()
-            publisher.attach("sampler 0", samplers["sampler 0"])
-            for sampler in samplers.values():
-                require_equal(trainer, sampler, 11)
+    def test_weights_are_equal_and_a_hundred_publishes_leave_nothing(self, processes: Processes):
+        trainer, samplers = processes.become({})
+        sampler = samplers["sampler 0"]
+        publisher = publish_and_compare(trainer, samplers)
+        assert publisher.routes == {"sampler 0": Route.MEMORY}
+        files, mappings, own = sampler.open_files().result(), sampler.mappings().result(), len(os.listdir("/dev/shm"))
+        for version in range(10, 110):
+            publisher.publish(version)
+        assert sampler.open_files().result() == files
+        assert sampler.mappings().result() == mappings
+        assert len(os.listdir("/dev/shm")) <= own
+        publisher.begin(1, samplers)  # another memory; the former is free
+        require_equal(trainer, sampler, 1)
+        assert sampler.mappings().result() == mappings
+        assert sampler.open_files().result() == files
 
     @pytest.mark.parametrize(
         ("trainer", "form"),
@@ -273,41 +262,74 @@ class TestProcesses:
         ],
         ids=["rounded", "adapter", "adapter alone", "replicated"],
     )
-    def test_two_ranks_write_their_own_rows(self, trainer: dict, form: Form):
-        make = partial(Trainer, **trainer)
-        with groups(make, SamplerWorker, executor=processes, ranks=2) as (group, samplers):
-            if trainer.get("lora"):  # sums over rows of a matrix product may round otherwise
-                publisher = Publisher(group, form, deadline_s=DEADLINE_S)
-                publisher.begin(1, samplers)
-                group.learn(1).result()
-                publisher.publish(2)
-                expected, (_, held) = group.plain_copy().result(), samplers["sampler 0"].held().result()
-                assert max((held[name] - tensor).abs().max() for name, tensor in expected.items()) < 1e-6
-            else:
-                publish_and_compare(group, samplers, form)
+    def test_two_ranks_write_their_own_rows(self, processes: Processes, trainer: dict, form: Form):
+        _, samplers = processes.become({})
+        processes.ranks.become(trainer).result()
+        if "lora" not in trainer:
+            publish_and_compare(processes.ranks, samplers, form)
+            return
+        publisher = Publisher(processes.ranks, form, deadline_s=DEADLINE_S)
+        publisher.begin(1, samplers)
+        processes.ranks.learn(1).result()
+        publisher.publish(2)
+        expected, (_, held) = processes.ranks.plain_copy().result(), samplers["sampler 0"].held().result()
+        # A matrix product of some of the rows may be rounded otherwise than that of all.
+        assert max((held[name] - tensor).abs().max().item() for name, tensor in expected.items()) < 1e-6
 
-    def test_a_sampler_on_another_host_fetches_buckets(self):
-        there = partial(SamplerWorker, host="another")
-        with groups(Trainer, there, SamplerWorker, executor=processes) as (trainer, samplers):
-            publisher = publish_and_compare(trainer, samplers)
-            assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}
+    def test_a_sampler_on_another_host_fetches_buckets(self, processes: Processes):
+        trainer, samplers = processes.become({"host": "another"}, {})
+        publisher = publish_and_compare(trainer, samplers)
+        assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}
 
     @pytest.mark.parametrize("form", [BFLOAT16, Form(adapter_only=True)], ids=["rounded", "adapter alone"])
-    def test_a_broadcast_reaches_all_members_and_one_that_comes_later(self, form: Form):
+    def test_a_broadcast_reaches_all_members_and_one_that_comes_later(self, processes: Processes, form: Form):
         """By gloo, between processes that say that they have GPUs."""
-        make = partial(Trainer, gpu="A", lora=form.adapter_only)
-        there = [partial(SamplerWorker, gpu=gpu) for gpu in "BC"]
-        with groups(make, *there, executor=processes) as (trainer, samplers):
-            late = samplers.pop("sampler 1")
-            publisher = publish_and_compare(trainer, samplers, form)
-            assert publisher.routes == {"sampler 0": Route.BROADCAST}
-            samplers["sampler 1"] = late
-            publisher.attach("sampler 1", late)
-            require_equal(trainer, late, 8, form.dtype)
-            trainer.learn(9).result()
+        trainer, samplers = processes.become({"gpu": "B"}, {"gpu": "C"}, gpu="A", lora=form.adapter_only)
+        late = samplers.pop("sampler 1")
+        publisher = publish_and_compare(trainer, samplers, form)
+        assert publisher.routes == {"sampler 0": Route.BROADCAST}
+        samplers["sampler 1"] = late
+        publisher.attach("sampler 1", late)
+        require_equal(trainer, late, 8, form.dtype)
+        trainer.learn(9).result()
+        publisher.publish(9)
+        for sampler in samplers.values():
+            require_equal(trainer, sampler, 9, form.dtype)
+
+    def test_a_trainer_killed_in_the_middle_of_a_write_leaves_samplers_as_they_were(self, processes: Processes):
+        trainer, samplers = processes.become({})
+        publisher = publish_and_compare(trainer, samplers)
+        before = samplers["sampler 0"].held().result()
+        trainer.learn(9).result()
+        trainer.die_while_writing(5).result()
+        with pytest.raises(WorkerDied, match="SIGKILL") as raised:
             publisher.publish(9)
-            for sampler in samplers.values():
-                require_equal(trainer, sampler, 9, form.dtype)
+        assert "Version 9 was not written whole; samplers have version 8 as before" in raised.value.__notes__
+        with pytest.raises(FaultError, match=r"version 9 was not published whole: .*half-written version 9.*has ended"):
+            samplers["sampler 0"].take_weights(9, None).result()
+        after = samplers["sampler 0"].held().result()
+        assert after[0] == before[0] == 8
+        assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
+        trainer.restart().result()
+        trainer.learn(1).result()
+        publisher.begin(9, samplers)
+        require_equal(trainer, samplers["sampler 0"], 9)
+
+    def test_a_sampler_that_was_killed_is_not_waited_for_and_a_new_one_takes_its_place(self, processes: Processes):
+        trainer, samplers = processes.become({}, {})
+        publisher = publish_and_compare(trainer, samplers)
+        os.kill(samplers["sampler 0"]._ranks.process_ids[0], 9)
+        with pytest.raises(WorkerDied) as raised:
+            publisher.publish(9)
+        assert "Publish of version 9: sampler 0 failed, nobody did not answer" in raised.value.__notes__
+        require_equal(trainer, samplers["sampler 1"], 9)
+        publisher.detach("sampler 0")
+        publisher.publish(10)
+        publisher.publish(11)
+        samplers["sampler 0"].restart().result()
+        publisher.attach("sampler 0", samplers["sampler 0"])
+        for sampler in samplers.values():
+            require_equal(trainer, sampler, 11)
 
 
 @pytest.mark.slow
@@ -317,8 +339,9 @@ def test_actors_in_ray_map_memory_and_fetch_buckets(ray_cluster):
 
     names = iter(range(9))
     there = partial(SamplerWorker, host="another")
-    with groups(
-        Trainer, there, SamplerWorker, executor=lambda ranks: RayExecutor(f"pool {next(names)}", Demand(ranks, 0))
-    ) as (trainer, samplers):
+    with groups(Trainer, there, SamplerWorker, executor=lambda: RayExecutor(f"pool {next(names)}", Demand(1, 0))) as (
+        trainer,
+        samplers,
+    ):
         publisher = publish_and_compare(trainer, samplers)
         assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}

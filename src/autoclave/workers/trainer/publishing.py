@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -140,7 +139,7 @@ class SendsWeights:
     def open_meetings(self) -> tuple[str, int]:
         """Address and port where members of broadcast groups meet."""
         if self._store is None and this_rank() == 0:
-            self._store = open_store(socket.gethostbyname(socket.gethostname()))
+            self._store = open_store()
         return (self._store.host, self._store.port) if self._store else ("", 0)
 
     @register(Dispatch.ONE_TO_ALL)

@@ -6,6 +6,7 @@ Its members are those who read one publish; when others come, they make another.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,18 +23,28 @@ BUCKET_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where the members of a group meet, and how many they are; `number` tells it from others at the same store."""
+    """Where the members of a group meet, and how many they are; `name` is no other's at the same store."""
 
     address: str
     port: int
-    number: int
+    name: str
     size: int
     deadline_s: float
 
 
-def open_store(address: str) -> TCPStore:
-    """The store that meetings take place at, on a free port of this machine, whose address is `address`."""
-    return TCPStore(address, 0, is_master=True, wait_for_workers=False)
+def open_store() -> TCPStore:
+    """A store that meetings can take place at, on a free port of this machine."""
+    return TCPStore(_own_address(), 0, is_master=True, wait_for_workers=False)
+
+
+def _own_address() -> str:
+    """By which other machines reach this one: that of the interface that leads outside. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address for documentation
+        except OSError:
+            return "127.0.0.1"  # there is no outside
+        return probe.getsockname()[0]
 
 
 class BroadcastGroup:
@@ -47,7 +58,7 @@ class BroadcastGroup:
         """
         timeout = timedelta(seconds=meeting.deadline_s)
         reached = store or TCPStore(meeting.address, meeting.port, is_master=False, timeout=timeout)
-        self._group = _backend(PrefixStore(f"weights/{meeting.number}", reached), member, meeting.size, device, timeout)
+        self._group = _backend(PrefixStore(f"weights/{meeting.name}", reached), member, meeting.size, device, timeout)
         self._device = device
 
     def broadcast(self, buffer: Tensor, buckets: Sequence[tuple[int, int]]) -> None:

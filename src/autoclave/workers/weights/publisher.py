@@ -79,7 +79,7 @@ class Publisher:
             HostError: there is no memory for the weights, or it cannot be reached by the route that was chosen.
         """
         with self._turn:
-            self._attached, self._offer, self._version = {}, None, None
+            self._attached, self._offer, self._version, self._has_met = {}, None, None, frozenset()
             asked = {name: sampler.weights_seat() for name, sampler in samplers.items()}
             seats: dict[str, Seat] = self._answers(asked, version)
             trainer, self._is_own = self._answer(self._trainer.survey_weights(self._form), version)
@@ -183,11 +183,12 @@ class Publisher:
 
     def _meet(self, version: int, names: set[str]) -> None:
         """Let the members of a broadcast meet, unless they have."""
-        if self._has_met == names:
+        if self._has_met == names or self._offer is None:
             return
         address, port = self._answer(self._trainer.open_meetings(), version)
         self._meetings += 1
-        meeting = Meeting(address, port, self._meetings, len(names) + 1, self._deadline_s)
+        name = f"{self._offer.address.token}/{self._meetings}"  # a trainer may have had other publishers
+        meeting = Meeting(address, port, name, len(names) + 1, self._deadline_s)
         calls = {"trainer": self._trainer.meet(meeting)}
         for member, name in enumerate(sorted(names), start=1):
             calls[name] = self._attached[name].sampler.meet(meeting, member)

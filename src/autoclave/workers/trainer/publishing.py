@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from autoclave.models import adapter_scale
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
-from autoclave.workers.trainer.sharding import device_of
+from autoclave.workers.trainer.sharding import device_of, is_sharded
 from autoclave.workers.trainer.sources import Source, sources_of, write_sources
 from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
@@ -35,6 +35,7 @@ class Sender:
             ValueError: adapters alone are wanted of a model that has none.
         """
         self._model, self._form = model, form
+        self._kept: list[Source] | None = None
         self._device = device_of(model) if on_device else torch.device("cpu")
         table = WeightTable.of((source.weight for source in self._sources()), form.dtype)
         self.offer = _on_first_rank(lambda: self._made(table, num_slots))
@@ -54,7 +55,10 @@ class Sender:
         return Offer(table, self._memory.address, handles, scale)
 
     def _sources(self) -> list[Source]:
-        return sources_of(self._model, adapter_only=self._form.adapter_only)
+        """The weights as they are held; to look them up takes as long as to copy a small model."""
+        if self._kept is None or is_sharded(self._model):  # FSDP2 puts other parameters in place while it computes
+            self._kept = sources_of(self._model, adapter_only=self._form.adapter_only)
+        return self._kept
 
     def write(self, version: int, deadline_s: float) -> None:
         """Write the weights as they are now, as `version`.

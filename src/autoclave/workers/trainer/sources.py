@@ -64,11 +64,12 @@ class Source:
 def sources_of(model: nn.Module, *, adapter_only: bool = False) -> list[Source]:
     """The weights of `model` by the names of a model without adapters, which are added in; each once.
 
-    With `adapter_only` the weights of its adapters instead, by the names that they have in it.
+    With `adapter_only` the weights of its adapters instead, by the names that they have in it. They are the parameters
+    themselves, so what is found here holds for as long as the model keeps these.
     """
     state: Mapping[str, Tensor] = model.state_dict(keep_vars=True)
     if adapter_only:
-        return [Source((name,), state[name].detach()) for name in state if is_of_adapter(name)]
+        return [Source((name,), state[name]) for name in state if is_of_adapter(name)]
     scale = adapter_scale(model)
     parts = list(parts_of(state))
     names_of: dict[int, list[str]] = {}
@@ -78,8 +79,8 @@ def sources_of(model: nn.Module, *, adapter_only: bool = False) -> list[Source]:
     for part in parts:
         names = tuple(names_of[id(state[part.base])])
         if names[0] == part.name:
-            adapter = (state[part.adapter[0]].detach(), state[part.adapter[1]].detach()) if part.adapter else None
-            found.append(Source(names, state[part.base].detach(), adapter, scale))
+            adapter = (state[part.adapter[0]], state[part.adapter[1]]) if part.adapter else None
+            found.append(Source(names, state[part.base], adapter, scale))
     return found
 
 

@@ -99,6 +99,7 @@ class Trainer(SendsWeights):
             write(tensor, place)
 
         sources.copy = copy_or_die
+        self._opened()._plans = {0: None, 1: None}  # one weight after the other
 
 
 class ViewingEngine:

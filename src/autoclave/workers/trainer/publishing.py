@@ -13,7 +13,7 @@ from autoclave.models import adapter_scale
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
 from autoclave.workers.trainer.sharding import device_of, is_sharded
-from autoclave.workers.trainer.sources import Source, sources_of, write_sources
+from autoclave.workers.trainer.sources import Source, carry_out, copy_plan, sources_of, write_sources
 from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
 from autoclave.workers.weights.memory import WeightMemory, this_host
@@ -36,6 +36,7 @@ class Sender:
         """
         self._model, self._form = model, form
         self._kept: list[Source] | None = None
+        self._plans: dict[int, list[tuple[Tensor, int, int]] | None] = {}
         self._device = device_of(model) if on_device else torch.device("cpu")
         table = WeightTable.of((source.weight for source in self._sources()), form.dtype)
         self.offer = _on_first_rank(lambda: self._made(table, num_slots))
@@ -67,13 +68,22 @@ class Sender:
             FaultError: a sampler still uses the memory that they are to go to after `deadline_s`; it is named.
         """
         slot = _on_first_rank(lambda: self._memory.control.begin(version, deadline_s))
-        has_place = this_rank() == 0 or not self._gathers
-        write_sources(self._sources(), self._memory.views(slot) if has_place else {}, gathers=self._gathers)
+        self._write(slot)
         device_memory.settle(self._device)
         gather(None)  # all have written
         if this_rank() == 0:
             self._memory.control.commit(slot)
         self._slot = slot
+
+    def _write(self, slot: int) -> None:
+        places = self._memory.views(slot) if this_rank() == 0 or not self._gathers else {}
+        if slot not in self._plans and num_ranks() == 1:
+            self._plans[slot] = copy_plan(self._sources(), places)
+        plan = self._plans.get(slot)
+        if plan and plan[0][0].device.type == "cpu":
+            carry_out(plan)
+        else:
+            write_sources(self._sources(), places, gathers=self._gathers)
 
     def packed(self, version: int) -> Buckets | None:
         """What was written last, as arrays; on rank 0."""

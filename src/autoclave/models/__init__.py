@@ -22,7 +22,18 @@ from autoclave.models.heads import (
     sequence_scores,
 )
 from autoclave.models.kernels import apply_liger, require_liger
-from autoclave.models.lora import adapter_scale, merged, plain_weights, save_adapter, with_adapter, without_adapter
+from autoclave.models.lora import (
+    Part,
+    adapter_scale,
+    added,
+    is_of_adapter,
+    merged,
+    parts_of,
+    plain_weights,
+    save_adapter,
+    with_adapter,
+    without_adapter,
+)
 from autoclave.models.policy import (
     Policy,
     encode_prompt,
@@ -34,17 +45,21 @@ from autoclave.models.policy import (
 )
 from autoclave.models.scoring import response_scores
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
+from autoclave.models.views import take_views
 
 __all__ = [
     "INCIDENTAL",
     "HeadModel",
     "HeadRole",
+    "Part",
     "Policy",
     "adapter_scale",
+    "added",
     "apply_liger",
     "build_tiny_policy",
     "can_pack",
     "encode_prompt",
+    "is_of_adapter",
     "load_architecture",
     "load_critic",
     "load_head_tokenizer",
@@ -52,6 +67,7 @@ __all__ = [
     "load_reward_model",
     "load_tokenizer",
     "merged",
+    "parts_of",
     "plain_weights",
     "require_liger",
     "require_same_architecture",
@@ -65,6 +81,7 @@ __all__ = [
     "save_head_model",
     "save_policy",
     "sequence_scores",
+    "take_views",
     "tiny_architecture",
     "with_adapter",
     "without_adapter",

@@ -10,8 +10,9 @@ knows nothing of adapters.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +104,34 @@ def merged(state: dict[str, Tensor], scale: float) -> Iterator[tuple[str, Tensor
 
     What is yielded is taken out of `state`, so that no second copy of all weights comes to be; adapters stay in it.
     """
-    for name in [name for name in state if not _is_of_adapter(name)]:
-        tensor = state.pop(name)
-        layer, is_base, part = name.rpartition(".base_layer.")
-        if is_base and part == "weight":
-            down, up = (state[f"{layer}.{side}.{NAME}.weight"] for side in ("lora_A", "lora_B"))
-            yield f"{layer}.weight", (tensor + scale * (up @ down)).to(tensor.dtype)
-        elif is_base:
-            yield f"{layer}.{part}", tensor
-        else:
-            yield name, tensor
+    for part in list(parts_of(state)):
+        tensor = state.pop(part.base)
+        yield part.name, added(tensor, *(state[name] for name in part.adapter), scale=scale) if part.adapter else tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a weight of the plain model is made of: `base`, and the names of A and B if an adapter changes it."""
+
+    name: str
+    base: str
+    adapter: tuple[str, str] | None
+
+
+def parts_of(names: Iterable[str]) -> Iterator[Part]:
+    """The weights of the plain model, from the names of all weights of a model that may have adapters."""
+    for name in names:
+        layer, is_base, kind = name.rpartition(".base_layer.")
+        if is_base:
+            adapter = (f"{layer}.lora_A.{NAME}.weight", f"{layer}.lora_B.{NAME}.weight") if kind == "weight" else None
+            yield Part(f"{layer}.{kind}", name, adapter)
+        elif not is_of_adapter(name):
+            yield Part(name, name, None)
+
+
+def added(base: Tensor, down: Tensor, up: Tensor, *, scale: float) -> Tensor:
+    """W + scale B A, in the number format of W: `base` (out, in), `down` A (rank, in), `up` B (out, rank)."""
+    return (base + scale * (up @ down)).to(base.dtype)
 
 
 @contextmanager
@@ -146,7 +165,7 @@ def save_adapter(model: PreTrainedModel, folder: Path, *, weights: Mapping[str, 
         HostError: the disk is full or fails.
     """
     state = model.state_dict() if weights is None else weights
-    found = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": t for name, t in state.items() if _is_of_adapter(name)}
+    found = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": t for name, t in state.items() if is_of_adapter(name)}
     if not found:
         return
     try:
@@ -165,7 +184,8 @@ def _adapted(model: PreTrainedModel) -> Iterator[Any]:
     return (part for part in model.modules() if hasattr(part, "lora_A"))
 
 
-def _is_of_adapter(name: str) -> bool:
+def is_of_adapter(name: str) -> bool:
+    """Whether a weight of this name learns in an adapter."""
     return ".lora_A." in name or ".lora_B." in name
 
 

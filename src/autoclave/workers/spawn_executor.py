@@ -36,6 +36,11 @@ _START = (
 )
 
 
+_TUNABLES = "glibc.cpu.x86_non_temporal_threshold=0x100000"
+"""Copies of 1 MiB and more go past the caches. Weights are copied one by one to where this process does not read them;
+by default each line of the target is read before it is written over, unless one copy is as large as a shared cache."""
+
+
 class SpawnExecutor:
     """`devices[rank]` are the GPUs of this machine that the processes of a rank see; none runs on the CPU."""
 
@@ -112,6 +117,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a worker prints is no output of the command
                 pass_fds=[there.fileno()],
+                env={"GLIBC_TUNABLES": _TUNABLES, **os.environ},
                 start_new_session=True,
             )
         self.id = self._process.pid

@@ -16,6 +16,7 @@ from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
+from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, batch_scores, log_probs_of
 from autoclave.workers.trainer.sharding import PLAIN, is_sharded, whole_weights
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
@@ -23,7 +24,7 @@ from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches
 OLD = Column.OLD_LOG_PROBS.value
 
 
-class ActorWorker(LearningWorker):
+class ActorWorker(LearningWorker, SendsWeights):
     """The policy in training by `algorithm`; its learning rate is planned over `total_steps`."""
 
     def __init__(

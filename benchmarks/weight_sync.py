@@ -1,0 +1,89 @@
+"""What a publish costs over a copy of the same bytes: from a trainer in one process to a Transformers model in another.
+
+    python benchmarks/weight_sync.py [--quick] [--json FILE]
+
+A publish is the whole of it as a run waits for it, without the probe: the driver asks the trainer, which writes its
+weights into memory that both processes map, and then the sampler, whose model computes with them when it answers. A
+copy is one memcpy, in the process of the trainer, of as many bytes that lie in one piece. The two take turns; before
+each, what it reads is written to, as an optimizer would. After each publish both sides are compared weight by weight
+(a sum of the bits of each).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from statistics import median
+
+import torch
+from harness import arguments, compare, finish, print_environment, seconds
+from weight_sync_workers import Sampler, Trainer
+
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.spawn_executor import SpawnExecutor
+from autoclave.workers.weights.publisher import Publisher
+
+SHAPES = {
+    "10m_float32": (torch.float32, {"hidden_size": 256, "num_hidden_layers": 11, "vocab_size": 4096}),
+    "500m_bfloat16": (torch.bfloat16, {"hidden_size": 1024, "num_hidden_layers": 28, "vocab_size": 32768}),
+}
+DEADLINE_S = 120.0
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the workers too: more threads than free cores only wait
+    print_environment()
+    figures: dict[str, float] = {}
+    for name, (dtype, shape) in SHAPES.items():
+        if not (options.quick and name.startswith("500m")):
+            figures |= measure(name, dtype, shape, rounds=15 if options.quick else 31)
+    ratios = [value for name, value in figures.items() if name.startswith("weight_sync_over_memcpy_")]
+    finish("weight_sync", {"weight_sync_over_memcpy": max(ratios), **figures}, options.json)
+
+
+def measure(name: str, dtype: torch.dtype, shape: dict[str, int], *, rounds: int) -> dict[str, float]:
+    """The figures of one model."""
+    pools = [ResourcePool(role, SpawnExecutor([()])) for role in ("trainer", "sampler")]
+    try:
+        trainer = WorkerGroup(pools[0], partial(Trainer, dtype, shape))
+        sampler = WorkerGroup(pools[1], partial(Sampler, dtype, shape))
+        publisher = Publisher(trainer, deadline_s=DEADLINE_S)
+        publisher.begin(0, {"sampler": sampler})
+        times: dict[str, list[float]] = {"publish": [], "copy": []}
+
+        def publish() -> float:
+            trainer.learn().result()
+            version = (publisher.version or 0) + 1
+            times["publish"].append(seconds(lambda: publisher.publish(version)))
+            if len(times["publish"]) % 10 == 1 and trainer.digests().result() != sampler.digests().result():
+                raise SystemExit(f"{name}: the sampler does not hold what was published")
+            return times["publish"][-1]
+
+        def copy() -> float:
+            times["copy"].append(trainer.copy_s().result())
+            return times["copy"][-1]
+
+        publish()  # the second slot, too, is warm then
+        compared = compare(publish, copy, rounds=rounds)
+        count = trainer.num_weights().result()
+    finally:
+        for pool in pools:
+            pool.close()
+    own, theirs = (1000 * median(found) for found in (times["publish"], times["copy"]))
+    print(
+        f"\n{name}: {count / 1e6:.1f} million weights, {count * dtype.itemsize / 1e6:.0f} MB, load {os.getloadavg()[0]}"
+    )
+    print(f"  publish {own:.2f} ms, copy {theirs:.2f} ms, publish over copy {compared}")
+    return {
+        f"weight_sync_over_memcpy_{name}": compared.median,
+        f"publish_ms_{name}": own,
+        f"memcpy_ms_{name}": theirs,
+    }
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    main()
+    print(f"{time.perf_counter() - started:.0f} s")

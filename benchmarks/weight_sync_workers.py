@@ -1,0 +1,89 @@
+"""The two workers of `weight_sync.py`, where processes of their own can import them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from harness import seconds
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from autoclave.models import take_views
+from autoclave.workers import Dispatch, register
+from autoclave.workers.trainer.publishing import SendsWeights
+from autoclave.workers.weights.receiving import ReceivesWeights
+
+
+def model(dtype: torch.dtype, shape: Mapping[str, int]) -> LlamaForCausalLM:
+    """With random weights, tied embeddings, and layers in the proportions of common models."""
+    width = shape["hidden_size"]
+    config = LlamaConfig(
+        intermediate_size=4 * width, num_attention_heads=width // 64, tie_word_embeddings=True, dtype=dtype, **shape
+    )
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        return LlamaForCausalLM(config).eval()
+    finally:
+        torch.set_default_dtype(before)
+
+
+def digests(weights: Mapping[str, Tensor]) -> dict[str, int]:
+    """A sum of the bits of each weight."""
+    bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
+    return {name: int(tensor.detach().view(bits[tensor.dtype]).sum()) for name, tensor in weights.items()}
+
+
+class Trainer(SendsWeights):
+    """A model, and two buffers of its size to copy between."""
+
+    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
+        torch.set_num_threads(1)
+        self._model = model(dtype, shape)
+        size = sum(weights.nbytes for weights in self._model.parameters())
+        self._from, self._to = (np.ones(size, dtype=np.uint8) for _ in range(2))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def num_weights(self) -> int:
+        return sum(weights.numel() for weights in self._model.parameters())
+
+    @register(Dispatch.ONE_TO_ALL)
+    @torch.no_grad()
+    def learn(self) -> None:
+        """Write to all weights."""
+        for weights in self._model.parameters():
+            weights.mul_(-1)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def copy_s(self) -> float:
+        """Seconds of a copy."""
+        np.negative(self._from, out=self._from)
+        return seconds(lambda: np.copyto(self._to, self._from))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def digests(self) -> dict[str, int]:
+        return digests(self._model.state_dict())
+
+
+class ModelEngine:
+    """A Transformers model whose parameters become what is published, as `TransformersEngine` does it."""
+
+    def __init__(self, own: LlamaForCausalLM) -> None:
+        self.model = own
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        take_views(self.model, weights)
+
+
+class Sampler(ReceivesWeights):
+    """An engine that samples nothing here."""
+
+    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
+        torch.set_num_threads(1)
+        self._engine = ModelEngine(model(dtype, shape))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def digests(self) -> dict[str, int]:
+        return digests(self._engine.model.state_dict())

@@ -1,0 +1,189 @@
+"""The trainer's side of a publish: its memory, and what leaves it by each route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from autoclave.models import adapter_scale
+from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
+from autoclave.workers.trainer.sharding import device_of, is_sharded
+from autoclave.workers.trainer.sources import Source, carry_out, copy_plan, sources_of, write_sources
+from autoclave.workers.weights import device_memory
+from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
+from autoclave.workers.weights.memory import WeightMemory, this_host
+from autoclave.workers.weights.offer import Buckets, Form, Offer
+from autoclave.workers.weights.routes import Seat
+from autoclave.workers.weights.table import WeightTable
+
+R = TypeVar("R")
+
+
+class Sender:
+    """Writes the weights of a model into a memory that samplers read. Of all ranks."""
+
+    def __init__(self, model: nn.Module, form: Form, *, num_slots: int, on_device: bool) -> None:
+        """Make the memory, on rank 0; ranks of its host write their own rows into it.
+
+        Raises:
+            HostError: there is too little memory.
+            ValueError: adapters alone are wanted of a model that has none.
+        """
+        self._model, self._form = model, form
+        self._kept: list[Source] | None = None
+        self._plans: dict[int, list[tuple[Tensor, int, int]] | None] = {}
+        self._device = device_of(model) if on_device else torch.device("cpu")
+        table = WeightTable.of((source.weight for source in self._sources()), form.dtype)
+        self.offer = _on_first_rank(lambda: self._made(table, num_slots))
+        # A GPU is one rank's; hosts have memories of their own. There each weight is gathered for rank 0 to write.
+        self._gathers = on_device or len(set(gather(this_host()))) > 1
+        if this_rank() and not self._gathers:
+            self._memory = WeightMemory.open(table, self.offer.address, is_writer=True)
+        self._slot = 0
+
+    def _made(self, table: WeightTable, num_slots: int) -> Offer:
+        if not table.entries:
+            raise ValueError("no weights to publish: adapters alone are wanted, and this model has none")
+        self._memory = WeightMemory.create(table, num_slots, self._device)
+        token = self._memory.address.token
+        handles = None if self._device.type == "cpu" else device_memory.share(token, self._memory.slots)
+        scale = adapter_scale(self._model) if self._form.adapter_only else None
+        return Offer(table, self._memory.address, handles, scale)
+
+    def _sources(self) -> list[Source]:
+        """The weights as they are held; to look them up takes as long as to copy a small model."""
+        if self._kept is None or is_sharded(self._model):  # FSDP2 puts other parameters in place while it computes
+            self._kept = sources_of(self._model, adapter_only=self._form.adapter_only)
+        return self._kept
+
+    def write(self, version: int, deadline_s: float) -> None:
+        """Write the weights as they are now, as `version`.
+
+        Raises:
+            FaultError: a sampler still uses the memory that they are to go to after `deadline_s`; it is named.
+        """
+        slot = _on_first_rank(lambda: self._memory.control.begin(version, deadline_s))
+        self._write(slot)
+        device_memory.settle(self._device)
+        gather(None)  # all have written
+        if this_rank() == 0:
+            self._memory.control.commit(slot)
+        self._slot = slot
+
+    def _write(self, slot: int) -> None:
+        places = self._memory.views(slot) if this_rank() == 0 or not self._gathers else {}
+        if slot not in self._plans and num_ranks() == 1:
+            self._plans[slot] = copy_plan(self._sources(), places)
+        plan = self._plans.get(slot)
+        if plan and plan[0][0].device.type == "cpu":
+            carry_out(plan)
+        else:
+            write_sources(self._sources(), places, gathers=self._gathers)
+
+    def packed(self, version: int) -> Buckets | None:
+        """What was written last, as arrays; on rank 0."""
+        if this_rank():
+            return None
+        table, slot = self.offer.table, self._memory.slots[self._slot]
+        pieces = {piece: slot[slice(*piece)].numpy() for piece in table.buckets(BUCKET_BYTES)}
+        return Buckets(version, table, pieces)
+
+    def broadcast(self, group: BroadcastGroup) -> None:
+        """Send what was written last to the members of `group`."""
+        group.broadcast(self._memory.slots[self._slot], self.offer.table.buckets(BUCKET_BYTES))
+
+
+class SendsWeights:
+    """A worker whose weights are published, `_model`. Calls are of all ranks; rank 0 answers."""
+
+    _model: Any
+    _sender: Sender | None = None
+    _store: Any = None
+    _group: BroadcastGroup | None = None
+
+    @register(Dispatch.ONE_TO_ALL)
+    def survey_weights(self, form: Form) -> tuple[Seat, bool]:
+        """Where rank 0 is, and whether its own tensors are what would be published in this form."""
+        is_own = (
+            not form.adapter_only and num_ranks() == 1 and all(source.is_plain for source in sources_of(self._model))
+        )
+        has_format = form.dtype is None or all(
+            tensor.dtype == form.dtype for tensor in self._model.parameters() if tensor.is_floating_point()
+        )
+        return Seat.of(device_of(self._model)), is_own and has_format
+
+    @register(Dispatch.ONE_TO_ALL)
+    def open_weights(self, form: Form, num_slots: int, on_device: bool) -> Offer:
+        """Make the memory to publish by, in place of an earlier one; see `Sender`."""
+        self._sender = None  # an earlier memory is free as soon as samplers have let it go
+        self._sender = Sender(self._model, form, num_slots=num_slots, on_device=on_device)
+        return self._sender.offer
+
+    @register(Dispatch.ONE_TO_ALL)
+    def write_weights(self, version: int, deadline_s: float) -> None:
+        """Write the weights as they are now; see `Sender.write`."""
+        self._opened().write(version, deadline_s)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def own_weights(self) -> Mapping[str, Tensor]:
+        """The tensors that learn, themselves, by name: for a sampler of the same process."""
+        return {name: tensor.detach() for name, tensor in self._model.state_dict(keep_vars=True).items()}
+
+    @register(Dispatch.ONE_TO_ALL)
+    def packed_weights(self, version: int) -> Buckets | None:
+        """What was written last, as arrays; see `Sender.packed`."""
+        return self._opened().packed(version)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def frozen_weights(self) -> Buckets | None:
+        """A copy of the weights without what adapters learnt, which stay as they are for a whole run."""
+        sources = [replace(source, adapter=None) for source in sources_of(self._model)]
+        table = WeightTable.of(source.weight for source in sources)
+        buffer = torch.empty(table.num_bytes if this_rank() == 0 else 0, dtype=torch.uint8)
+        write_sources(sources, table.views(buffer) if this_rank() == 0 else {}, gathers=True)
+        pieces = {piece: buffer[slice(*piece)].numpy() for piece in table.buckets(BUCKET_BYTES)}
+        return Buckets(0, table, pieces) if this_rank() == 0 else None
+
+    @register(Dispatch.ONE_TO_ALL)
+    def open_meetings(self) -> tuple[str, int]:
+        """Address and port where members of broadcast groups meet."""
+        if self._store is None and this_rank() == 0:
+            self._store = open_store()
+        return (self._store.host, self._store.port) if self._store else ("", 0)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def meet(self, meeting: Meeting) -> None:
+        """Enter a broadcast group, as the one that sends; rank 0 does."""
+        if this_rank() == 0:
+            self._group = BroadcastGroup(meeting, 0, self._opened()._device, self._store)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def broadcast_weights(self) -> None:
+        """Send what was written last to the group that was entered last."""
+        if self._group:
+            self._opened().broadcast(self._group)
+
+    def _opened(self) -> Sender:
+        if self._sender is None:
+            raise RuntimeError("this worker has no memory to publish by yet: its publisher must begin anew")
+        return self._sender
+
+
+def _on_first_rank(work: Callable[[], R]) -> R:
+    """What `work` returns or raises on rank 0, on all ranks."""
+    result: Any = None
+    error: Exception | None = None
+    if this_rank() == 0:
+        try:
+            result = work()
+        except Exception as found:  # noqa: BLE001  raised on all ranks
+            error = found
+    result, error = gather((result, error))[0]
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,48 @@
+"""What trainer and samplers say to each other about weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from autoclave.workers.weights.memory import Address
+from autoclave.workers.weights.table import WeightTable
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """In which form weights are published."""
+
+    dtype: torch.dtype | None = None
+    """The number format of floating-point weights; None: that of the trainer."""
+    adapter_only: bool = False
+    """The matrices of adapters alone, in the trainer's format; samplers add them to weights that they keep."""
+
+
+AS_TRAINED = Form()
+"""All weights, in the number format in which they learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The memory that the trainer writes weights to."""
+
+    table: WeightTable
+    address: Address
+    handles: list[Any] | None
+    """Of the slots, if these are on a GPU; see `device_memory`."""
+    scale: float | None
+    """Of adapters, if they are all that is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """All weights of `table` as numpy arrays (uint8) of whole weights, by the bytes of the buffer that they are."""
+
+    version: int
+    table: WeightTable
+    pieces: Mapping[tuple[int, int], np.ndarray]

@@ -1,0 +1,165 @@
+"""Proof that samplers compute with what was published: both sides score the same tokens, and must agree.
+
+After each publish every sampler answers a few fixed prompts, and the trainer scores what it said. A weight that did not
+arrive (a copy that an engine keeps, a layer that was left out) changes log-probs without any error; here it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autoclave.core import Completion, FaultError
+from autoclave.core.rollout import FloatArray, IntArray
+from autoclave.rollout import Request, Sampler, SamplingParameters
+from autoclave.workers.batch import Batch
+from autoclave.workers.group import WorkerGroup
+
+LIMITS = {"float32": 1e-4, "float64": 1e-4, "float16": 0.02, "bfloat16": 0.1}
+"""Mean gap in nats per token that rounding explains, by the coarser number format of the two sides."""
+MAX_OVER_MEAN = 10.0
+"""The largest gap may be this many times the limit of the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """How far the log-probs of two sides are apart, in nats per token, over `tokens` tokens."""
+
+    mean: float
+    """Of the absolute differences."""
+    max: float
+    """Of the absolute differences."""
+    k3: float
+    """Estimate of KL(sampler || trainer)."""
+    tokens: int
+
+
+def mismatch(trainer: FloatArray, sampler: FloatArray) -> Mismatch:
+    """How far the log-probs (N,) that the two sides give the same N tokens are apart.
+
+        d = trainer - sampler,   mean = E |d|,   max = max |d|,   k3 = E [exp(d) - d - 1]
+
+    A log-prob that is not finite is infinitely far from anything.
+
+    Raises:
+        ValueError: they are not of the same tokens, or of none.
+
+    Source: k3: Schulman, Approximating KL Divergence, 2020; the tokens are drawn by the sampler.
+    """
+    if trainer.shape != sampler.shape or trainer.ndim != 1 or not len(trainer):
+        raise ValueError(f"log-probs of shape {trainer.shape} and {sampler.shape} must both be (N,), N > 0")
+    if not (np.isfinite(trainer).all() and np.isfinite(sampler).all()):
+        return Mismatch(np.inf, np.inf, np.inf, len(trainer))
+    gap = trainer.astype(np.float64) - sampler
+    with np.errstate(over="ignore"):
+        k3 = float(np.mean(np.expm1(gap) - gap))
+    return Mismatch(float(np.abs(gap).mean()), float(np.abs(gap).max()), k3, len(gap))
+
+
+class Probe:
+    """A few fixed prompts, put to every sampler after a publish."""
+
+    def __init__(
+        self, prompts: Sequence[IntArray], *, temperature: float, tokens: int, limit: float, deadline_s: float
+    ) -> None:
+        """Prompts are token ids (P,) each.
+
+        Args:
+            prompts: a few short ones.
+            temperature: that of the run, by which the trainer scores.
+            tokens: how many to sample for each.
+            limit: largest mean gap, in nats per token; the largest gap of a token may be ten times as much.
+            deadline_s: how long samplers and trainer are waited for, in seconds.
+        """
+        parameters = SamplingParameters(temperature=temperature, max_new_tokens=tokens)
+        self._requests = [Request(prompt, parameters, (0, number)) for number, prompt in enumerate(prompts)]
+        self._limit, self._deadline_s = limit, deadline_s
+        self._before: dict[str, list[Completion]] = {}
+
+    def check(self, version: int, trainer: WorkerGroup[Any], samplers: Mapping[str, Sampler]) -> dict[str, float]:
+        """Compare `trainer`, by its `log_probs`, with all `samplers`, which are to sample with `version` by now.
+
+        Neither may change while this runs.
+
+        Returns:
+            Metrics over all samplers: `publish/mismatch_mean`, `publish/mismatch_max`, `publish/mismatch_k3`.
+
+        Raises:
+            FaultError: a sampler stamps another version, or the gap is above the limit, or somebody does not answer in
+                time. The message names version and sampler, likely causes and the mend.
+        """
+        asked = {name: sampler.submit(self._requests) for name, sampler in samplers.items()}
+        said = {name: self._answered(version, name, futures) for name, futures in asked.items()}
+        for name, completions in said.items():
+            _require_version(version, name, completions)
+        everything = [completion for completions in said.values() for completion in completions]
+        scores = self._scored(version, trainer, everything)
+        start, found = 0, []
+        for name, completions in said.items():
+            own = np.concatenate([completion.log_probs for completion in completions])
+            found.append(mismatch(scores[start : start + len(own)], own))
+            start += len(own)
+            self._require_within(version, name, completions, found[-1])
+        self._before = said
+        return {
+            "publish/mismatch_mean": max(each.mean for each in found),
+            "publish/mismatch_max": max(each.max for each in found),
+            "publish/mismatch_k3": max(each.k3 for each in found),
+        }
+
+    def _answered(self, version: int, name: str, futures: Sequence[Future[Completion]]) -> list[Completion]:
+        if wait(futures, timeout=self._deadline_s).not_done:
+            raise FaultError(
+                f"probe of version {version}: sampler {name!r} has not answered {len(futures)} short requests after "
+                f"{self._deadline_s:g} s"
+            )
+        return [future.result() for future in futures]
+
+    def _scored(self, version: int, trainer: WorkerGroup[Any], completions: Sequence[Completion]) -> FloatArray:
+        pairs = [(completion.prompt_tokens, completion.tokens) for completion in completions]
+        call = trainer.log_probs(Batch.from_sequences(pairs, rows={}, responses={}))
+        if wait([call], timeout=self._deadline_s).not_done:
+            raise FaultError(f"probe of version {version}: the trainer has not scored it after {self._deadline_s:g} s")
+        return call.result().responses["old_log_probs"]
+
+    def _require_within(self, version: int, name: str, completions: list[Completion], found: Mismatch) -> None:
+        if found.mean <= self._limit and found.max <= MAX_OVER_MEAN * self._limit:
+            return
+        raise FaultError(
+            f"probe of version {version}: the log-probs of sampler {name!r} are off by {found.mean:.2g} nats per token "
+            f"(at most {found.max:.2g}, over {found.tokens} tokens) from the trainer's for the same tokens; the limit "
+            f"is {self._limit:g}, and {MAX_OVER_MEAN * self._limit:g} for one token. {self._hint(name, completions)}"
+        )
+
+    def _hint(self, name: str, completions: list[Completion]) -> str:
+        if name in self._before and _are_equal(self._before[name], completions):
+            return (
+                "It answers exactly as before the publish: it did not take the weights over. Mend: make the sampler "
+                "anew, and report the engine that says it has"
+            )
+        return (
+            "Usual causes: the engine keeps a copy of some weight that it does not renew (packed or tied embeddings), "
+            "a cache of old weights was not dropped, or the two compute in different number formats. Mend: make the "
+            "sampler anew; if it is off at version after version, compare weight by weight, or raise "
+            "publish.probe.limit if rounding explains it"
+        )
+
+
+def _require_version(version: int, name: str, completions: Sequence[Completion]) -> None:
+    stamped = {each for completion in completions for each, _, _ in completion.policy_versions}
+    if stamped - {version}:
+        raise FaultError(
+            f"probe of version {version}: sampler {name!r} stamps its tokens with version "
+            f"{', '.join(map(str, sorted(stamped)))}; it missed a publish, and must be attached anew"
+        )
+
+
+def _are_equal(before: Sequence[Completion], now: Sequence[Completion]) -> bool:
+    return all(
+        np.array_equal(one.tokens, other.tokens) and np.array_equal(one.log_probs, other.log_probs)
+        for one, other in zip(before, now, strict=True)
+    )

@@ -1,0 +1,79 @@
+"""By which way weights get from the trainer to each sampler. Pure: decided from where the two are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+
+from autoclave.workers.weights.memory import this_host
+
+
+class Route(StrEnum):
+    """A way from trainer to sampler."""
+
+    ALIAS = "alias"
+    """The sampler uses the trainer's own tensors: same process, plain weights, and no sampling while it learns."""
+    MEMORY = "memory"
+    """The trainer writes into shared memory of the host, which the sampler maps; same host."""
+    DEVICE = "device"
+    """The same in the memory of a GPU that both use, by CUDA IPC between processes."""
+    BROADCAST = "broadcast"
+    """Flat buckets by NCCL from the trainer's rank 0 to the GPUs of samplers."""
+    BUCKETS = "buckets"
+    """Flat numpy arrays that are held where they were made, and fetched by the sampler: from another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a rank is: host, process, and the GPU that it computes on, which is empty for the CPU."""
+
+    host: str
+    process: int
+    gpu: str
+
+    @staticmethod
+    def of(device: torch.device) -> Seat:
+        """That of this process, which computes on `device`."""
+        gpu = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+        return Seat(this_host(), os.getpid(), gpu)
+
+
+def choose_routes(
+    trainer: Seat, samplers: Mapping[str, Seat], *, sharing_pool: frozenset[str], may_alias: bool
+) -> dict[str, Route]:
+    """The route to each sampler, by its name.
+
+    The trainer writes one memory, on its GPU or on its host, so routes that read the one exclude those that read the
+    other: where any sampler needs the host's, all have it.
+
+    Args:
+        trainer: rank 0.
+        samplers: by name.
+        sharing_pool: samplers on the trainer's pool. Calls of a pool are serial, so these cannot meet in a broadcast.
+        may_alias: whether the weights of the trainer are plain, held as they are published, and at rest while samplers
+            sample.
+    """
+    if may_alias and samplers and all(seat == trainer for seat in samplers.values()):
+        return dict.fromkeys(samplers, Route.ALIAS)
+    on_device = {name: _route_on_device(trainer, seat, name in sharing_pool) for name, seat in samplers.items()}
+    found = {name: route for name, route in on_device.items() if route}
+    if len(found) == len(samplers):
+        return found
+    return {name: Route.MEMORY if seat.host == trainer.host else Route.BUCKETS for name, seat in samplers.items()}
+
+
+def _route_on_device(trainer: Seat, sampler: Seat, shares_pool: bool) -> Route | None:
+    if not trainer.gpu or not sampler.gpu:
+        return None
+    if trainer.gpu == sampler.gpu and trainer.host == sampler.host:
+        return Route.DEVICE
+    return None if shares_pool else Route.BROADCAST
+
+
+def on_device(routes: Sequence[Route]) -> bool:
+    """Whether the memory that these routes read is the trainer's GPU's."""
+    return bool(routes) and set(routes) <= {Route.DEVICE, Route.BROADCAST}

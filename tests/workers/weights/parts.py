@@ -1,0 +1,238 @@
+"""A trainer and a sampler around tiny policies, where processes of their own can import them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autoclave.config import LoraConfig, TrainerConfig
+from autoclave.core import Completion, FinishReason
+from autoclave.models import Policy, take_views, with_adapter
+from autoclave.rollout import Request
+from autoclave.workers import Dispatch, WorkerGroup, register
+from autoclave.workers.batch import Batch
+from autoclave.workers.trainer import sources
+from autoclave.workers.trainer.peers import this_rank
+from autoclave.workers.trainer.publishing import SendsWeights
+from autoclave.workers.trainer.scoring import Scoring, log_probs_of
+from autoclave.workers.trainer.sharding import hold, whole_weights
+from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.receiving import ReceivesWeights
+from autoclave.workers.weights.routes import Seat
+from tests.training_parts import tiny_policy
+
+CPU = torch.device("cpu")
+
+
+class Trainer(SendsWeights):
+    """Its weights change at random, as if it learnt."""
+
+    def __init__(
+        self,
+        *,
+        lora: bool = False,
+        dtype: torch.dtype = torch.float32,
+        gpu: str = "",
+        trainer: TrainerConfig | None = None,
+    ) -> None:
+        self._model = tiny_policy(dtype=dtype).model
+        self._gpu = gpu
+        if lora:
+            with_adapter(self._model, LoraConfig(rank=2), seed=0)
+        settings = trainer or TrainerConfig()
+        hold(self._model, settings, CPU)
+        self._scoring = Scoring.of(self._model, settings, CPU, temperature=1.0, micro_batch_tokens=512)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def become(self, options: dict[str, Any]) -> None:
+        """Another one, in the same process."""
+        self._sender = self._group = None
+        self.__init__(**options)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def survey_weights(self, form: Form) -> tuple[Seat, bool]:
+        seat, is_own = super().survey_weights(form)
+        return replace(seat, gpu=self._gpu), is_own
+
+    @register(Dispatch.ONE_TO_ALL)
+    @torch.no_grad()
+    def learn(self, seed: int) -> None:
+        """Change all weights that learn, by a third of what they are, on every rank the same."""
+        generator = torch.Generator().manual_seed(seed)
+        for weights in self._model.parameters():
+            if weights.requires_grad:
+                change = torch.randn(weights.shape, generator=generator)
+                spread = sources._gathered(weights).float().std()
+                own = sources._own_rows(weights)
+                part = change if own is None or own == sources.ALL else change[own]
+                sources._local(weights).add_((0.3 * (spread + 0.01) * part).to(weights.dtype))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def plain_copy(self) -> dict[str, Tensor]:
+        """What ought to be published."""
+        from autoclave.models import adapter_scale, merged
+
+        return dict(merged(whole_weights(self._model), adapter_scale(self._model)))
+
+    @register(Dispatch.DATA_PARALLEL)
+    def log_probs(self, batch: Batch) -> Batch:
+        return batch.with_responses(old_log_probs=log_probs_of(self._model, batch, self._scoring))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def die_while_writing(self, weights: int) -> None:
+        """Be killed with -9 after so many weights of the next write."""
+        left = iter(range(weights))
+        write = sources.copy
+
+        def copy_or_die(tensor: Tensor, place: Tensor) -> None:
+            if next(left, None) is None and this_rank() == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            write(tensor, place)
+
+        sources.copy = copy_or_die
+        self._opened()._plans = {0: None, 1: None}  # one weight after the other
+
+
+class ViewingEngine:
+    """What publishes need of an engine: computes with views of the weights that it is given."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.version = policy, 0
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        take_views(self.policy.model, weights)
+        self.version = version
+
+
+class PackingEngine(ViewingEngine):
+    """Keeps a packed copy of the output embedding, and forgets to pack it again; or leaves out a layer."""
+
+    def __init__(self, policy: Policy, stale: str) -> None:
+        super().__init__(policy)
+        self._stale = stale
+        self._packed = self._kept()
+
+    def _kept(self) -> Tensor:
+        return self.policy.model.get_parameter(self._stale).detach().clone()
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        super().update_weights(version, weights)
+        if self._stale == "lm_head.weight":  # what is tied looks renewed by name
+            self.policy.model.lm_head.weight = torch.nn.Parameter(self._packed)
+            self.policy.model.config.tie_word_embeddings = False
+        else:
+            self.policy.model.get_parameter(self._stale).data = self._packed
+
+
+class SleepingEngine(ViewingEngine):
+    """Says that it has new weights, and has not."""
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        self.version = version
+
+
+class OldStamps(ViewingEngine):
+    """Takes weights, and goes on stamping tokens with the version before."""
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        super().update_weights(version, weights)
+        self.version = version - 1
+
+
+class SamplerWorker(ReceivesWeights):
+    """An engine that can say what it holds; `stale` names a weight that it does not renew."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        dtype: torch.dtype = torch.float32,
+        gpu: str = "",
+        host: str = "",
+        engine: Any = ViewingEngine,
+        stale: str = "",
+    ) -> None:
+        policy = tiny_policy(seed, dtype=dtype)
+        self._engine = PackingEngine(policy, stale) if stale else engine(policy)
+        self._gpu, self._host = gpu, host
+
+    @register(Dispatch.ONE_TO_ALL)
+    def become(self, options: dict[str, Any]) -> None:
+        """Another one, in the same process."""
+        self._inlet = self._broadcast = None
+        self.__init__(**options)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def weights_seat(self) -> Seat:
+        seat = super().weights_seat()
+        return replace(seat, gpu=self._gpu, host=self._host or seat.host)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def held(self) -> tuple[int, dict[str, Tensor]]:
+        """Its version, and a copy of its weights."""
+        state = self._engine.policy.model.state_dict()
+        return self._engine.version, {name: tensor.clone() for name, tensor in state.items()}
+
+    @register(Dispatch.ONE_TO_ALL)
+    def shrink(self) -> None:
+        """Become a model of another shape."""
+        self._engine.policy.model.model.norm.weight = torch.nn.Parameter(torch.ones(7))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def open_files(self) -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def mappings(self) -> int:
+        with open("/proc/self/maps") as lines:
+            return sum("autoclave-weights" in line for line in lines)
+
+    @register(Dispatch.ONE_TO_ALL)
+    @torch.inference_mode()
+    def answer(self, requests: Sequence[Request]) -> list[Completion]:
+        """The likeliest tokens, one after the other, by whole forward passes."""
+        return [self._completion(request) for request in requests]
+
+    def _completion(self, request: Request) -> Completion:
+        ids = torch.from_numpy(request.prompt_tokens)
+        found: list[float] = []
+        for _ in range(request.parameters.max_new_tokens):
+            scores = torch.log_softmax(self._engine.policy.model(input_ids=ids[None]).logits[0, -1].float(), -1)
+            token = int(scores.argmax())
+            found.append(float(scores[token]))
+            ids = torch.cat([ids, torch.tensor([token])])
+        tokens = ids[len(request.prompt_tokens) :].numpy()
+        return Completion(
+            prompt_tokens=request.prompt_tokens,
+            tokens=tokens,
+            log_probs=np.array(found, dtype=np.float32),
+            log_prob_kind="raw",
+            finish_reason=FinishReason.LENGTH,
+            text="",
+            policy_versions=((self._engine.version, 0, len(tokens)),),
+            submitted_at=0.0,
+            finished_at=0.0,
+        )
+
+
+class GroupSampler:
+    """A `Sampler` that reaches one worker."""
+
+    def __init__(self, group: WorkerGroup[SamplerWorker]) -> None:
+        self._group = group
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
+        answers = self._group.answer(list(requests)).result()
+        futures: list[Future[Completion]] = [Future() for _ in answers]
+        for future, answer in zip(futures, copy.copy(answers), strict=True):
+            future.set_result(answer)
+        return futures

@@ -1,0 +1,347 @@
+"""After a publish, samplers hold the trainer's weights bit for bit, whichever way these went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from threading import Event
+
+import pytest
+import torch
+
+from autoclave.config import TrainerConfig
+from autoclave.core import FaultError, InputError, WorkerDied
+from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
+from autoclave.workers.executor import Executor
+from autoclave.workers.spawn_executor import SpawnExecutor
+from autoclave.workers.weights.offer import AS_TRAINED, Form
+from autoclave.workers.weights.publisher import Publisher
+from autoclave.workers.weights.routes import Route
+from tests.workers.weights.parts import SamplerWorker, Trainer
+
+BFLOAT16 = Form(torch.bfloat16)
+DEADLINE_S = 100.0
+
+
+class HangingSampler(SamplerWorker):
+    """Never answers when it is to take weights over."""
+
+    @register(Dispatch.ONE_TO_ALL)
+    def take_weights(self, version: int, sent: object) -> None:
+        Event().wait(1)
+
+
+@contextmanager
+def groups(
+    make_trainer: Callable = Trainer,
+    *make_samplers: Callable,
+    executor: Callable[[], Executor | None] = lambda: None,
+) -> Iterator[tuple[WorkerGroup, dict[str, WorkerGroup]]]:
+    """A trainer, and samplers by name, each on a pool of its own."""
+    pools = [ResourcePool("trainer", executor())]
+    try:
+        trainer = WorkerGroup(pools[0], make_trainer)
+        samplers = {}
+        for number, make in enumerate(make_samplers or (SamplerWorker,)):
+            pools.append(ResourcePool(f"sampler {number}", executor()))
+            samplers[f"sampler {number}"] = WorkerGroup(pools[-1], make)
+        yield trainer, samplers
+    finally:
+        for pool in pools:
+            pool.close()
+
+
+def require_equal(trainer: WorkerGroup, sampler: WorkerGroup, version: int, dtype: torch.dtype | None = None) -> None:
+    expected = trainer.plain_copy().result()
+    stamped, held = sampler.held().result()
+    assert stamped == version
+    assert set(held) == set(expected)
+    for name, tensor in expected.items():
+        assert torch.equal(held[name], tensor.to(dtype or tensor.dtype).to(held[name].dtype)), name
+
+
+def publish_and_compare(
+    trainer: WorkerGroup, samplers: dict[str, WorkerGroup], form: Form = AS_TRAINED, *, may_alias: bool = False
+) -> Publisher:
+    """Three publishes, with learning between them."""
+    publisher = Publisher(trainer, form, deadline_s=DEADLINE_S, may_alias=may_alias)
+    publisher.begin(4, samplers)
+    for version in (5, 7, 8):  # some may be left out
+        trainer.learn(version).result()
+        publisher.publish(version)
+        for sampler in samplers.values():
+            require_equal(trainer, sampler, version, form.dtype)
+    return publisher
+
+
+# --- In one process
+
+
+@pytest.mark.parametrize(
+    ("trainer", "sampler", "form"),
+    [
+        ({}, {}, AS_TRAINED),
+        ({}, {"dtype": torch.bfloat16}, BFLOAT16),
+        ({}, {}, BFLOAT16),  # a sampler in float32 has the rounded weights
+        ({"dtype": torch.bfloat16}, {"dtype": torch.bfloat16}, AS_TRAINED),
+        ({"lora": True}, {}, AS_TRAINED),
+        ({"lora": True}, {"dtype": torch.bfloat16}, BFLOAT16),
+        ({"lora": True}, {}, Form(adapter_only=True)),
+        ({"lora": True, "dtype": torch.bfloat16}, {"dtype": torch.bfloat16}, Form(adapter_only=True)),
+    ],
+)
+def test_samplers_hold_what_the_trainer_holds(trainer: dict, sampler: dict, form: Form):
+    with groups(partial(Trainer, **trainer), partial(SamplerWorker, **sampler)) as (group, samplers):
+        publisher = publish_and_compare(group, samplers, form)
+        assert set(publisher.routes.values()) == {Route.MEMORY}
+
+
+def test_what_is_learnt_after_a_publish_is_not_what_samples():
+    with groups() as (trainer, samplers):
+        publisher = publish_and_compare(trainer, samplers)
+        before = samplers["sampler 0"].held().result()[1]
+        trainer.learn(1).result()
+        after = samplers["sampler 0"].held().result()[1]
+        assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+        assert publisher.version == 8
+
+
+def test_an_idle_sampler_of_the_trainers_process_computes_with_its_own_tensors():
+    with groups() as (trainer, samplers):
+        publisher = publish_and_compare(trainer, samplers, may_alias=True)
+        assert publisher.routes == {"sampler 0": Route.ALIAS}
+        ours, theirs = (group._ranks._worker for group in (trainer, samplers["sampler 0"]))
+        assert ours._model.lm_head.weight.data_ptr() == theirs._engine.policy.model.lm_head.weight.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "form"), [({"lora": True}, AS_TRAINED), ({}, BFLOAT16), ({"lora": True}, Form(adapter_only=True))]
+)
+def test_weights_that_are_published_in_another_form_are_not_shared_with_the_trainer(trainer: dict, form: Form):
+    with groups(partial(Trainer, **trainer)) as (group, samplers):
+        assert publish_and_compare(group, samplers, form, may_alias=True).routes == {"sampler 0": Route.MEMORY}
+
+
+def test_adapters_alone_of_a_model_without_any_are_refused():
+    with groups() as (trainer, samplers), pytest.raises(ValueError, match="this model has none"):
+        Publisher(trainer, Form(adapter_only=True), deadline_s=DEADLINE_S).begin(1, samplers)
+
+
+def test_versions_only_grow():
+    with groups() as (trainer, samplers):
+        publisher = Publisher(trainer, deadline_s=DEADLINE_S)
+        with pytest.raises(RuntimeError, match="`begin` comes first"):
+            publisher.publish(1)
+        publisher.begin(3, samplers)
+        for version in (2, 3):
+            with pytest.raises(
+                ValueError, match=f"version {version}: version 3 is out already, and versions only grow"
+            ):
+                publisher.publish(version)
+        publisher.begin(1, samplers)  # a run that goes back to a checkpoint
+        require_equal(trainer, samplers["sampler 0"], 1)
+
+
+def test_weights_that_do_not_fit_are_not_taken_over():
+    with groups() as (trainer, samplers):
+        publisher = Publisher(trainer, deadline_s=2)
+        publisher.begin(1, samplers)
+        trainer.learn(1).result()
+        samplers["sampler 0"].shrink().result()
+        before = samplers["sampler 0"].held().result()
+        with pytest.raises(InputError, match=r"shape \(32,\), the sampler's model has \(7,\)") as raised:
+            publisher.publish(2)
+        assert "Publish of version 2: sampler 0 failed" in str(raised.value.__notes__)
+        with pytest.raises(FaultError, match="still in use for version 1 by sampler 0"):  # which it still samples with
+            publisher.publish(3)
+        after = samplers["sampler 0"].held().result()
+        assert after[0] == before[0] == 1
+        assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
+
+
+def test_a_sampler_that_does_not_answer_is_named_and_the_others_have_the_weights():
+    with groups(Trainer, HangingSampler, SamplerWorker) as (trainer, samplers):
+        publisher = Publisher(trainer, deadline_s=0.5)
+        with pytest.raises(FaultError, match=r"version 1: no answer from sampler 0 after 0\.5 s"):
+            publisher.begin(1, samplers)
+        require_equal(trainer, samplers["sampler 1"], 1)
+
+
+def test_a_sampler_that_comes_later_gets_the_version_that_is_out_and_not_what_was_learnt_since():
+    with groups(Trainer, SamplerWorker, SamplerWorker) as (trainer, samplers):
+        publisher = Publisher(trainer, deadline_s=DEADLINE_S)
+        late = samplers.pop("sampler 1")
+        publisher.begin(1, samplers)
+        trainer.learn(2).result()
+        publisher.publish(2)
+        out = trainer.plain_copy().result()
+        trainer.learn(3).result()
+        publisher.attach("sampler 1", late)
+        version, held = late.held().result()
+        assert version == 2
+        assert all(torch.equal(held[name], tensor) for name, tensor in out.items())
+        publisher.publish(3)
+        require_equal(trainer, late, 3)
+        publisher.detach("sampler 1")
+        trainer.learn(4).result()
+        with pytest.raises(FaultError, match="still in use for version 3 by sampler 1"):
+            Publisher.publish(publisher, 4) or Publisher.publish(impatient(publisher), 5)
+        assert late.held().result()[0] == 3
+
+
+def impatient(publisher: Publisher) -> Publisher:
+    publisher._deadline_s = 0.2
+    return publisher
+
+
+# --- In several processes
+
+
+class Processes:
+    """Trainers of one and of two ranks, and two samplers, which the tests below change into what they need."""
+
+    def __init__(self) -> None:
+        made = {"trainer": Trainer, "ranks": Trainer, "sampler 0": SamplerWorker, "sampler 1": SamplerWorker}
+        self.pools = {name: ResourcePool(name, SpawnExecutor([()] * (1 + (name == "ranks")))) for name in made}
+
+        def make(name: str) -> WorkerGroup:
+            return WorkerGroup(self.pools[name], made[name], process_group=name == "ranks")
+
+        with ThreadPoolExecutor() as threads:  # processes take seconds to start
+            groups = dict(zip(made, threads.map(make, made), strict=True))
+        self.trainer, self.ranks = groups.pop("trainer"), groups.pop("ranks")
+        self.samplers = groups
+
+    def become(self, *samplers: dict, **trainer: object) -> tuple[WorkerGroup, dict[str, WorkerGroup]]:
+        """The trainer of one rank and as many samplers, as these options say."""
+        self.trainer.become(trainer).result()
+        for group, options in zip(self.samplers.values(), samplers, strict=False):
+            group.become(options).result()
+        return self.trainer, dict(list(self.samplers.items())[: len(samplers)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+class TestProcesses:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def processes(cls) -> Iterator[Processes]:
+        made = Processes()
+        try:
+            yield made
+        finally:
+            for pool in made.pools.values():
+                pool.close()
+
+    def test_weights_are_equal_and_a_hundred_publishes_leave_nothing(self, processes: Processes):
+        trainer, samplers = processes.become({})
+        sampler = samplers["sampler 0"]
+        publisher = publish_and_compare(trainer, samplers)
+        assert publisher.routes == {"sampler 0": Route.MEMORY}
+        files, mappings, own = sampler.open_files().result(), sampler.mappings().result(), len(os.listdir("/dev/shm"))
+        for version in range(10, 110):
+            publisher.publish(version)
+        assert sampler.open_files().result() == files
+        assert sampler.mappings().result() == mappings
+        assert len(os.listdir("/dev/shm")) <= own
+        publisher.begin(1, samplers)  # another memory; the former is free
+        require_equal(trainer, sampler, 1)
+        assert sampler.mappings().result() == mappings
+        assert sampler.open_files().result() == files
+
+    @pytest.mark.parametrize(
+        ("trainer", "form"),
+        [
+            ({}, BFLOAT16),
+            ({"lora": True}, AS_TRAINED),
+            ({"lora": True}, Form(adapter_only=True)),
+            ({"trainer": TrainerConfig(sharding="none")}, AS_TRAINED),
+        ],
+        ids=["rounded", "adapter", "adapter alone", "replicated"],
+    )
+    def test_two_ranks_write_their_own_rows(self, processes: Processes, trainer: dict, form: Form):
+        _, samplers = processes.become({})
+        processes.ranks.become(trainer).result()
+        if "lora" not in trainer:
+            publish_and_compare(processes.ranks, samplers, form)
+            return
+        publisher = Publisher(processes.ranks, form, deadline_s=DEADLINE_S)
+        publisher.begin(1, samplers)
+        processes.ranks.learn(1).result()
+        publisher.publish(2)
+        expected, (_, held) = processes.ranks.plain_copy().result(), samplers["sampler 0"].held().result()
+        # A matrix product of some of the rows may be rounded otherwise than that of all.
+        assert max((held[name] - tensor).abs().max().item() for name, tensor in expected.items()) < 1e-6
+
+    def test_a_sampler_on_another_host_fetches_buckets(self, processes: Processes):
+        trainer, samplers = processes.become({"host": "another"}, {})
+        publisher = publish_and_compare(trainer, samplers)
+        assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}
+
+    @pytest.mark.parametrize("form", [BFLOAT16, Form(adapter_only=True)], ids=["rounded", "adapter alone"])
+    def test_a_broadcast_reaches_all_members_and_one_that_comes_later(self, processes: Processes, form: Form):
+        """By gloo, between processes that say that they have GPUs."""
+        trainer, samplers = processes.become({"gpu": "B"}, {"gpu": "C"}, gpu="A", lora=form.adapter_only)
+        late = samplers.pop("sampler 1")
+        publisher = publish_and_compare(trainer, samplers, form)
+        assert publisher.routes == {"sampler 0": Route.BROADCAST}
+        samplers["sampler 1"] = late
+        publisher.attach("sampler 1", late)
+        require_equal(trainer, late, 8, form.dtype)
+        trainer.learn(9).result()
+        publisher.publish(9)
+        for sampler in samplers.values():
+            require_equal(trainer, sampler, 9, form.dtype)
+
+    def test_a_trainer_killed_in_the_middle_of_a_write_leaves_samplers_as_they_were(self, processes: Processes):
+        trainer, samplers = processes.become({})
+        publisher = publish_and_compare(trainer, samplers)
+        before = samplers["sampler 0"].held().result()
+        trainer.learn(9).result()
+        trainer.die_while_writing(5).result()
+        with pytest.raises(WorkerDied, match="SIGKILL") as raised:
+            publisher.publish(9)
+        assert "Version 9 was not written whole; samplers have version 8 as before" in raised.value.__notes__
+        with pytest.raises(FaultError, match=r"version 9 was not published whole: .*half-written version 9.*has ended"):
+            samplers["sampler 0"].take_weights(9, None).result()
+        after = samplers["sampler 0"].held().result()
+        assert after[0] == before[0] == 8
+        assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
+        trainer.restart().result()
+        trainer.learn(1).result()
+        publisher.begin(9, samplers)
+        require_equal(trainer, samplers["sampler 0"], 9)
+
+    def test_a_sampler_that_was_killed_is_not_waited_for_and_a_new_one_takes_its_place(self, processes: Processes):
+        trainer, samplers = processes.become({}, {})
+        publisher = publish_and_compare(trainer, samplers)
+        os.kill(samplers["sampler 0"]._ranks.process_ids[0], 9)
+        with pytest.raises(WorkerDied) as raised:
+            publisher.publish(9)
+        assert "Publish of version 9: sampler 0 failed, nobody did not answer" in raised.value.__notes__
+        require_equal(trainer, samplers["sampler 1"], 9)
+        publisher.detach("sampler 0")
+        publisher.publish(10)
+        publisher.publish(11)
+        samplers["sampler 0"].restart().result()
+        publisher.attach("sampler 0", samplers["sampler 0"])
+        for sampler in samplers.values():
+            require_equal(trainer, sampler, 11)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_actors_in_ray_map_memory_and_fetch_buckets(ray_cluster):
+    from autoclave.workers.ray_executor import Demand, RayExecutor
+
+    names = iter(range(9))
+    there = partial(SamplerWorker, host="another")
+    with groups(Trainer, there, SamplerWorker, executor=lambda: RayExecutor(f"pool {next(names)}", Demand(1, 0))) as (
+        trainer,
+        samplers,
+    ):
+        publisher = publish_and_compare(trainer, samplers)
+        assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}

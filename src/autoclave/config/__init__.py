@@ -35,7 +35,6 @@ from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
-from autoclave.config.publish import ProbeConfig, PublishConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
@@ -92,11 +91,9 @@ __all__ = [
     "Override",
     "PoolConfig",
     "PpoConfig",
-    "ProbeConfig",
     "ProblemFilesConfig",
     "ProblemsConfig",
     "ProfileConfig",
-    "PublishConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",
     "Resolved",

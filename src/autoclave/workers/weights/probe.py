@@ -145,7 +145,7 @@ class Probe:
             "Usual causes: the engine keeps a copy of some weight that it does not renew (packed or tied embeddings), "
             "a cache of old weights was not dropped, or the two compute in different number formats. Mend: make the "
             "sampler anew; if it is off at version after version, compare weight by weight, or raise "
-            "publish.probe.limit if rounding explains it"
+            "the limit if rounding explains it"
         )
 
 

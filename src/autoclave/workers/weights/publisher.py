@@ -248,7 +248,7 @@ class Publisher:
         if names:
             raise FaultError(
                 f"publish of version {version}: no answer from {_said(names)} after {self._deadline_s:g} s; one that "
-                "hangs must be ended and attached anew, one that is slow needs a longer publish.deadline_s"
+                "hangs must be ended and attached anew, one that is slow needs a longer deadline"
             )
 
 

@@ -77,16 +77,23 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
 class Workers:
     """The worker groups of a configuration, with the policy of one folder."""
 
-    def __init__(self, config: TrainConfig, model: Path, *, pools: Mapping[str, ResourcePool] | None = None) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: Path,
+        *,
+        pools: Mapping[str, ResourcePool] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         """Start them with the policy in folder `model`, and a critic that has learnt nothing here yet.
 
-        They run on `pools`, or on pools of their own.
+        They run on `pools`, or on pools of their own. `say` hears of samplers that died.
 
         Raises:
             ConfigError, HostError: as `open_pools`.
             InputError: `model` is not the folder of a policy.
         """
-        self._config = config
+        self._config, self._say = config, say
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
         check_tokens(config, self.tokenizer)
@@ -110,7 +117,7 @@ class Workers:
             if config.reward_model.path
             else NoRewardModel()
         )
-        self.sampler = _open_samplers(config, pools, model)
+        self.sampler = _open_samplers(config, pools, model, self._say)
 
     def _choose_reference(
         self, pool: ResourcePool, model: Path
@@ -161,7 +168,9 @@ def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> Wor
     return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
 
 
-def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path) -> SamplerPool:
+def _open_samplers(
+    config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path, say: Callable[[str], None]
+) -> SamplerPool:
     """The samplers: one group for each pool that is theirs; see `pools_of`."""
     homes = [pool for name, pool in pools.items() if name.partition("/")[0] == config.workers.sampler]
     groups: list[WorkerGroup[SamplerWorker]] = [
@@ -173,6 +182,7 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
         in_flight=config.sampler.engine.batch_size if mixes_batches(config) else None,
         restarts=config.sampler.restarts,
         timeout_s=config.sampler.timeout_s,
+        say=say,
     )
 
 

@@ -305,6 +305,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "micro_batch_tokens": 5,
         "pools": {"other": {"executor": "spawn", "processes": 2}},
         "workers": {"actor": "other", "sampler": "other"},
+        "watchdog_s": 60,
         "worker_restarts": 2,
         "loggers": ["mlflow"],
         "sft": {"checkpoint_every": 7},

@@ -167,7 +167,8 @@ def test_versions_rise():
 
 
 def test_weights_that_an_engine_refuses_are_an_error_of_the_update():
-    with samplers() as sampler, pytest.raises(AssertionError, match="the weights of another version"):
+    message = "weights of version 1 did not reach sampler-0: the weights of another version"
+    with samplers() as sampler, pytest.raises(FaultError, match=message):
         sampler.update_weights(1, "others").result(DEADLINE_S)
 
 

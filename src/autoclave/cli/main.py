@@ -21,7 +21,7 @@ from autoclave.cli.timeline import timeline
 from autoclave.cli.trace import trace
 from autoclave.cli.train import sft, train
 from autoclave.cli.view import view
-from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -57,7 +57,8 @@ def main() -> None:
         sys.exit(BAD_INPUT)
     except AutoclaveError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_LACKS if isinstance(error, HostError) else FAILED)
+        is_of_host = isinstance(error, HostError | StalledFault)
+        sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_LACKS if is_of_host else FAILED)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if not extra:

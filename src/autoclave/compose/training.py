@@ -103,7 +103,7 @@ def train(
                     around = Surroundings(folder.path, say, stop, stopwatch, log)
                     folder.keep_start(warm_started(config, problems, around, fresh=fresh))
                     drop_folder(around.checkpoints)
-            with closing(Workers(config, folder.start, pools=pools)) as workers:
+            with closing(Workers(config, folder.start, pools=pools, say=say)) as workers:
                 run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
                 _learn(run, workers, checkpoint, stop)
                 workers.export(folder)
@@ -207,6 +207,7 @@ def _run(
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
         inputs=_inputs(folder, config),
+        roles={"judge": judge.state},
     )
 
 

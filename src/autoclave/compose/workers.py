@@ -77,16 +77,23 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
 class Workers:
     """The worker groups of a configuration, with the policy of one folder."""
 
-    def __init__(self, config: TrainConfig, model: Path, *, pools: Mapping[str, ResourcePool] | None = None) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: Path,
+        *,
+        pools: Mapping[str, ResourcePool] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         """Start them with the policy in folder `model`, and a critic that has learnt nothing here yet.
 
-        They run on `pools`, or on pools of their own.
+        They run on `pools`, or on pools of their own. `say` hears of samplers that died.
 
         Raises:
             ConfigError, HostError: as `open_pools`.
             InputError: `model` is not the folder of a policy.
         """
-        self._config = config
+        self._config, self._say = config, say
         self.algorithm = build_algorithm(config.algorithm)
         self.tokenizer = load_tokenizer(model)
         check_tokens(config, self.tokenizer)
@@ -110,7 +117,7 @@ class Workers:
             if config.reward_model.path
             else NoRewardModel()
         )
-        self.sampler = _open_samplers(config, pools, model)
+        self.sampler = _open_samplers(config, pools, model, self._say)
 
     def _choose_reference(
         self, pool: ResourcePool, model: Path
@@ -161,7 +168,9 @@ def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> Wor
     return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
 
 
-def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path) -> SamplerPool:
+def _open_samplers(
+    config: TrainConfig, pools: Mapping[str, ResourcePool], model: Path, say: Callable[[str], None]
+) -> SamplerPool:
     """One group for each pool that is theirs; see `pools_of`."""
     homes = [pool for name, pool in pools.items() if name.partition("/")[0] == config.workers.sampler]
     groups: list[WorkerGroup[SamplerWorker]] = [
@@ -173,6 +182,7 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
         in_flight=config.sampler.engine.batch_size if mixes_batches(config) else None,
         restarts=config.sampler.restarts,
         timeout_s=config.sampler.timeout_s,
+        say=say,
     )
 
 
@@ -195,7 +205,7 @@ def _replicas(name: str, pool: PoolConfig) -> dict[str, PoolConfig]:
 
 
 @contextmanager
-def open_samplers(config: TrainConfig, model: Path) -> Generator[SamplerPool]:
+def open_samplers(config: TrainConfig, model: Path, say: Callable[[str], None] = print) -> Generator[SamplerPool]:
     """The samplers of a configuration and nothing else, with the policy in folder `model`.
 
     Raises:
@@ -206,7 +216,7 @@ def open_samplers(config: TrainConfig, model: Path) -> Generator[SamplerPool]:
     devices = 1 if resolve_device(config.model.device).type == "cuda" else 0
     pools = autoclave.workers.open_pools(_replicas(home, config.pools[home]), devices_per_process=devices)
     try:
-        with closing(_open_samplers(config, pools, model)) as samplers:
+        with closing(_open_samplers(config, pools, model, say)) as samplers:
             yield samplers
     finally:
         for pool in pools.values():

@@ -238,6 +238,10 @@ class TrainConfig(Config):
     workers: WorkersConfig = WorkersConfig()
     """Worker groups on the pools."""
 
+    watchdog_s: NonNegative = 1800
+    """A run in which nothing was sampled, judged, learnt or written for so many seconds ends with an error and a file
+    that says what everybody was doing. 0: never. Longer than the longest single update."""
+
     worker_restarts: NonNegative = 0
     """How often a run goes on from its newest checkpoint by itself after the process of a worker died; after that, and
     if it is 0, the run stops."""

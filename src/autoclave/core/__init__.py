@@ -14,6 +14,7 @@ from autoclave.core.errors import (
     IsolationError,
     JudgeFault,
     SandboxFault,
+    StalledFault,
     WorkerDied,
     WorkerFault,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Reward",
     "Rollout",
     "SandboxFault",
+    "StalledFault",
     "Status",
     "StdinCase",
     "StdinTests",

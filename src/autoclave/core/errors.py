@@ -11,6 +11,7 @@
     │   ├── SandboxFault               a cell died or misbehaved for reasons that are not the program's
     │   │   └── ExhaustedFault         the host had no process, descriptor or memory left for it
     │   ├── JudgeFault                 no verdict after retries
+    │   ├── StalledFault               nothing moved in a run for too long: exit code 3
     │   ├── EngineFault                what samples responses failed; what it was asked can be asked of another
     │   └── WorkerFault                a worker of a group raised what cannot cross to the driver
     │       └── WorkerDied             the process of a worker ended
@@ -68,6 +69,10 @@ class JudgeFault(FaultError):
 
 class EngineFault(FaultError):
     """An engine died, or its server does. It is not used again; one made anew can be asked for what it had not done."""
+
+
+class StalledFault(FaultError):
+    """Nothing moved in a run for so long that it was ended; the message says where the states of all roles stand."""
 
 
 class WorkerFault(FaultError):

@@ -52,6 +52,10 @@ class Judge(Protocol):
         """
         ...
 
+    def state(self) -> str:
+        """How much waits for it and how much it has judged, in words; from any thread, at once."""
+        ...
+
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
         """Queue one more run of the job's program, on test `index`, for the final values of its variables.
 

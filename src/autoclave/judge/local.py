@@ -108,7 +108,7 @@ class LocalJudge:
         self._lock = threading.Lock()
         self._pending: dict[_Key, _Pending] = {}
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
-        self._num_remembered = 0
+        self._num_remembered = self._num_judged = 0
         self._known: dict[int, _KnownProblem] = {}
         self._queue: queue.SimpleQueue[_Pending | _PendingTrace | None] = queue.SimpleQueue()
         self._is_closed = False
@@ -148,6 +148,10 @@ class LocalJudge:
             self._verdicts.move_to_end(key)
         future.set_result(_addressed(known, job))
         return future
+
+    def state(self) -> str:
+        with self._lock:
+            return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
         item = _PendingTrace(prepare_trace(self._prepared(job), index), Future())
@@ -299,6 +303,7 @@ class LocalJudge:
 
     def _finish(self, item: _Pending, verdict: Verdict) -> None:
         with self._lock:
+            self._num_judged += 1
             self._pending.pop(item.key, None)
             if verdict.fault is None and verdict.message != _BLAMED:
                 self._remember(item.key, verdict)

@@ -48,6 +48,18 @@ class CollectionTimes:
         return max(0.0, self.judged - self.sampled)
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the requests of a collection."""
+
+    asked: list[Name]
+    """Those that were made since the last account."""
+    replaced: list[Name]
+    """Those whose groups were refilled since then."""
+    there: list[Name]
+    """Those that its groups are of, or will be; without the groups that were taken."""
+
+
 class Collection:
     """The groups of one iteration, in the making."""
 
@@ -91,7 +103,9 @@ class Collection:
         self._error: BaseException | None = None
         self._listener: threading.Event | None = None
         self._unsampled = self._unjudged = 0
-        self._submit({index: samples for index, samples in enumerate(requests) if samples})
+        first = {index: samples for index, samples in enumerate(requests) if samples}
+        self._note(first)
+        self._submit(first)
 
     # --- Reading
 
@@ -149,23 +163,22 @@ class Collection:
         """Return when the sampler has nothing more to do for it; raises as iterating does."""
         self._wait_for(lambda: not self._unsampled and (self._refill is None or len(self._complete) == len(self)))
 
-    def take_account(self) -> tuple[list[Name], list[Name]]:
-        """The requests that were made, and those whose groups were refilled, since this was called last."""
-        with self._changed:
-            account = self._asked, self._replaced
-            self._asked, self._replaced = [], []
-        return account
-
-    @property
-    def requests(self) -> list[Name]:
-        """Those that its groups are of, or will be; without the groups that were taken."""
+    def take_account(self) -> Account:
+        """What was asked since this was called last, and what its groups are of, all of one instant."""
         with self._changed:
             done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
             waited_for = (index for index in self._open if index not in self._complete)
-            return done + [request.seed for index in waited_for for request in self._requests[index]]
+            there = done + [request.seed for index in waited_for for request in self._requests[index]]
+            account = Account(self._asked, self._replaced, there)
+            self._asked, self._replaced = [], []
+        return account
+
+    def abandon(self, why: str) -> None:
+        """Ask nothing more, whatever comes in: whoever reads is told `why`. What is under way is not ended."""
+        self._fail(FaultError(why))
 
     def notify(self, event: threading.Event) -> None:
-        """Set `event` whenever a group completes or something fails, in place of the one given before."""
+        """Set `event` whenever something is sampled or judged or fails, in place of the one given before."""
         with self._changed:
             self._listener = event
 
@@ -183,12 +196,14 @@ class Collection:
 
     # --- Callbacks
 
+    def _note(self, requests: Mapping[int, Sequence[Request]]) -> None:
+        """These are asked from now on; with the lock, or before anybody else knows of the collection."""
+        self._unsampled += sum(map(len, requests.values()))
+        self._asked += [request.seed for samples in requests.values() for request in samples]
+
     def _submit(self, requests: Mapping[int, Sequence[Request]]) -> None:
         """Sample these requests by the index of their item; there are `_sizes` of each, and they are all of it."""
         places = [(index, sample) for index, samples in requests.items() for sample in range(len(samples))]
-        with self._changed:
-            self._unsampled += len(places)
-            self._asked += [request.seed for samples in requests.values() for request in samples]
         futures = self._sampler.submit([request for samples in requests.values() for request in samples])
         for (index, sample), future in zip(places, futures, strict=True):
             future.add_done_callback(lambda done, index=index, sample=sample: self._sampled(index, sample, done))
@@ -201,7 +216,7 @@ class Collection:
                 self._unjudged += 1
                 if self._unsampled == 0:
                     self.times.sampled = time.monotonic()
-                self._changed.notify_all()
+                self._tell()
             asked = self._spans.sampled(self._items[index].id, sample, completion)
             reward = self._reward(self._items[index], completion.text)
             reward.add_done_callback(lambda done: self._judged(index, sample, completion, asked, done))
@@ -223,18 +238,21 @@ class Collection:
             found = self._rollouts[index]
             found[sample] = Rollout(item, number, completion, reward, request=self._requests[index][sample].seed)
             is_complete = len(found) == size
-            self._changed.notify_all()
+            self._tell()
         if not is_complete:
             return
         group = Group(item, tuple(found[i] for i in range(size)))
         requests = self._refill(index, self._refills[index], group) if self._refill else None
         with self._changed:
             self._rollouts[index] = {}
+            if requests and self._error:
+                return
             if requests:
                 self._replaced += [rollout.request for rollout in group.rollouts]
                 self._requests[index] = requests
                 self._refills[index] += 1
                 self.times.refills += 1
+                self._note({index: requests})
             else:
                 self._complete[index] = group
                 self.times.judged = time.monotonic()

@@ -25,7 +25,7 @@ from autoclave.training.saved_groups import Known, save_groups
 
 FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
-    "micro_batch_tokens", "pools", "workers", "worker_restarts", "loggers", "sft.checkpoint_every",
+    "micro_batch_tokens", "pools", "workers", "watchdog_s", "worker_restarts", "loggers", "sft.checkpoint_every",
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
     "trainer.logits_chunk", "trainer.packing", "trainer.liger",
     "optimizer.learning_rate", "critic.optimizer.learning_rate",

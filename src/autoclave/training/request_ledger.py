@@ -31,13 +31,16 @@ class RequestLedger:
     """An account of the requests of a run."""
 
     def __init__(self) -> None:
+        self._batches: list[Collection] = []
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget everything."""
+        """Forget everything; what is under way is abandoned, so that it asks nothing more."""
+        for batch in self._batches:
+            batch.abandon("the run went on without it")
         self._open: set[Name] = set()
         self._counts: Counter[str] = Counter()
-        self._batches: list[Collection] = []
+        self._batches = []
 
     def watch(self, batch: Collection) -> None:
         """Account for what `batch` asks, from its first request to its last."""
@@ -62,8 +65,7 @@ class RequestLedger:
             FaultError: a request is lost, or there is one that nobody asked; the message names one.
         """
         self._batches = list(ahead)
-        self._read()
-        there = {name for batch in self._batches for name in batch.requests}
+        there = self._read()
         for lost in self._open - there:
             raise FaultError(f"request {lost} was dispatched and is neither done nor under way")
         for unknown in there - self._open:
@@ -73,17 +75,24 @@ class RequestLedger:
         """How many requests were dispatched, trained, dropped by reason and requeued, and how many are open."""
         return {**self._counts, "open": len(self._open)}
 
-    def _read(self) -> None:
-        """Note what the batches have asked, and what they asked again."""
+    def state(self) -> str:
+        """What is under way, in words, a line for each batch; from any thread."""
+        return "\n".join(f"{batch.state()}" for batch in tuple(self._batches)) or "no batch is under way"
+
+    def _read(self) -> set[Name]:
+        """Note what the batches have asked, and what they asked again; returns what their groups are of."""
+        there: set[Name] = set()
         for batch in self._batches:
-            asked, replaced = batch.take_account()
-            for name in asked:
+            account = batch.take_account()
+            for name in account.asked:
                 if name in self._open:
                     raise FaultError(f"request {name} is dispatched, and it was dispatched before and is not done")
                 self._open.add(name)
-            self._counts[DISPATCHED] += len(asked)
-            for name in replaced:
+            self._counts[DISPATCHED] += len(account.asked)
+            for name in account.replaced:
                 self._end(name, f"{DROPPED}/{REFILLED}")
+            there.update(account.there)
+        return there
 
     def _end(self, name: Name, how: str) -> None:
         if name not in self._open:
@@ -94,7 +103,11 @@ class RequestLedger:
     # --- With checkpoints
 
     def save(self, folder: Path) -> None:
-        """Write the account into the folder of a checkpoint."""
+        """Write the account into the folder of a checkpoint, after the groups that it holds were read.
+
+        What was asked again since the last check is in it: a group of such requests may be complete by now, and kept.
+        """
+        self._read()
         content = {"counts": dict(self._counts), "open": sorted(self._open)}
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
-from autoclave.core import Group, TaskItem
+from autoclave.core import FaultError, Group, TaskItem
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
@@ -45,6 +45,9 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
+
+PUBLISH_S = 3600.0
+"""Weights that are not published after so long are an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,5 +154,14 @@ class Stages:
         self.adaptation.load(folder)
 
     def publish(self, version: int) -> None:
-        """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`."""
-        self.sampler.update_weights(version, self.actor.export_weights(), drains=self.drains).result()
+        """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`.
+
+        Raises:
+            FaultError: they have not reached all samplers after `PUBLISH_S`; the message says who is waited for.
+            Exception: what the trainer raised, or a sampler; the message then names version and sampler.
+        """
+        published = self.sampler.update_weights(version, self.actor.export_weights(), drains=self.drains)
+        if not wait([published], PUBLISH_S).done:
+            state = self.sampler.state()
+            raise FaultError(f"weights of version {version} are not published after {PUBLISH_S:.0f} s:\n{state}")
+        published.result()

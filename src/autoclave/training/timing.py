@@ -43,6 +43,11 @@ class Stopwatch:
         finally:
             self.seconds[name] += time.monotonic() - self._started.pop(name)
 
+    @property
+    def running(self) -> list[str]:
+        """The blocks that have not ended, outermost first."""
+        return list(self._started)
+
     def so_far(self) -> dict[str, float]:
         """All seconds, those of blocks that have not ended included."""
         now = time.monotonic()

@@ -34,6 +34,7 @@ from autoclave.training.schedules import Course, Schedule
 from autoclave.training.stages import Stages
 from autoclave.training.timeline import role_times, share_metrics
 from autoclave.training.timing import Stopwatch, TimedStages
+from autoclave.training.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Run:
     """What a checkpoint is of besides the settings; see `policy_inputs`."""
     requests: RequestLedger = field(default_factory=RequestLedger)
     """What became of all that was asked."""
+    roles: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
+    """By name, what others say that they do, as the judge; for the watchdog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
     stages = TimedStages(AccountedStages(run.stages, run.requests), timeline=timeline)
     checkpoints = Checkpoints(run.folder.checkpoints, config, SavedRun(run.stages, run.requests), run.inputs)
-    with progress, checkpoints:
+    with watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()
         course = Course(done, config.steps, known or {})
@@ -138,6 +141,18 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
                 raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
             timeline.begin(step + 1)
             started = time.monotonic()
+
+
+def watch_over(run: Run, stages: TimedStages, progress: Any, stop: StopRequest) -> Watchdog:
+    """A watchdog over all roles of a run."""
+
+    def driver() -> str:
+        doing = [*run.stopwatch.running, *stages.stopwatch.running]
+        return f"step {progress.n + 1} of {run.config.steps}: {', '.join(doing)}"
+
+    roles = {"driver": driver, "samplers": run.stages.sampler.state, "collections": run.requests.state, **run.roles}
+    say, path = run.say, run.folder.path
+    return Watchdog(path, roles, stop.end_run, patience_s=run.config.watchdog_s, say=say)
 
 
 def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:

@@ -101,6 +101,10 @@ class Executor(Protocol):
         """
         ...
 
+    def kill(self) -> None:
+        """Have all workers ended, whatever they do; calls in progress fail. From any thread; does not wait for it."""
+        ...
+
     def close(self) -> None:
         """End what is left of all groups, and free the devices."""
         ...
@@ -117,6 +121,9 @@ class InlineExecutor:
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> Ranks:
         """Make the worker."""
         return _InlineRanks(group, make_worker)
+
+    def kill(self) -> None:
+        """A call in progress goes on, since nothing can end it."""
 
     def close(self) -> None:
         """There is nothing to free."""

@@ -18,6 +18,9 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.wire import Held
 
+CLOSE_S = 60.0
+"""How long what runs may take to end when its pool is closed; then its workers are killed."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -110,7 +113,10 @@ class ResourcePool:
         self._tenant = tenant
 
     def close(self) -> None:
-        """Finish what runs, drop what waits, end the workers and the thread. Does nothing the second time."""
+        """Finish what runs, drop what waits, end the workers and the thread. Does nothing the second time.
+
+        Workers that do not end what runs within `CLOSE_S` are killed; one in this process cannot be, and is left alone.
+        """
         with self._closing:
             if self._is_closed:
                 return
@@ -119,7 +125,10 @@ class ResourcePool:
             while True:
                 self._waiting.get_nowait().future.cancel()
         self._waiting.put(_END)
-        self._thread.join()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self.executor.kill()
+            self._thread.join(CLOSE_S)
 
     def _work(self) -> None:
         while (call := self._waiting.get()) is not _END:

@@ -159,6 +159,11 @@ class RayExecutor:
         ranks.build(make_worker, self._places[0].address if process_group else None)
         return ranks
 
+    def kill(self) -> None:
+        """Have all workers ended; see `Executor`."""
+        for ranks in tuple(self._started):
+            ranks.kill()
+
     def close(self) -> None:
         """End all actors and give the resources back."""
         for ranks in self._started:

@@ -2,27 +2,36 @@
 
 A thread for each replica, a worker group, asks its engines to sample on, a little at a time; between two such calls
 they get new requests, abortions and weights. What a replica has not finished when it dies is asked again once it is
-back with the weights that count, so every request ends exactly once: in a completion or in an error.
+back with the weights that count, so every request ends exactly once: in a completion or in an error. An engine that
+loses a request, or answers one that it does not have, is treated as one that died.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as CallTimeout
-from dataclasses import dataclass, field, replace
-from itertools import count, groupby
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
-import numpy as np
-
-from autoclave.core import Completion, EngineFault, FaultError, FinishReason, WorkerDied
+from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler import Orders, Progress, SamplerWorker
+from autoclave.workers.sampler import Progress, SamplerWorker
+from autoclave.workers.sampler_replica import (
+    Desk,
+    Replica,
+    Ticket,
+    Update,
+    by_prompt,
+    end_empty,
+    fail,
+    refused,
+    without_aborted,
+)
 
 SLICE_S = 0.05
 """How long engines sample before they hand over what is done, and hear of anything new."""
@@ -30,71 +39,10 @@ SLICE_S = 0.05
 START_S = 3600.0
 """A replica that is not back after so long is given up."""
 
+LOOK_S = 1.0
+"""How often it is looked whether a call that waits for its turn on the devices has begun."""
 
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """A request on its way."""
-
-    number: int
-    request: Request
-    future: Future[Completion]
-
-
-@dataclass(slots=True)
-class _Desk:
-    """What the driver knows of one engine."""
-
-    waves: list[list[_Ticket]] = field(default_factory=list[list[_Ticket]])
-    """Not yet handed over."""
-    running: dict[int, _Ticket] = field(default_factory=dict[int, _Ticket])
-    """Handed over and not done."""
-    aborted: list[int] = field(default_factory=list[int])
-    stats: EngineStats = field(default_factory=lambda: EngineStats(0, 0, 0, 0))
-
-    @property
-    def outstanding(self) -> int:
-        return len(self.running) + sum(map(len, self.waves))
-
-    def take_orders(self) -> Orders:
-        """What the engine is to be told; from now on it runs."""
-        waves = tuple({ticket.number: ticket.request for ticket in wave} for wave in self.waves)
-        self.running |= {ticket.number: ticket for wave in self.waves for ticket in wave}
-        orders = Orders(waves, tuple(self.aborted))
-        self.waves, self.aborted = [], []
-        return orders
-
-    def take_back(self) -> list[_Ticket]:
-        """All that is not done, in the order in which it was asked; the engine has nothing any more."""
-        tickets = sorted([*self.running.values(), *(t for wave in self.waves for t in wave)], key=lambda t: t.number)
-        self.waves, self.running, self.aborted = [], {}, []
-        return tickets
-
-
-@dataclass(slots=True)
-class _Update:
-    """Weights on their way to a replica."""
-
-    version: int
-    weights: Any
-    drains: bool
-    done: Future[None] = field(default_factory=Future)
-
-
-@dataclass(slots=True, eq=False)
-class _Replica:
-    group: WorkerGroup[SamplerWorker]
-    desks: list[_Desk]
-    restarts_left: int
-    update: _Update | None = None
-    is_leaving: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        return not any(desk.outstanding for desk in self.desks)
-
-    @property
-    def runs(self) -> bool:
-        return any(desk.running for desk in self.desks)
+NO_SAMPLER = "no sampler is left: all of them died, or have left"
 
 
 class SamplerPool:
@@ -116,18 +64,22 @@ class SamplerPool:
             in_flight: most requests that an engine has at a time; the others wait here, for whichever is free first.
                 None deals requests at once, in an order that does not depend on time.
             restarts: how often the processes of a replica may be started anew.
-            timeout_s: after so long without an answer, the processes of a replica are ended.
+            timeout_s: after so long without an answer, the processes of a replica are ended. While other groups have
+                their turn on its devices it does not count.
             say: hears of replicas that died.
         """
         self._in_flight, self._restarts, self._timeout_s, self._say = in_flight, restarts, timeout_s, say
         self._changed = threading.Condition()
-        self._replicas: list[_Replica] = []
-        self._threads: list[threading.Thread] = []
-        self._queue: deque[list[_Ticket]] = deque()
+        self._replicas: list[Replica] = []
+        self._given_up: list[WorkerGroup[SamplerWorker]] = []
+        self._queue: deque[list[Ticket]] = deque()
         self._numbers = count()
         self._next_engine = 0
         self._published: tuple[int, Any] | None = None
-        self._is_paused = self._is_closed = False
+        self._newest = -1
+        self._coming: int | None = None
+        self._epoch = 0  # what was begun in an earlier one counts for nothing
+        self._is_paused = self._is_closed = self._is_restarting = False
         for group in groups:
             self.attach(group)
 
@@ -141,31 +93,30 @@ class SamplerPool:
             FaultError: no replica is left.
         """
         with self._changed:
-            if self._is_closed:
-                raise RuntimeError("the samplers are closed")
+            self._require_open()
             if not self._replicas:
-                raise FaultError("no sampler is left: all of them died, or have left")
-            tickets = [_Ticket(next(self._numbers), request, Future()) for request in requests]
+                raise FaultError(NO_SAMPLER)
+            tickets = [Ticket(next(self._numbers), request, Future()) for request in requests]
             for ticket in tickets:
                 ticket.future.set_running_or_notify_cancel()
-            self._deal(_by_prompt(tickets))
+            self._deal(by_prompt(tickets))
             self._changed.notify_all()
         return [ticket.future for ticket in tickets]
 
     def abort(self, futures: Collection[Future[Completion]]) -> None:
-        """End the requests of these futures; each is given what was sampled so far, with the reason ABORT."""
+        """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
+
+        One that no engine has yet ends at once; one whose engine has died since, without a token. While sampling is
+        paused, those that an engine has end when it goes on.
+        """
         wanted = set(map(id, futures))
         with self._changed:
-            for replica in self._replicas:
-                for desk in replica.desks:
-                    tickets = [*desk.running.values(), *(ticket for wave in desk.waves for ticket in wave)]
-                    desk.aborted += [ticket.number for ticket in tickets if id(ticket.future) in wanted]
-            queued = [ticket for group in self._queue for ticket in group if id(ticket.future) in wanted]
+            waiting = [ticket for r in self._replicas for desk in r.desks for ticket in desk.abort(wanted)]
+            waiting += [ticket for group in self._queue for ticket in group if id(ticket.future) in wanted]
             kept = ([ticket for ticket in group if id(ticket.future) not in wanted] for group in self._queue)
             self._queue = deque(group for group in kept if group)
             self._changed.notify_all()
-        for ticket in queued:
-            ticket.future.set_result(_nothing_of(ticket.request))
+        end_empty(waiting)
 
     def pause(self) -> None:
         """Sample nothing until `resume`; what runs stands still where it is."""
@@ -184,22 +135,52 @@ class SamplerPool:
         """Have all engines sample with `weights`, or with what this future holds, called `version`, from now on.
 
         Requests in the making go on with them; with `drains`, those that an engine has are sampled to the end first.
+        If the future fails, so does the one that is returned, and the weights stay as they are. So it does, with an
+        error that names version and replica, if a replica fails over them and no other goes on in its place.
 
         Raises:
             ValueError: the version is not newer than the last one.
-            RuntimeError: somebody does not have the last one yet.
+            RuntimeError: somebody does not have the last one yet, or it is closed.
         """
+        whole: Future[None] = Future()
         with self._changed:
-            if self._published and version <= self._published[0]:
-                raise ValueError(f"weights of version {version} come after those of version {self._published[0]}")
+            self._require_open()
+            if version <= self._newest:
+                raise ValueError(f"weights of version {version} come after those of version {self._newest}")
+            if self._coming is not None:
+                raise RuntimeError(f"weights of version {version}: those of version {self._coming} are not there yet")
             if slow := [replica.group.name for replica in self._replicas if replica.update]:
                 raise RuntimeError(f"weights of version {version}: {slow[0]} has not taken over the last ones yet")
-            self._published = (version, weights)
-            updates = [_Update(version, weights, drains) for _ in self._replicas]
-            for replica, update in zip(self._replicas, updates, strict=True):
-                replica.update = update
-            self._changed.notify_all()
-        return _when_all_are_done([update.done for update in updates])
+            self._newest = self._coming = version
+            epoch = self._epoch
+        if isinstance(weights, Future):
+            weights.add_done_callback(lambda done: self._distribute(version, done, drains, whole, epoch))
+        else:
+            self._distribute(version, weights, drains, whole, epoch)
+        return whole
+
+    def _distribute(self, version: int, weights: Any, drains: bool, whole: Future[None], epoch: int) -> None:
+        """Give all replicas weights that are there now."""
+        error = _error_of(weights) if isinstance(weights, Future) else None
+        updates: list[Update] = []
+        with self._changed:
+            if self._is_closed or self._epoch != epoch:
+                error = RuntimeError(
+                    f"weights of version {version}: the samplers were closed or started anew meanwhile"
+                )
+            else:
+                self._coming = None
+            if not error:
+                self._published = (version, weights)
+                for replica in self._replicas:
+                    replica.update = Update(version, weights, drains)
+                    updates.append(replica.update)
+                error = None if updates else FaultError(f"weights of version {version}: {NO_SAMPLER}")
+                self._changed.notify_all()
+        if error:
+            whole.set_exception(error)
+        else:
+            _when_all_are_done([update.done for update in updates], whole)
 
     # --- Replicas
 
@@ -210,27 +191,32 @@ class SamplerPool:
             return [replica.group for replica in self._replicas]
 
     def attach(self, group: WorkerGroup[SamplerWorker]) -> None:
-        """Sample on this group too. It gets the weights that count before its first request."""
-        replica = _Replica(group, [_Desk() for _ in group.nodes], self._restarts)
+        """Sample on this group too. It gets the weights that count before its first request.
+
+        Raises:
+            RuntimeError: it is closed.
+        """
+        replica = Replica(group, [Desk() for _ in group.nodes], self._restarts)
         with self._changed:
+            self._require_open()
             if self._published:
-                replica.update = _Update(*self._published, drains=False)
+                replica.update = Update(*self._published, drains=False)
             self._replicas.append(replica)
-        thread = threading.Thread(target=self._serve, args=(replica,), name=f"sampler-{group.name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        threading.Thread(target=self._serve, args=(replica,), name=f"sampler-{group.name}", daemon=True).start()
 
     def detach(self, group: WorkerGroup[SamplerWorker]) -> None:
         """Sample on this group no more; what it has not done is asked of the others. Its workers stay.
 
         Raises:
-            ValueError: no other group is left.
+            ValueError: it does not sample here, or no other group is left.
         """
         with self._changed:
-            (replica,) = (replica for replica in self._replicas if replica.group is group)
-            if len(self._replicas) == 1:
+            leaving = [replica for replica in self._replicas if replica.group is group]
+            if not leaving:
+                raise ValueError(f"{group.name} is no sampler here, or was left out after it died")
+            if all(replica.is_leaving for replica in self._replicas if replica is not leaving[0]):
                 raise ValueError(f"{group.name} is the only sampler; attach another one first")
-            replica.is_leaving = True
+            leaving[0].is_leaving = True
             self._changed.notify_all()
 
     def stats(self) -> dict[str, EngineStats]:
@@ -245,28 +231,67 @@ class SamplerPool:
     def outstanding(self) -> int:
         """Requests that are not done."""
         with self._changed:
-            return self._outstanding()
+            return sum(map(len, self._queue)) + sum(desk.outstanding for r in self._replicas for desk in r.desks)
+
+    def state(self) -> str:
+        """What each replica does, in words, a line for each."""
+        with self._changed:
+            queued = sum(map(len, self._queue))
+            coming = "" if self._coming is None else f"; waits for the weights of version {self._coming}"
+            head = f"{queued} requests wait for a sampler{coming}{'; paused' if self._is_paused else ''}"
+            return "\n".join([head, *(replica.state() for replica in self._replicas)])
 
     def restart(self) -> None:
-        """Make all workers anew with the models that they were made with; what was asked is forgotten."""
+        """Make all workers anew with the models that they were made with, also of replicas that were given up.
+
+        What was asked is forgotten; so are weights on their way.
+
+        Raises:
+            FaultError: a replica does not come to rest.
+            Exception: what making a worker raised.
+        """
+        error = RuntimeError("the samplers were started anew")
         with self._changed:
-            replicas, tickets = list(self._replicas), self._take_back_all()
-            self._published, self._is_paused, self._next_engine = None, False, 0
-        _fail(tickets, RuntimeError("the samplers were started anew"))
-        for restarted in [replica.group.restart() for replica in replicas]:
-            restarted.result()
+            self._epoch += 1
+            self._is_restarting = True
+            given_up, self._given_up = self._given_up, []
+            self._published, self._coming, self._newest = None, None, -1
+            self._is_paused, self._next_engine = False, 0
+            tickets, updates = self._take_back_all(), self._take_back_updates()
+        self._end(tickets, updates, error)
+        try:
+            restarts = [group.restart() for group in [*self._at_rest(), *given_up]]
+            for restarted in restarts:
+                restarted.result(START_S)
+        finally:
+            with self._changed:
+                self._is_restarting = False
+                self._changed.notify_all()
+        for group in given_up:
+            self.attach(group)
+
+    def _at_rest(self) -> list[WorkerGroup[SamplerWorker]]:
+        """All groups, once none has a call under way."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not any(r.doing for r in self._replicas), START_S):
+                raise FaultError(f"the samplers cannot be started anew:\n{self.state()}")
+            return self.groups
 
     def close(self) -> None:
-        """End all threads; requests that are not done end in an error."""
+        """End all threads; requests and updates that are not done end in an error."""
         with self._changed:
             self._is_closed = True
-            tickets = self._take_back_all()
+            tickets, updates = self._take_back_all(), self._take_back_updates()
             self._changed.notify_all()
-        _fail(tickets, RuntimeError("sampling was cancelled: the samplers are closed"))
+        self._end(tickets, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the samplers are closed")
 
     # --- Dealing; with the lock
 
-    def _deal(self, groups: list[list[_Ticket]]) -> None:
+    def _deal(self, groups: list[list[Ticket]]) -> None:
         if self._in_flight is not None:
             self._queue += groups
             return
@@ -278,7 +303,7 @@ class SamplerPool:
                 desk.waves.append(wave)
         self._next_engine = (self._next_engine + len(groups)) % len(desks)
 
-    def _feed(self, replica: _Replica) -> None:
+    def _feed(self, replica: Replica) -> None:
         """Give the engines of a replica what waits, as much as they have room for."""
         limit = self._in_flight or 0
         if replica.update and replica.update.drains:
@@ -287,169 +312,221 @@ class SamplerPool:
             while self._queue and (not desk.outstanding or desk.outstanding + len(self._queue[0]) <= limit):
                 desk.waves.append(self._queue.popleft())
 
-    def _outstanding(self) -> int:
-        return sum(map(len, self._queue)) + sum(desk.outstanding for r in self._replicas for desk in r.desks)
-
-    def _take_back_all(self) -> list[_Ticket]:
+    def _take_back_all(self) -> list[Ticket]:
         tickets = [ticket for group in self._queue for ticket in group]
         self._queue.clear()
-        return tickets + [ticket for r in self._replicas for desk in r.desks for ticket in desk.take_back()]
+        return tickets + [ticket for replica in self._replicas for ticket in replica.take_back()]
+
+    def _take_back_updates(self) -> list[Update]:
+        updates = [replica.update for replica in self._replicas if replica.update]
+        for replica in self._replicas:
+            replica.update = None
+        return updates
+
+    def _end(self, tickets: Sequence[Ticket], updates: Sequence[Update], error: BaseException) -> None:
+        """End these in an error; without the lock."""
+        fail(tickets, error)
+        for update in updates:
+            update.done.set_exception(error)
 
     # --- The thread of a replica
 
-    def _serve(self, replica: _Replica) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._has_to_do(replica))
-                if self._is_closed:
-                    return
-                if replica.is_leaving:
-                    self._let_go(replica)
-                    return
-                update = self._due_update(replica)
+    def _serve(self, replica: Replica) -> None:
+        try:
+            while self._take_turn(replica):
+                pass
+        except BaseException as error:  # noqa: BLE001  a mistake of ours here must not leave requests without an end
+            self._give_up(replica, error, is_death=False)
+
+    def _take_turn(self, replica: Replica) -> bool:
+        """Do the next thing that a replica has to do, which is waited for; whether there may be more."""
+        with self._changed:
+            replica.doing = ""
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._has_to_do(replica))
+            if self._is_closed:
+                return False
+            epoch, update = self._epoch, self._due_update(replica)
+            if not replica.is_leaving:
                 if not update and self._in_flight is not None:
                     self._feed(replica)
                 orders = [] if update else [desk.take_orders() for desk in replica.desks]
-            try:
-                if update:
-                    self._call(replica, "take over weights", "update_weights", update.version, update.weights)
-                    update.done.set_result(None)
-                    with self._changed:
-                        replica.update = None if replica.update is update else replica.update
-                else:
-                    self._hand_over(replica, self._call(replica, "sample", "advance", orders, SLICE_S))
-            except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
-                if not self._recover(replica, error):
-                    return
+                replica.doing = "takes over weights" if update else "samples"
+        if replica.is_leaving:
+            self._let_go(replica)
+            return False
+        try:
+            if update:
+                self._call(replica, "take over weights", "update_weights", update.version, update.weights)
+                self._updated(replica, update)
+            else:
+                self._hand_over(replica, self._call(replica, "sample", "advance", orders, SLICE_S), epoch)
+        except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
+            return self._recover(replica, error, epoch)
+        return True
 
-    def _has_to_do(self, replica: _Replica) -> bool:
-        if self._is_closed or replica.is_leaving or self._due_update(replica):
+    def _has_to_do(self, replica: Replica) -> bool:
+        if self._is_closed:
+            return True
+        if self._is_restarting:
+            return False
+        if replica.is_leaving or self._due_update(replica):
             return True
         if self._is_paused:
             return False
         return not replica.is_idle or bool(self._queue and not replica.update)
 
-    def _due_update(self, replica: _Replica) -> _Update | None:
+    def _due_update(self, replica: Replica) -> Update | None:
         update = replica.update
         return update if update and not (update.drains and replica.runs) else None
 
-    def _call(self, replica: _Replica, what: str, method: str, *args: Any) -> Any:
+    def _call(self, replica: Replica, what: str, method: str, *args: Any) -> Any:
         """Call the workers of a replica, which are ended if they do not answer."""
         call = getattr(replica.group, method)(*args)
-        try:
-            return call.result(self._timeout_s)
-        except CallTimeout:
-            if call.done():
-                raise  # the worker's own
-            replica.group.kill()
-            raise WorkerDied.of(
-                replica.group.name,
-                0,
-                replica.group.nodes[0],
-                f"was to {what} and has not answered for {self._timeout_s:.0f} s (sampler.timeout_s); it was ended",
-            ) from None
+        left_s = self._timeout_s
+        while left_s > 0:
+            piece_s = min(left_s, LOOK_S)
+            try:
+                return call.result(piece_s)
+            except CallTimeout:
+                if call.done():
+                    return call.result()  # it ended just now; or the error is the worker's own
+                left_s -= piece_s if call.running() else 0
+        replica.group.kill()
+        raise WorkerDied.of(
+            replica.group.name,
+            0,
+            replica.group.nodes[0],
+            f"was to {what} and has not answered for {self._timeout_s:.0f} s (sampler.timeout_s); it was ended",
+        )
 
-    def _hand_over(self, replica: _Replica, answers: list[Progress]) -> None:
-        finished: list[tuple[_Ticket, Completion]] = []
+    def _updated(self, replica: Replica, update: Update) -> None:
         with self._changed:
-            for desk, progress in zip(replica.desks, answers, strict=True):
-                desk.stats = progress.stats
-                # What was taken back meanwhile is no longer among those that run.
-                found = ((desk.running.pop(number, None), completion) for number, completion in progress.done)
-                finished += [(ticket, completion) for ticket, completion in found if ticket]
+            is_due = replica.update is update
+            if is_due:  # before the future is done: whoever waits for it may publish again at once
+                replica.update, replica.version = None, update.version
+        if is_due:
+            update.done.set_result(None)
+
+    def _hand_over(self, replica: Replica, answers: list[Progress], epoch: int) -> None:
+        with self._changed:
+            if self._epoch != epoch or self._is_closed:
+                return  # it was all taken back meanwhile
+            for rank, (desk, progress) in enumerate(zip(replica.desks, answers, strict=True)):
+                desk.check(progress, f"engine {rank} of worker group {replica.group.name!r}")
+            finished = [
+                done for desk, progress in zip(replica.desks, answers, strict=True) for done in desk.take_done(progress)
+            ]
             self._changed.notify_all()
         for ticket, completion in finished:
             ticket.future.set_result(replace(completion, sampled_by=replica.group.name))
 
-    def _recover(self, replica: _Replica, error: BaseException) -> bool:
-        """Bring a replica back that failed, with all that it had to do; whether it is back."""
+    def _recover(self, replica: Replica, error: BaseException, epoch: int) -> bool:
+        """Bring a replica back that failed, with all that it had to do; whether it goes on."""
         if isinstance(error, CancelledError):
             error = RuntimeError("sampling was cancelled: the pool of the samplers is closed")
-        while isinstance(error, WorkerDied | EngineFault) and replica.restarts_left:
+        is_death = isinstance(error, WorkerDied | EngineFault)
+        while is_death and replica.restarts_left and self._epoch == epoch and not self._is_closed:
             replica.restarts_left -= 1
             self._say(f"{error}; it is started anew, and asked again what it had not finished")
+            replica.doing = "is started anew"
             try:
-                replica.group.restart().result(START_S)
-                with self._changed:
-                    published = self._published
-                if published:
-                    self._call(replica, "take over weights", "update_weights", *published)
+                published = self._revived(replica)
             except BaseException as another:  # noqa: BLE001  counted as the first one was
                 error = another
                 continue
             self._ask_again(replica, published)
             return True
-        self._give_up(replica, error)
+        if self._epoch != epoch and not self._is_closed:
+            return True  # everything is started anew, by somebody else
+        self._give_up(replica, error, is_death=is_death)
         return False
 
-    def _ask_again(self, replica: _Replica, published: tuple[int, Any] | None) -> None:
+    def _revived(self, replica: Replica) -> tuple[int, Any] | None:
+        """Start the workers of a replica anew; returns the weights that they have now, None for those of the start."""
+        name = replica.group.name
+        try:
+            replica.group.restart().result(START_S)
+        except CallTimeout:
+            how = f"was to be started anew, and is not there after {START_S:.0f} s"
+            raise WorkerDied.of(name, 0, replica.group.nodes[0], how) from None
         with self._changed:
+            published = self._published
+        if published:
+            self._call(replica, "take over weights", "update_weights", *published)
+        return published
+
+    def _ask_again(self, replica: Replica, published: tuple[int, Any] | None) -> None:
+        with self._changed:
+            aborted: list[Ticket] = []
             for desk in replica.desks:
-                if tickets := desk.take_back():
+                tickets, ended = without_aborted(desk.take_back())
+                aborted += ended
+                if tickets:
                     desk.waves.append(tickets)
-            update = replica.update
+            replica.version = published[0] if published else None
+            update = replica.update if published and replica.update else None
             if update and published and update.version == published[0]:
                 replica.update = None
             else:
                 update = None
             self._changed.notify_all()
+        end_empty(aborted)
         if update:
             update.done.set_result(None)
 
-    def _give_up(self, replica: _Replica, error: BaseException) -> None:
+    def _give_up(self, replica: Replica, error: BaseException, *, is_death: bool) -> None:
         """Leave a replica out for good; others do its work if it died, else all that it had to do fails."""
         with self._changed:
             self._replicas = [other for other in self._replicas if other is not replica]
-            tickets = [ticket for desk in replica.desks for ticket in desk.take_back()]
+            self._given_up.append(replica.group)
+            tickets, aborted = without_aborted(replica.take_back())
             update, replica.update = replica.update, None
-            if self._replicas and isinstance(error, WorkerDied | EngineFault):
-                self._say(f"{error}; it is left out, {len(self._replicas)} samplers go on")
-                self._deal(_by_prompt(tickets))
+            is_survived = bool(self._replicas) and is_death
+            if is_survived:
+                self._deal(by_prompt(tickets))
                 tickets = []
             elif not self._replicas:
                 tickets += self._take_back_all()
+            is_closed, left = self._is_closed, len(self._replicas)
             self._changed.notify_all()
+        if not is_closed:
+            self._say(f"{str(error) or repr(error)}; it is left out, {left} samplers go on")
+        end_empty(aborted)
+        if update and is_survived:
+            update.done.set_result(None)
+        elif update:
+            error = refused(error, update.version, replica.group.name)
+            update.done.set_exception(error)
+        fail(tickets, error)
+
+    def _let_go(self, replica: Replica) -> None:
+        """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
+        with self._changed:
+            self._replicas = [other for other in self._replicas if other is not replica]
+            tickets, aborted = without_aborted(replica.take_back())
+            update, replica.update = replica.update, None
+            if self._replicas:
+                self._deal(by_prompt(tickets))
+                tickets = []
+            else:
+                tickets += self._take_back_all()
+            self._changed.notify_all()
+        end_empty(aborted)
         if update:
-            update.done.set_exception(error) if tickets or not self._replicas else update.done.set_result(None)
-        _fail(tickets, error)
-
-    def _let_go(self, replica: _Replica) -> None:
-        """Without the requests of a replica that leaves; the others have them. With the lock."""
-        self._replicas.remove(replica)
-        self._deal(_by_prompt([ticket for desk in replica.desks for ticket in desk.take_back()]))
-        if replica.update:
-            replica.update.done.set_result(None)
-        self._changed.notify_all()
+            update.done.set_result(None)
+        fail(tickets, FaultError(NO_SAMPLER))
 
 
-def _by_prompt(tickets: Iterable[_Ticket]) -> list[list[_Ticket]]:
-    """Those of equal prompts that stand together."""
-    return [list(group) for _, group in groupby(tickets, key=lambda ticket: ticket.request.prompt_tokens.tobytes())]
+def _error_of(weights: Future[Any]) -> BaseException | None:
+    """Why weights that were to come do not; None if they are there."""
+    if weights.cancelled():
+        return RuntimeError("the weights were cancelled: the pool of the trainer is closed")
+    return weights.exception()
 
 
-def _fail(tickets: Iterable[_Ticket], error: BaseException) -> None:
-    for ticket in tickets:
-        ticket.future.set_exception(error)
-
-
-def _nothing_of(request: Request) -> Completion:
-    now = time.time()
-    return Completion(
-        prompt_tokens=request.prompt_tokens,
-        tokens=np.zeros(0, dtype=np.int64),
-        log_probs=np.zeros(0, dtype=np.float32),
-        log_prob_kind="raw",
-        finish_reason=FinishReason.ABORT,
-        text="",
-        policy_versions=(),
-        submitted_at=now,
-        finished_at=now,
-    )
-
-
-def _when_all_are_done(parts: Sequence[Future[None]]) -> Future[None]:
-    """A future that is done with the last of `parts`, with the first error among them."""
-    whole: Future[None] = Future()
+def _when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:
+    """Have `whole` done with the last of `parts`, with the first error among them."""
     lock, left = threading.Lock(), [len(parts)]
 
     def note(_: Future[None]) -> None:
@@ -462,6 +539,3 @@ def _when_all_are_done(parts: Sequence[Future[None]]) -> Future[None]:
 
     for part in parts:
         part.add_done_callback(note)
-    if not parts:
-        whole.set_exception(FaultError("no sampler is left to take over weights"))
-    return whole

@@ -60,6 +60,11 @@ class SpawnExecutor:
         ranks.build(make_worker, "127.0.0.1" if process_group else None)
         return ranks
 
+    def kill(self) -> None:
+        """Have all workers ended; see `Executor`."""
+        for ranks in tuple(self._started):
+            ranks.kill()
+
     def close(self) -> None:
         """End all processes."""
         for ranks in self._started:

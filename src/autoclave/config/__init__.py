@@ -26,9 +26,9 @@ from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConf
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
 from autoclave.config.optimizer import OptimizerConfig
-from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
-from autoclave.config.task import JudgeRunConfig, TaskConfig
+from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
     AsynchronousConfig,
@@ -49,9 +49,11 @@ __all__ = [
     "AdaptiveKlConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
+    "ArithmeticConfig",
     "AsynchronousConfig",
     "CheckpointConfig",
     "CispoConfig",
+    "CodeGenerationConfig",
     "Config",
     "CppConfig",
     "CriticConfig",
@@ -71,6 +73,7 @@ __all__ = [
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",
+    "MathematicsConfig",
     "MinibatchPipelineConfig",
     "ModelConfig",
     "NoCorrectionConfig",

@@ -23,6 +23,13 @@ from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
+from autoclave.config.lengthening import (
+    AdvanceAtPlateauConfig,
+    AdvanceAtStepsConfig,
+    AdvanceConfig,
+    LengtheningConfig,
+    LengthStageConfig,
+)
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
 from autoclave.config.optimizer import OptimizerConfig
@@ -47,6 +54,9 @@ __all__ = [
     "BUILT_IN_PROFILES",
     "LEVELS",
     "AdaptiveKlConfig",
+    "AdvanceAtPlateauConfig",
+    "AdvanceAtStepsConfig",
+    "AdvanceConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
     "ArithmeticConfig",
@@ -70,6 +80,8 @@ __all__ = [
     "HealthConfig",
     "JudgeConfig",
     "JudgeRunConfig",
+    "LengthStageConfig",
+    "LengtheningConfig",
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from autoclave.compose.engines import require_trainable
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
@@ -77,6 +78,7 @@ def train(
     checkpoint = _newest_checkpoint(existing, config) if existing else None
     require_usable_models(config, existing)  # before anything is written
     require_loggers(config.loggers)
+    require_trainable(config)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -203,7 +205,7 @@ def _run(
         stopwatch=stopwatch,
         throughput=_throughput(config, workers, folder.start),
         health=Health(config.health),
-        judge_by_all=by_all and by_all.reward,
+        judge_by_all=by_all.reward if by_all else None,
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
         inputs=_inputs(folder, config),

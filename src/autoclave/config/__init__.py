@@ -21,6 +21,14 @@ from autoclave.config.algorithm import (
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
+from autoclave.config.engine import (
+    EngineConfig,
+    OpenAiEngineConfig,
+    RemoteEngineSettings,
+    SglangEngineConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.lengthening import (
@@ -31,7 +39,7 @@ from autoclave.config.lengthening import (
     LengthStageConfig,
 )
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
-from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
+from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
@@ -90,6 +98,7 @@ __all__ = [
     "ModelConfig",
     "NoCorrectionConfig",
     "OneOffPipelineConfig",
+    "OpenAiEngineConfig",
     "OptimizerConfig",
     "Override",
     "PoolConfig",
@@ -98,6 +107,7 @@ __all__ = [
     "ProblemsConfig",
     "ProfileConfig",
     "ReinforcePlusPlusConfig",
+    "RemoteEngineSettings",
     "Resolved",
     "RewardModelConfig",
     "RlooConfig",
@@ -105,6 +115,7 @@ __all__ = [
     "SandboxConfig",
     "ScheduleConfig",
     "SftConfig",
+    "SglangEngineConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",
@@ -112,6 +123,7 @@ __all__ = [
     "TrainerConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
+    "VllmEngineConfig",
     "WorkersConfig",
     "dump",
     "load",

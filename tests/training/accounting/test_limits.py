@@ -57,7 +57,8 @@ def test_a_critic_has_weights_gradients_and_moments_and_three_phases():
         "optimizer (critic)": 2 * (WEIGHTS + HEAD),
     }
     assert all(stays.items() <= parts.items() for parts in phases.values())
-    assert list(phases)[-3:] == ["values", "critic update", "critic step"]
+    assert list(phases)[-4:] == ["values", "critic update", "critic step", "checkpoint"]
+    assert phases["checkpoint"]["copy for the checkpoint"] == 3 * (2 * WEIGHTS + HEAD)  # of the policy too
     assert "logits" not in phases["critic update"]
     assert phases["critic update"]["activations"] < phases["update"]["activations"]  # no states for logits
     (alone,) = plan_run(ppo(micro_batch_tokens=10_000), SHAPE, LENGTHS).pools
@@ -80,9 +81,10 @@ def test_a_critic_on_a_pool_of_its_own_leaves_that_of_the_actor():
     pools = {"main": PoolConfig(), "apart": PoolConfig()}
     apart = ppo(pools=pools, workers=WorkersConfig(critic="apart"))
     together, (main, own) = plan_run(ppo(), SHAPE, LENGTHS).pools[0], plan_run(apart, SHAPE, LENGTHS).pools
-    assert main.peak.total == together.peak.total - 3 * (WEIGHTS + HEAD)  # gradients are freed before the actor's begin
+    # Gradients are freed before the actor's begin; what stays is copied for a checkpoint.
+    assert main.peak.total == together.peak.total - 2 * 3 * (WEIGHTS + HEAD)
     assert own.workers == ("critic",)
-    assert [phase.name for phase in own.phases] == ["values", "critic update", "critic step"]
+    assert [phase.name for phase in own.phases] == ["values", "critic update", "critic step", "checkpoint"]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +170,8 @@ def test_a_pool_that_needs_more_than_it_may_take_is_refused_and_the_groups_on_tw
     message = str(caught.value)
     assert message.startswith("pools.main.memory_gb = ")
     assert "its groups (actor, sampler, reference, critic) need " in message
-    assert "(phase 'sample', prompts of 54 and responses of 10 tokens)" in message
-    assert message.endswith("; lower sampler.engine.batch_size, or move a group to a pool of its own (workers.critic)")
+    assert "(phase 'checkpoint', prompts of 54 and responses of 10 tokens)" in message
+    assert message.endswith("; lower micro_batch_tokens, or move a group to a pool of its own (workers.critic)")
     check_memory(capped(limit, splits=True))
     check_memory(capped(together.peak.total / GIB, splits=False))
     check_memory(ppo())

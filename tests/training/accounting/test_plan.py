@@ -60,15 +60,18 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
         "optimizer": 2 * WEIGHTS,
         "weights (sampler)": WEIGHTS,
     }
-    assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish"]
+    assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish", "checkpoint"]
     assert all(stays.items() <= parts.items() for parts in phases.values())
-    assert phases["sample"]["KV cache"] == 2 * 16 * 20 * 8 * 4  # 16 rows of 20 tokens, keys and values of 8 float32
+    # 16 rows of 20 tokens, with 2 to spare as others wait; keys and values of 8 float32.
+    assert phases["sample"]["KV cache"] == 2 * 16 * (20 + 2) * 8 * 4
     assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 3
     assert phases["publish"]["copy of the weights"] == WEIGHTS
     with_gradients = [name for name, parts in phases.items() if "gradients" in parts]
-    assert with_gradients == ["update", "optimizer step"]
+    assert with_gradients == ["update", "optimizer step", "checkpoint"]
     assert phases["optimizer step"]["work space"] == 2 * 300 * 8 * 4  # on a CPU one tensor at a time
-    assert pool.peak.name == "update"
+    copied = {"copy for the checkpoint": 3 * WEIGHTS}  # while training goes on
+    assert phases["checkpoint"] == phases["update"] | copied
+    assert pool.peak.name == "checkpoint"
 
 
 def test_one_micro_batch_has_no_gradients_of_others_beside_its_activations():

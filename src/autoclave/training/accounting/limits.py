@@ -54,10 +54,14 @@ def excess(config: TrainConfig, measured: Mapping[str, Sequence[tuple[int, int]]
     """
     lines: list[str] = []
     for name, pool in config.pools.items():
-        groups = [group for group, place in config.workers.places().items() if place == name and group in measured]
-        ranks = zip(*(measured[group] for group in groups), strict=True)
-        together = max((sum(dict(processes).values()) for processes in ranks), default=0)
-        if pool.memory_gb is not None and together > pool.memory_gb * GIB:
+        homes = config.workers.places()
+        found = [group for group in measured if homes.get(group.partition("-")[0]) == name]
+        replicas = [[group] for group in found if "-" in group]  # of samplers; each has the pool's limit to itself
+        for groups in replicas or [found]:
+            ranks = zip(*(measured[group] for group in groups), strict=True)
+            together = max((sum(dict(processes).values()) for processes in ranks), default=0)
+            if pool.memory_gb is None or together <= pool.memory_gb * GIB:
+                continue
             lines.append(
                 f"pool {name}: the peaks of its groups ({', '.join(groups)}) are {size_text(together)} together, more "
                 f"than pools.{name}.memory_gb = {pool.memory_gb:g}"

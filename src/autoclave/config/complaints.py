@@ -86,7 +86,7 @@ def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> 
         return "in a recipe, write the parts as blocks inside each other"
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {'.'.join([*parents, near[0]])}?"
-    everywhere = {path.rpartition(".")[2]: path for path in reversed([*_all_paths(schema)])}  # of several, the first
+    everywhere = {path.rpartition(".")[2]: path for path in _all_paths(schema)}
     if near := difflib.get_close_matches(name, everywhere, n=1, cutoff=0.8):
         return f"did you mean {everywhere[near[0]]}?"
     return nearest(name, known)

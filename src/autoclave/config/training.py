@@ -385,12 +385,15 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _window_fits_context(self) -> Self:
-        if self.model.path:  # its context is known when the model is
-            return self
-        context = self.model.tiny.context
-        for name, limit in self.length_limits.items():
-            if limit >= context:
-                raise ValueError(f"{name} = {limit}: must be below model.tiny.context = {context}")
+        contexts: dict[str, int] = {}
+        if not self.model.path:  # else its context is known when the model is
+            contexts["model.tiny.context"] = self.model.tiny.context
+        if self.sampler.engine.name == "vllm" and self.sampler.engine.context:
+            contexts["sampler.engine.context"] = self.sampler.engine.context
+        for place, context in contexts.items():
+            for name, limit in self.length_limits.items():
+                if limit >= context:
+                    raise ValueError(f"{name} = {limit}: must be below {place} = {context}")
         return self
 
     @model_validator(mode="after")

@@ -138,7 +138,9 @@ def _rollout(problem: int, number: int, tokens: IntArray, table: FloatArray, is_
     versions = ((0, 0, len(tokens)),)
     completion = Completion(np.array([problem]), tokens, log_probs, "raw", ended, "", versions, 0.0, 0.0)
     item = TaskItem("bandit", str(problem), str(problem), (), None)
-    return Rollout(item, number, completion, Reward(float(is_right), "right" if is_right else "wrong"))
+    return Rollout(
+        item, number, completion, Reward(float(is_right), "right" if is_right else "wrong"), length_limit=LENGTH_LIMIT
+    )
 
 
 def sample_groups(
@@ -201,7 +203,7 @@ class Learner:
     def learn(self, groups: Sequence[Group]) -> Update:
         """One update from `groups`: an optimizer step per minibatch, in order."""
         groups = mask_groups(self.algorithm, groups)
-        whole = Batch.from_groups(groups, minibatches=self._minibatches, length_limit=LENGTH_LIMIT)
+        whole = Batch.from_groups(groups, minibatches=self._minibatches)
         whole = prepared(self.algorithm, whole, self._state)
         batch = whole.select(whole.rows["computes"])
         batch = batch.with_responses(old_log_probs=self._scores(batch)[0].detach().float().numpy())

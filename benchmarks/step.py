@@ -60,7 +60,7 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
         collection = stages.collect(items, 0)
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.
-        whole = Batch.from_groups(groups, minibatches=config.minibatches, length_limit=config.sampler.max_new_tokens)
+        whole = Batch.from_groups(groups, minibatches=config.minibatches)
         batch = prepared(workers.algorithm, whole, stages.adaptation.state)
         draws = np.random.default_rng(0).standard_normal(len(batch)).astype(np.float32)
         batch = batch.with_responses(advantages=draws[batch.response_rows])  # a loss to compare, whatever was earned

@@ -163,12 +163,15 @@ def group_of(
     *,
     name: str = "item",
     mask_reasons: Sequence[MaskReason | None] | None = None,
+    limit: int = 8,
 ) -> Group:
     asked = item(name)
     completions = completions or [completion() for _ in rewards]
     reasons = mask_reasons or [None] * len(rewards)
     rollouts = zip(completions, rewards, reasons, strict=True)
-    return Group(asked, tuple(Rollout(asked, n, c, earned(r), why) for n, (c, r, why) in enumerate(rollouts)))
+    return Group(
+        asked, tuple(Rollout(asked, n, c, earned(r), why, length_limit=limit) for n, (c, r, why) in enumerate(rollouts))
+    )
 
 
 # --- Scripted parts ------------------------------------------------------------------------------------------------

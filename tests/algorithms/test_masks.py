@@ -19,6 +19,7 @@ def rollout(
         0,
         completion,
         Reward(reward, "test", {}, Verdict.of(status) if status else None),
+        length_limit=8,
     )
 
 

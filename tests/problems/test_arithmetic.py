@@ -179,3 +179,12 @@ def test_a_share_that_leaves_nothing_to_learn_from_is_an_error():
 def test_operations_are_at_least_two_and_in_order(operations: tuple[int, int]):
     with pytest.raises(ValidationError, match="operations"):
         ArithmeticConfig(operations=operations)
+
+
+def test_a_share_of_the_demonstrations_can_give_their_answer_alone_and_the_others_stay():
+    config = SMALL.model_copy(update={"answer_alone_share": 0.3})
+    written = arithmetic_demonstrations(config, CAREFUL)
+    short = [each.response for each in written if "=" not in each.response]
+    assert 0.2 < len(short) / len(written) < 0.4
+    assert all(re.fullmatch(r"\\boxed\{\d+\}", response) for response in short)
+    assert all(each.is_right for each in written)

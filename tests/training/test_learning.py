@@ -40,7 +40,7 @@ def groups() -> list[Group]:
 
 
 def packed(algorithm, minibatches: int = 1) -> Batch:
-    whole = Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches, length_limit=6)
+    whole = Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches)
     return prepared(algorithm, whole, algorithm.first_state)
 
 
@@ -101,7 +101,7 @@ def test_advantages_compare_a_rollout_with_the_trained_ones_of_its_group():
 
 
 def test_no_groups_need_no_weights():
-    batch = prepared(GRPO_PLUS, Batch.from_groups([], minibatches=2, length_limit=6), GRPO_PLUS.first_state)
+    batch = prepared(GRPO_PLUS, Batch.from_groups([], minibatches=2), GRPO_PLUS.first_state)
     assert len(batch) == len(account(batch, completed(GRPO_PLUS, batch))) == 0
 
 

@@ -35,7 +35,7 @@ from autoclave.training.train import Run, run_to_end
 from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
 from tests.training_parts import earned, settled, tiny_policy
 
-EVALUATION = Evaluation((ProblemResult("p", "f", 2, 1, True),), 2, 1.0, 0.0, 0.0, 3.0)
+EVALUATION = Evaluation((ProblemResult("p", "f", 2, 1, True),), 2, 1.0, 0.0, 0.0, 3.0, 8)
 CONFIG = TrainConfig(
     steps=4,
     problems_per_step=2,
@@ -253,7 +253,7 @@ def test_a_few_rollouts_without_a_verdict_do_not_end_the_run(tmp_path: Path):
 
 
 def test_an_evaluation_in_which_some_figures_could_not_be_measured_does_not_end_the_run(tmp_path: Path):
-    poor = Evaluation((ProblemResult("p", "f", 1, 1, None),), 2, 1.0, 0.0, 0.5, 3.0)
+    poor = Evaluation((ProblemResult("p", "f", 1, 1, None),), 2, 1.0, 0.0, 0.5, 3.0, 8)
     with run_in(tmp_path, evaluate=lambda step, whole: poor) as run:
         run_to_end(run, done=0, stop=StopRequest())
     assert run.folder.read_evaluation(4)["greedy"] is None

@@ -122,7 +122,7 @@ def test_padding_hides_no_token_and_adds_none(batch):
 def test_groups_become_rows_with_their_rewards_and_masks():
     first = group_of([1.0, None], [completion([5, 1]), completion([6, 7, 1])])
     second = group_of([0.0, 1.0], mask_reasons=[MaskReason.OVERLONG, None])
-    batch = Batch.from_groups([first, second], minibatches=2, length_limit=8)
+    batch = Batch.from_groups([first, second], minibatches=2)
     assert batch.rows["group"].tolist() == [0, 0, 1, 1]
     assert batch.rows["minibatch"].tolist() == [0, 0, 1, 1]
     assert batch.rows["trains"].tolist() == [True, True, False, True]
@@ -134,7 +134,7 @@ def test_groups_become_rows_with_their_rewards_and_masks():
 
 @given(st.integers(1, 12), st.integers(1, 4))
 def test_a_group_is_never_cut_by_a_minibatch(num_groups, minibatches):
-    batch = Batch.from_groups([group_of([0.0, 1.0])] * num_groups, minibatches=minibatches, length_limit=8)
+    batch = Batch.from_groups([group_of([0.0, 1.0])] * num_groups, minibatches=minibatches)
     of_group = batch.rows["minibatch"].reshape(num_groups, 2)
     assert (of_group[:, 0] == of_group[:, 1]).all()
     assert set(of_group[:, 0].tolist()) <= set(range(minibatches))
@@ -142,7 +142,7 @@ def test_a_group_is_never_cut_by_a_minibatch(num_groups, minibatches):
 
 
 def test_no_groups_make_an_empty_batch():
-    batch = Batch.from_groups([], minibatches=2, length_limit=8)
+    batch = Batch.from_groups([], minibatches=2)
     assert len(batch) == 0
     assert batch.padded()[0].shape[0] == 0
 

@@ -41,7 +41,8 @@ def _table(metrics: Mapping[str, Any]) -> str:
         f"pass@1   {metrics['pass@1']:.3f}   95 % interval [{metrics['pass@1/low']:.3f}, {metrics['pass@1/high']:.3f}]",
         f"greedy   {metrics['greedy']:.3f}   95 % interval [{metrics['greedy/low']:.3f}, {metrics['greedy/high']:.3f}]",
         f"{f'pass@{samples}':<8} {metrics[f'pass@{samples}']:.3f}",
-        f"truncated {metrics['truncated_share']:.1%}, without a verdict {metrics['no_verdict_share']:.1%}",
+        f"truncated at {metrics['max_new_tokens']} tokens {metrics['truncated_share']:.1%}, "
+        f"without a verdict {metrics['no_verdict_share']:.1%}",
         "",
         f"{'family':<16}{'problems':>9}{'pass@1':>9}{'greedy':>9}",
     ]

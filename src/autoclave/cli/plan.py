@@ -18,7 +18,7 @@ from autoclave.config import TrainConfig
     "--prompt-tokens", type=click.IntRange(min=1), help="Longest prompt; by default all that a response leaves."
 )
 @click.option(
-    "--response-tokens", type=click.IntRange(min=1), help="Longest response; sampler.max_new_tokens by default."
+    "--response-tokens", type=click.IntRange(min=1), help="Longest response; by default what the settings allow."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print counts and bytes as JSON.")
 def plan(

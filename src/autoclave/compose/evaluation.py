@@ -39,7 +39,7 @@ def evaluate_during_training(
         workers.tokenizer,
         task,
         heldout if whole else pinned(config, heldout),
-        SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
+        SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
         samples=settings.final_samples if whole else settings.samples,
         seed=(config.seed, step, EVALUATION),
     )
@@ -75,7 +75,7 @@ def evaluate(
                 tokenizer,
                 task,
                 [task.item(problem) for problem in asked],
-                SamplingParameters(1.0, 1.0, config.sampler.max_new_tokens, config.sampler.stops),
+                SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
                 samples=samples or config.evaluation.final_samples,
                 seed=(config.seed, 0, EVALUATION),
             )

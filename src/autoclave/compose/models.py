@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from autoclave.config import TrainConfig
+from autoclave.core import ConfigError
 from autoclave.models import (
     HeadRole,
     load_architecture,
@@ -28,16 +29,26 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
 
     Raises:
         InputError: a model cannot be used, or the run began with another one.
+        ConfigError: responses may be longer than its context.
     """
     path, tiny, template = config.model.path, config.model.tiny, config.model.chat_template
     architecture = load_architecture(path) if path else tiny_architecture(tiny, tiny.vocabulary)
     check_tokens(config, load_tokenizer(path, template) if path else None)
+    _require_room(config, architecture)
     if config.trainer.lora:
         require_targets(architecture, config.trainer.lora)
         if config.critic.path:
             require_targets(load_architecture(config.critic.path), config.trainer.lora)
     if path and existing and existing.start.is_dir():
         _require_same_model(path, template, str(existing.start))
+
+
+def _require_room(config: TrainConfig, architecture: PretrainedConfig) -> None:
+    """Every limit of responses leaves room for a prompt in the context of the policy, where its settings name that."""
+    context = getattr(architecture, "max_position_embeddings", None)
+    for name, limit in config.length_limits.items():
+        if context is not None and limit >= context:
+            raise ConfigError(f"{name} = {limit}: must be below the context of model.path, which is {context} tokens")
 
 
 def _require_same_model(path: str, template: str, start: str) -> None:

@@ -139,6 +139,7 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
             workers.restart()
             run.stages.adaptation.begin_anew()
+            run.stages.lengthening.begin_anew()
             run.requests.begin_anew()
             run.health.go_on_from([])
 
@@ -174,6 +175,7 @@ def build_stages(config: TrainConfig, workers: Workers, task: Task) -> Stages:
         group_size=config.group_size,
         minibatches=1 if config.schedule.name == "minibatch_pipeline" else config.minibatches,
         seed=config.seed,
+        curriculum=config.curriculum,
         drains=config.schedule.name == "asynchronous" and not config.schedule.partial,
     )
 

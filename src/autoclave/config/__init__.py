@@ -31,6 +31,13 @@ from autoclave.config.engine import (
 )
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
+from autoclave.config.lengthening import (
+    AdvanceAtPlateauConfig,
+    AdvanceAtStepsConfig,
+    AdvanceConfig,
+    LengtheningConfig,
+    LengthStageConfig,
+)
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
@@ -55,6 +62,9 @@ __all__ = [
     "BUILT_IN_PROFILES",
     "LEVELS",
     "AdaptiveKlConfig",
+    "AdvanceAtPlateauConfig",
+    "AdvanceAtStepsConfig",
+    "AdvanceConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
     "ArithmeticConfig",
@@ -78,6 +88,8 @@ __all__ = [
     "HealthConfig",
     "JudgeConfig",
     "JudgeRunConfig",
+    "LengthStageConfig",
+    "LengtheningConfig",
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",

@@ -118,7 +118,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
         return [annotation]
     if get_origin(annotation) is Annotated:
         return _models(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType, dict):
+    if get_origin(annotation) in (Union, UnionType, dict, tuple):
         return [model for argument in get_args(annotation) for model in _models(argument)]
     return []
 

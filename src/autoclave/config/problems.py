@@ -66,6 +66,9 @@ class ArithmeticConfig(Config):
     operations: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(ge=2)]] = (2, 6)
     """Fewest and most operations of a problem. A response needs about nine tokens for each: they set its length."""
 
+    answer_alone_share: Fraction = 0.0
+    """Share of the demonstrations that give the answer without the steps to it: short, and beyond a small policy."""
+
     @model_validator(mode="after")
     def _operations_are_ordered(self) -> Self:
         fewest, most = self.operations

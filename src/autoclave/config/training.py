@@ -11,6 +11,7 @@ from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
+from autoclave.config.lengthening import LengtheningConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
@@ -147,6 +148,10 @@ class EvaluationConfig(Config):
     problems: NonNegative = 100
     """Held-out problems for an evaluation during training; 0 means all. Before and after, all are used."""
 
+    max_new_tokens: Positive | None = None
+    """Most tokens of a response; by default as in training, where `curriculum` has stages as in the last. More shows
+    what the policy does beyond the length that it was trained at."""
+
 
 class CheckpointConfig(Config):
     """When the state of a run is saved, and how much of it is kept."""
@@ -213,6 +218,9 @@ class TrainConfig(Config):
 
     sampler: SamplerConfig = SamplerConfig()
     """Sampling."""
+
+    curriculum: LengtheningConfig | None = None
+    """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
 
     algorithm: AlgorithmConfig = GrpoPlusConfig()
     """What is learnt from rewards, and how."""
@@ -381,9 +389,59 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _window_fits_context(self) -> Self:
-        if not self.model.path and self.sampler.max_new_tokens >= self.model.tiny.context:
+        contexts: dict[str, int] = {}
+        if not self.model.path:  # else its context is known when the model is
+            contexts["model.tiny.context"] = self.model.tiny.context
+        if self.sampler.engine.name == "vllm" and self.sampler.engine.context:
+            contexts["sampler.engine.context"] = self.sampler.engine.context
+        for place, context in contexts.items():
+            for name, limit in self.length_limits.items():
+                if limit >= context:
+                    raise ValueError(f"{name} = {limit}: must be below {place} = {context}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_limit_of_responses(self) -> Self:
+        given = self.sampler.max_new_tokens
+        if self.curriculum and given not in (SamplerConfig().max_new_tokens, self.curriculum.limits[-1]):
             raise ValueError(
-                f"sampler.max_new_tokens = {self.sampler.max_new_tokens}: must be below "
-                f"model.tiny.context = {self.model.tiny.context}"
+                f"sampler.max_new_tokens = {given}: curriculum.stages say how long responses may be, and the last of "
+                f"them says {self.curriculum.limits[-1]}; give that too, or remove sampler.max_new_tokens"
             )
         return self
+
+    @model_validator(mode="after")
+    def _last_stage_is_reached(self) -> Self:
+        earliest = self.curriculum.fewest_steps if self.curriculum else 0
+        if earliest >= self.steps:
+            raise ValueError(
+                f"steps = {self.steps}: the last of curriculum.stages begins after {earliest} steps at the earliest; "
+                "raise steps, lower those of curriculum.advance, or have fewer stages"
+            )
+        return self
+
+    @property
+    def length_limits(self) -> dict[str, int]:
+        """Most tokens of a response by the setting that says so, of training in the order of its stages."""
+        found = {"sampler.max_new_tokens": self.sampler.max_new_tokens}
+        if self.curriculum:
+            stages = enumerate(self.curriculum.limits)
+            found = {f"curriculum.stages.{number}.max_new_tokens": limit for number, limit in stages}
+        if self.evaluation.max_new_tokens:
+            found["evaluation.max_new_tokens"] = self.evaluation.max_new_tokens
+        return found
+
+    @property
+    def longest_trained(self) -> int:
+        """Most tokens of a response that is learnt from."""
+        return self.curriculum.limits[-1] if self.curriculum else self.sampler.max_new_tokens
+
+    @property
+    def longest_evaluated(self) -> int:
+        """Most tokens of a response of an evaluation."""
+        return self.evaluation.max_new_tokens or self.longest_trained
+
+    @property
+    def longest_sampled(self) -> int:
+        """Most tokens of a response that an engine must have room for."""
+        return max(self.longest_trained, self.longest_evaluated)

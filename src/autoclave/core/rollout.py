@@ -99,6 +99,8 @@ class Rollout:
     mask_reason: MaskReason | None = None
     request: tuple[int, ...] = ()
     """The numbers that its random numbers came from, which no other rollout of a run has."""
+    length_limit: int = field(kw_only=True)
+    """Most tokens that the response could have had; those of one batch may differ (`curriculum`)."""
 
     def masked(self, reason: MaskReason) -> Rollout:
         """The same rollout, kept out of training. The first reason stays."""

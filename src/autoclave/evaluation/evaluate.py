@@ -43,6 +43,8 @@ class Evaluation:
     truncated_share: float
     no_verdict_share: float
     mean_response_length: float
+    max_new_tokens: int
+    """Most tokens that a response could have."""
 
     @cached_property
     def rates(self) -> dict[str, float]:
@@ -86,6 +88,7 @@ class Evaluation:
             "pass@1/low": interval.lower,
             "pass@1/high": interval.upper,
             f"pass@{self.samples}": self.pass_at(self.samples),
+            "max_new_tokens": self.max_new_tokens,
             "truncated_share": self.truncated_share,
             "no_verdict_share": self.no_verdict_share,
             "response_length/mean": self.mean_response_length,
@@ -148,6 +151,7 @@ def evaluate(
         truncated_share=float(np.mean([r.completion.finish_reason is FinishReason.LENGTH for r in sampled])),
         no_verdict_share=float(np.mean([r.reward.value is None for r in sampled])),
         mean_response_length=float(np.mean([len(r.completion.tokens) for r in sampled])),
+        max_new_tokens=parameters.max_new_tokens,
     )
 
 

@@ -236,7 +236,9 @@ class Collection:
             self._unjudged -= 1
             number = self._refills[index] * size + sample  # samples of an item are numbered through
             found = self._rollouts[index]
-            found[sample] = Rollout(item, number, completion, reward, request=self._requests[index][sample].seed)
+            request = self._requests[index][sample]
+            limit = request.parameters.max_new_tokens
+            found[sample] = Rollout(item, number, completion, reward, request=request.seed, length_limit=limit)
             is_complete = len(found) == size
             self._tell()
         if not is_complete:

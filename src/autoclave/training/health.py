@@ -22,6 +22,7 @@ REWARD, LENGTH = "reward/mean", "response_length/mean"
 KL = ("policy/approx_kl", "policy/reference_kl")
 """How far the policy moved in a step, and how far it is from the reference."""
 OVERFIT = "overfit_to_sampled_tests"
+LIMIT = "curriculum/max_new_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ def _entropy_growth(history: Sequence[Metrics], config: HealthConfig) -> Iterato
 
 def _length_without_reward(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
     window = config.window
-    if len(history) < 2 * window:
-        return
+    if len(history) < 2 * window or len({row.get(LIMIT) for row in history[-2 * window :]}) > 1:
+        return  # responses that were let become longer do
     before, after = history[-2 * window : -window], history[-window:]
     lengths, rewards = ([_mean(part, name) for part in (before, after)] for name in (LENGTH, REWARD))
     if lengths[1] > config.length_growth * lengths[0] and rewards[1] <= rewards[0]:
@@ -156,7 +157,7 @@ RULES: tuple[Rule, ...] = (
     _length_without_reward,
     _overfit,
 )
-WATCHED = (GRADIENT_NORM, ENTROPY, REWARD, LENGTH, *KL, OVERFIT)
+WATCHED = (GRADIENT_NORM, ENTROPY, REWARD, LENGTH, *KL, OVERFIT, LIMIT)
 """The metrics that rules read."""
 
 

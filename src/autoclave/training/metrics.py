@@ -21,6 +21,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
     statuses = Counter(rollout.reward.reason for rollout in rollouts)
     return {
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
+        "reward/variance": float(np.var(rewards)) if rewards else float("nan"),
         "accepted_share": statuses["accepted"] / len(rollouts),
         "response_length/mean": tokens / len(rollouts),
         "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),

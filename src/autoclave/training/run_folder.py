@@ -1,7 +1,7 @@
 """A run's folder: what stands where, and the writers of its files.
 
 config.yaml                     the resolved configuration
-metrics.jsonl                   one object per line; "kind" is sft, train, evaluation or alert
+metrics.jsonl                   one object per line; "kind" is sft, train, evaluation, alert or lengthening
 tensorboard/                    the same numbers for TensorBoard
 rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advantage and log-probs
 timeline/step-000010.jsonl.gz   what happened when in a step
@@ -166,6 +166,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry, log_probs: Fl
         "response": completion.text,
         "tokens": len(completion.tokens),
         "finish_reason": completion.finish_reason,
+        "length_limit": rollout.length_limit,
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),

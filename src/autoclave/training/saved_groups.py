@@ -67,6 +67,7 @@ def _plain(rollout: Rollout) -> dict[str, Any]:
         "item": rollout.item.id,
         "sample": rollout.sample,
         "request": rollout.request,
+        "length_limit": rollout.length_limit,
         "prompt_tokens": completion.prompt_tokens.tolist(),
         "tokens": completion.tokens.tolist(),
         "log_probs": completion.log_probs.astype(np.float64).tolist(),  # float32 comes back from that bit for bit
@@ -116,4 +117,5 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
             None if verdict is None else from_plain(Verdict, verdict, "verdict"),
         ),
         request=tuple(plain["request"]),
+        length_limit=int(plain["length_limit"]),
     )

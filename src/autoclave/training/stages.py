@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
+from autoclave.config import LengtheningConfig
 from autoclave.core import FaultError, Group, TaskItem
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
@@ -33,6 +34,7 @@ from autoclave.training.learning import (
     trainer_log_probs,
     with_model_rewards,
 )
+from autoclave.training.lengthening import Lengthening
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.trainer import (
@@ -70,17 +72,22 @@ class Stages:
     drains: bool = False
     """New weights wait for responses in the making; else these go on with them."""
     timeline: Timeline = field(default_factory=Timeline)
+    curriculum: LengtheningConfig | None = None
+    """Limits of new tokens, stage by stage, in place of that of `sampling`."""
     adaptation: Adaptation = field(init=False)
+    lengthening: Lengthening = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adaptation", Adaptation(self.algorithm))
+        object.__setattr__(self, "lengthening", Lengthening(self.sampling.max_new_tokens, self.curriculum))
 
     def collect(
         self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
     ) -> Collection:
         """Start sampling and judging. Random numbers depend on (seed, iteration, item, sample) alone.
 
-        Groups that teach nothing are sampled again as often as the algorithm asks (dynamic sampling).
+        Groups that teach nothing are sampled again as often as the algorithm asks (dynamic sampling). All responses of
+        a batch have the limit of the stage in which it was begun first.
 
         Args:
             items: what is asked.
@@ -88,13 +95,14 @@ class Stages:
             known: by index of the item, groups that are complete already, and None where one is still wanted; others
                 are not asked. By default all are.
         """
+        sampling = replace(self.sampling, max_new_tokens=self.lengthening.begin(iteration))
         prompts = [encode_prompt(self.tokenizer, item.messages) for item in items]
         asked = range(len(items)) if known is None else [index for index, group in known.items() if group is None]
         complete = {index: group for index, group in (known or {}).items() if group}
 
         def requests(index: int, times: int) -> list[Request]:
             samples = range(times * self.group_size, (times + 1) * self.group_size)
-            return [Request(prompts[index], self.sampling, (self.seed, iteration, index, n)) for n in samples]
+            return [Request(prompts[index], sampling, (self.seed, iteration, index, n)) for n in samples]
 
         def refill(index: int, times: int, group: Group) -> list[Request] | None:
             is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
@@ -114,7 +122,7 @@ class Stages:
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
-        whole = Batch.from_groups(groups, minibatches=self.minibatches, length_limit=self.sampling.max_new_tokens)
+        whole = Batch.from_groups(groups, minibatches=self.minibatches)
         whole = self.reward_model.scores(whole).result()
         whole = prepared(self.algorithm, whole, self.adaptation.state)
         batch = self.actor.scores_ahead(whole.select(whole.rows["computes"]))
@@ -137,6 +145,7 @@ class Stages:
         for each in begun:
             each.result()
         self.adaptation.save(folder)
+        self.lengthening.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
@@ -152,6 +161,7 @@ class Stages:
         self.actor.load(folder / "actor").result()
         self.critic.load(folder / "critic").result()
         self.adaptation.load(folder)
+        self.lengthening.load(folder)
 
     def publish(self, version: int) -> None:
         """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`.

@@ -120,7 +120,9 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
             metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
             metrics |= judged_by_all(run, step, learned)
             metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
+            metrics |= run.stages.lengthening.metrics(learned.groups)
             record_iteration(run, step, learned, metrics)
+            lengthen(run, step, learned)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
             is_last, is_stopped, score = step == config.steps, stop.is_made, None
@@ -168,6 +170,15 @@ def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str
             f"step {step}: {metrics['no_verdict_share']:.0%} of the rollouts have no verdict, more than "
             f"no_verdict_limit = {run.config.no_verdict_limit:.0%}. Causes: {_fault_causes(learned.groups)}"
         )
+
+
+def lengthen(run: Run, step: int, learned: Learned) -> None:
+    """Decide whether batches that are begun from now on may have longer responses, and say so if they may."""
+    limit = run.stages.lengthening.advance(step, learned.groups)
+    if limit is not None:
+        stage, all_stages = run.stages.lengthening.state.stage + 1, len(run.stages.lengthening.limits)
+        run.log.write("lengthening", step, {"stage": stage, "max_new_tokens": limit})
+        run.say(f"step {step:>4}  stage {stage} of {all_stages}: responses of up to {limit} tokens from now on")
 
 
 def judged_by_all(run: Run, step: int, learned: Learned) -> dict[str, float]:

@@ -69,11 +69,8 @@ class Batch:
         )
 
     @staticmethod
-    def from_groups(groups: Sequence[Group], *, minibatches: int, length_limit: int) -> Batch:
-        """All rollouts of `groups`; the column `minibatch` says which optimizer step a row is of. Groups stay whole.
-
-        `length_limit` is the most response tokens that were allowed.
-        """
+    def from_groups(groups: Sequence[Group], *, minibatches: int) -> Batch:
+        """All rollouts of `groups`; the column `minibatch` says which optimizer step a row is of. Groups stay whole."""
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         group = np.repeat(np.arange(len(groups)), [len(group.rollouts) for group in groups])
         values = [rollout.reward.value for rollout in rollouts]
@@ -82,7 +79,7 @@ class Batch:
             rows={
                 "group": group,
                 "minibatch": group * minibatches // max(1, len(groups)),
-                "length_limits": np.full(len(rollouts), length_limit, dtype=np.int64),
+                "length_limits": np.array([rollout.length_limit for rollout in rollouts], dtype=np.int64),
                 "trains": np.array([rollout.is_trained for rollout in rollouts], dtype=bool),
                 "rewards": np.array([np.nan if value is None else value for value in values], dtype=np.float64),
             },

@@ -8,6 +8,7 @@ goes on from the wrong number. No demonstration asks for a pair of operations th
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError
@@ -37,13 +38,20 @@ def arithmetic_demonstrations(config: ArithmeticConfig, sft: SftConfig) -> list[
     while len(written) < sft.demonstrations:
         calculation = draw_for_training(rng, fewest + len(written) % (most - fewest + 1), kept)
         if calculation:
-            written.append(_demonstration(calculation, sft, misunderstood, rng))
+            demonstration = _demonstration(calculation, sft, misunderstood, rng)
+            is_alone = config.answer_alone_share > 0 and rng.random() < config.answer_alone_share
+            written.append(without_steps(demonstration) if is_alone else demonstration)
             num_in_vain = 0
             continue
         num_in_vain += 1
         if num_in_vain == _MOST_DRAWS:
             raise ConfigError(f"problems.heldout_share = {config.heldout_share}: leaves no demonstration; lower it")
     return written
+
+
+def without_steps(demonstration: Demonstration) -> Demonstration:
+    """The same with its answer alone."""
+    return replace(demonstration, response=demonstration.response.rpartition("\n")[2])
 
 
 def _demonstration(

@@ -40,7 +40,7 @@ def require_within_limits(config: TrainConfig, plan: RunPlan) -> None:
 def _mend(pool: PoolPlan) -> str:
     movable = [group for group in pool.workers if group != "actor"] if len(pool.workers) > 1 else []
     moved = "critic" if "critic" in movable else next(iter(movable), None)
-    smaller = "sampler.engine.batch_size" if pool.peak.name == "sample" else "micro_batch_tokens"
+    smaller = "sampler.engine.batch_size" if pool.peak.name in ("sample", "evaluate") else "micro_batch_tokens"
     return f"lower {smaller}" + (f", or move a group to a pool of its own (workers.{moved})" if moved else "")
 
 

@@ -44,6 +44,8 @@ class Lengths:
 
     prompt: int
     response: int
+    evaluated: int = 0
+    """Of the longest response of an evaluation, where that is longer."""
 
     @property
     def whole(self) -> int:
@@ -109,15 +111,17 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
     Args:
         config: the settings.
         prompt_tokens: of the longest prompt; None for what a response leaves of the context, at most `PROMPT_TOKENS`.
-        response_tokens: of the longest response; None for `sampler.max_new_tokens`.
+        response_tokens: of the longest response; None for what the settings allow, in the last stage of `curriculum`.
+            None also plans for evaluations with longer ones.
 
     Raises:
         InputError: the model cannot be found or is of an unknown family, or its context is too short.
     """
     shape = shape_of(config.model)
-    response = response_tokens or config.sampler.max_new_tokens
-    prompt = prompt_tokens or max(1, min(PROMPT_TOKENS, shape.context - response))
-    return plan_run(config, shape, Lengths(prompt, response))
+    response = response_tokens or config.longest_trained
+    evaluated = config.longest_evaluated if response_tokens is None and config.longest_evaluated > response else 0
+    prompt = prompt_tokens or max(1, min(PROMPT_TOKENS, shape.context - max(response, evaluated)))
+    return plan_run(config, shape, Lengths(prompt, response, evaluated))
 
 
 def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPlan:
@@ -127,10 +131,12 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         InputError: a prompt and a response do not fit into the context of the model together.
         ConfigError: trainer.lora names a layer that the model does not have.
     """
-    if lengths.whole > shape.context:
+    longest = max(lengths.response, lengths.evaluated)
+    if lengths.prompt + longest > shape.context:
+        setting = _setting_of(config, longest)
         raise InputError(
-            f"prompts of {lengths.prompt} and responses of {lengths.response} tokens are {lengths.whole} together, "
-            f"more than the model's context of {shape.context}; lower sampler.max_new_tokens, or plan for shorter ones "
+            f"prompts of {lengths.prompt} and responses of {longest} tokens are {lengths.prompt + longest} together, "
+            f"more than the model's context of {shape.context}; lower {setting}, or plan for shorter ones "
             "(--prompt-tokens, --response-tokens)"
         )
     samples = config.problems_per_step * config.group_size
@@ -157,6 +163,12 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         + (critic_flops(heads.critic, whole, weights_learn=not config.trainer.lora) if heads.critic else 0.0),
         pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
     )
+
+
+def _setting_of(config: TrainConfig, limit: int) -> str:
+    """The setting that allows responses of `limit` tokens; that of training where none does."""
+    named = {tokens: name for name, tokens in config.length_limits.items()}
+    return named.get(limit, next(iter(config.length_limits)))
 
 
 def _minibatch_rows(config: TrainConfig, processes: int) -> int:
@@ -211,6 +223,8 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         away = {} if config.model.device == "cpu" else dict.fromkeys(set(resident) - {REWARD_MODEL}, 0)
         resident["weights (sampler)"] = whole
         phases.insert(0, ("sample", away | _sampling(config, shape, lengths)))
+        if lengths.evaluated:
+            phases.append(("evaluate", away | _sampling(config, shape, Lengths(lengths.prompt, lengths.evaluated))))
     found = tuple(
         Phase(phase, {part: size for part, size in (resident | parts).items() if size}) for phase, parts in phases
     )

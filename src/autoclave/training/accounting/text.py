@@ -34,8 +34,9 @@ def _lines(plan: RunPlan) -> Iterator[str]:
         + (" of adapters" if plan.learning_parameters != shape.parameters else "")
     )
     yield (
-        f"lengths   prompts of {lengths.prompt} and responses of {lengths.response} tokens; "
-        "all that follows is for these, so at most"
+        f"lengths   prompts of {lengths.prompt} and responses of {lengths.response} tokens"
+        + (f", of {lengths.evaluated} in evaluations" if lengths.evaluated else "")
+        + "; all that follows is for these, so at most"
     )
     yield ""
     yield f"{'':<26}{'an iteration':>16}{'the run':>16}"

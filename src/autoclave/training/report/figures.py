@@ -12,6 +12,9 @@ from autoclave.training.report.charts import Axis, Line, Point, column_chart, li
 DRAWN_POINTS = 200
 """Most points of a curve; longer runs are averaged over neighbouring steps."""
 
+STAGE, LIMIT = "curriculum/stage", "curriculum/max_new_tokens"
+"""Metrics of a run whose responses may become longer."""
+
 MARKED_POINTS = 30
 """Curves with more points are drawn without a mark at each."""
 
@@ -63,7 +66,7 @@ def curve_sections(run: Run) -> list[tuple[str, list[Figure]]]:
         (
             "What are the responses like?",
             [
-                metric_figure(train, "Response length", "Sampled tokens.", Axis("tokens"), "response_length/mean"),
+                length_figure(run, train),
                 metric_figure(train, "Entropy", "Of the policy, per sampled token.", Axis("nats"), "policy/entropy"),
                 metric_figure(train, "Truncated", "Cut off by the limit of new tokens.", share, "truncated_share"),
                 curves_figure(
@@ -97,6 +100,29 @@ def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
             averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"
         ),
     ]
+
+
+def length_figure(run: Run, train: Sequence[Row]) -> Figure:
+    """Lengths of responses, with their limit where it has stages."""
+    starts = stage_starts(run.train)
+    if not starts:
+        return metric_figure(train, "Response length", "Sampled tokens.", Axis("tokens"), "response_length/mean")
+    told = "; ".join(f"stage {stage} from step {step}: {limit} tokens" for stage, step, limit in starts)
+    curves = [
+        Curve("response_length/mean", "responses", "accent"),
+        Curve(LIMIT, "their limit", "time_limit", is_smoothed=False),
+    ]
+    return curves_figure(train, "Response length", f"Sampled tokens. {told.capitalize()}.", Axis("tokens"), curves)
+
+
+def stage_starts(rows: Sequence[Row]) -> list[tuple[int, int, int]]:
+    """`(stage, step, limit)` of each stage of the curriculum: the first step that learnt from it alone."""
+    found: dict[int, tuple[int, int, int]] = {}
+    for row in rows:
+        stage, limit = number(row, STAGE), number(row, LIMIT)
+        if stage is not None and limit is not None and stage.is_integer():
+            found.setdefault(int(stage), (int(stage), int(row["step"]), int(limit)))
+    return list(found.values())
 
 
 def evaluation_figure(run: Run) -> Figure:

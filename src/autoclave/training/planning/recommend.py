@@ -17,11 +17,11 @@ import numpy as np
 
 from autoclave.core import ConfigError
 from autoclave.core.rollout import IntArray
+from autoclave.core.timeline import Role
 from autoclave.training.planning.candidates import Candidate, simulate_each
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.profile import Profile, Work
 from autoclave.training.planning.simulation import ScheduleName, Split
-from autoclave.training.planning.spans import Role
 
 CLOSE_SHARE = 0.02
 """Candidates that take at most so much longer than the fastest count as equally fast."""

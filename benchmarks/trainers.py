@@ -90,6 +90,7 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.training.stages import Stages
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler import SamplerWorker
+    from autoclave.workers.sampler_pool import SamplerPool
     from autoclave.workers.trainer import ActorWorker, NoCritic, NoReference, NoRewardModel
 
     def endless_policy() -> Policy:
@@ -119,12 +120,13 @@ def ours(work: Work, turn: Turn) -> None:
             micro_batch_tokens=longest * work.micro_batch_rows,
         ),
     )
+    sampler = WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(endless_policy(), batch_size=512)))
     stages = Stages(
         actor=actor,
         reference=NoReference(),
         critic=NoCritic(),
         reward_model=NoRewardModel(),
-        sampler=WorkerGroup(pool, lambda: SamplerWorker(TransformersEngine(endless_policy(), batch_size=512))),
+        sampler=SamplerPool([sampler]),
         tokenizer=tokenizer,
         reward=reward,
         algorithm=algorithm,

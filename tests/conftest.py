@@ -42,6 +42,7 @@ ALLOWED_SKIPS = (
     "AUTOCLAVE_DATA is not set",
     "AUTOCLAVE_SOAK is not set",
     "AUTOCLAVE_VERL is not set",
+    "AUTOCLAVE_VLLM is not set",
 )
 """With AUTOCLAVE_REQUIRE_ALL=1, a test that skips for a reason that does not begin like this fails."""
 
@@ -53,6 +54,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("AUTOCLAVE_SOAK is not set")
     if item.get_closest_marker("verl") and os.environ.get("AUTOCLAVE_VERL") != "1":
         pytest.skip("AUTOCLAVE_VERL is not set")
+    if item.get_closest_marker("vllm") and os.environ.get("AUTOCLAVE_VLLM") != "1":
+        pytest.skip("AUTOCLAVE_VLLM is not set")
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
 

@@ -52,6 +52,20 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("sampler.engine.name=vlm", 'sampler.engine.name = "vlm": no such choice; '),
         ("algorithm.clip=0.1", "algorithm.clip: no such setting; grpo_plus does not use it (grpo, dr_grpo"),
         ("problems.name=files", "problems.train: required setting is missing"),
+        (
+            "task.name=maths",
+            'task.name = "maths": no such choice; did you mean mathematics? Known are code_generation, ',
+        ),
+        (
+            "task={name: mathematics, extraction: lcb}",
+            "task.extraction: no such setting; mathematics does not use it (code_generation does)",
+        ),
+        ("task.answer=boxed", "task.answer: no such setting; code_generation does not use it (mathematics does)"),
+        (
+            "task.name=mathematics",
+            "problems.name = curriculum: is for task.name=code_generation, and task.name = mathematics",
+        ),
+        ("problems.name=arithmetic", "problems.name = arithmetic: is for task.name=mathematics, and task.name = code_"),
         # types
         ("steps=many", 'steps = "many": must be a valid integer'),
         ("steps=1.5", "steps = 1.5: must be a valid integer"),

@@ -9,7 +9,10 @@ import autoclave.judge
 
 
 def test_the_public_names_of_the_package_are_these():
-    expected = "EXTRACTION_RULES Judge JudgeJob LocalJudge examine_languages judge_file run_program stream trace_file"
+    expected = (
+        "ANSWER_RULES EXTRACTION_RULES Judge JudgeJob LocalJudge examine_languages judge_file run_program stream "
+        "trace_file"
+    )
     assert sorted(autoclave.judge.__all__) == sorted(expected.split())
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.config import ProblemFilesConfig, TaskConfig, TrainConfig
-from autoclave.core import ConfigError, Problem, StdinCase, StdinTests
+from autoclave.config import CodeGenerationConfig, MathematicsConfig, ProblemFilesConfig, TrainConfig
+from autoclave.core import AnswerTests, ConfigError, InputError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.judge.extraction import last_fence
 from autoclave.problems import ProblemSets
@@ -25,7 +25,7 @@ def sets(folder: Path, *train: Problem) -> ProblemSets:
     for name, problems in (("train", train), ("heldout", [problem(99)])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
     files = ProblemFilesConfig(train=folder / "train.jsonl", heldout=folder / "heldout.jsonl")
-    return ProblemSets(TrainConfig(problems=files, task=TaskConfig(template="plain")))
+    return ProblemSets(TrainConfig(problems=files, task=CodeGenerationConfig(template="plain")))
 
 
 def test_every_solution_of_every_problem_is_a_demonstration_in_their_order(tmp_path: Path):
@@ -56,3 +56,42 @@ def test_a_program_that_holds_fences_is_found_whole_in_its_response(tmp_path: Pa
 def test_without_a_solution_there_is_nothing_to_imitate(tmp_path: Path):
     with pytest.raises(ConfigError, match="the training problems have no solutions to imitate"):
         sets(tmp_path, problem(1)).demonstrations()
+
+
+# --- Mathematics ---------------------------------------------------------------------------------------------------
+
+
+def sum_of(left: int, right: int, *solutions: str) -> Problem:
+    tests = AnswerTests("answer", str(left + right), "math")
+    return Problem(id=f"{left}+{right}", statement=f"{left} + {right}?", tests=tests, solutions=list(solutions))
+
+
+def mathematics(folder: Path, train: list[Problem], heldout: list[Problem], task: str = "mathematics") -> ProblemSets:
+    for name, problems in (("train", train), ("heldout", heldout)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
+    files = ProblemFilesConfig(train=folder / "train.jsonl", heldout=folder / "heldout.jsonl")
+    chosen = MathematicsConfig(template="plain") if task == "mathematics" else CodeGenerationConfig()
+    return ProblemSets(TrainConfig(problems=files, task=chosen))
+
+
+def test_a_solution_of_mathematics_is_imitated_as_it_stands(tmp_path: Path):
+    found = mathematics(tmp_path, [sum_of(1, 2, "It is \\boxed{3}.")], [sum_of(5, 6)]).demonstrations()
+    assert [(each.response, each.messages[0]["content"]) for each in found] == [("It is \\boxed{3}.", "1 + 2?")]
+
+
+def test_problems_with_one_answer_differ_by_what_they_ask(tmp_path: Path):
+    assert mathematics(tmp_path, [sum_of(1, 2)], [sum_of(0, 3)]).heldout[0].id == "0+3"
+    with pytest.raises(InputError, match=r"problems\.heldout: '1\+2' has the same tests as a problem of"):
+        mathematics(tmp_path, [sum_of(1, 2)], [sum_of(1, 2)])
+
+
+def test_problems_of_another_task_are_refused_before_any_work(tmp_path: Path):
+    program = problem(1)
+    with pytest.raises(
+        ConfigError, match=r"^problems\.train = .*problem '1' has tests of kind 'stdin', which are not "
+    ):
+        mathematics(tmp_path, [program], [sum_of(1, 2)])
+    with pytest.raises(ConfigError, match=r"^problems\.heldout = .*use task\.name=code_generation, or leave"):
+        mathematics(tmp_path, [sum_of(1, 2)], [program])
+    with pytest.raises(ConfigError, match=r"problem '1\+2' has tests of kind 'answer'.*use task\.name=mathematics"):
+        mathematics(tmp_path, [sum_of(1, 2)], [], task="code_generation")

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from autoclave.config import JudgeConfig, SandboxConfig, TaskConfig
+from autoclave.config import CodeGenerationConfig, JudgeConfig, SandboxConfig
 from autoclave.core import (
     Fault,
     InputError,
@@ -62,7 +62,7 @@ def verdict(status: Status, *tests: Status) -> Verdict:
 
 
 def reward_of(judge: Judge, response: str, **settings: str) -> Reward:
-    task = CodeGeneration(judge, TaskConfig(**settings))
+    task = CodeGeneration(judge, CodeGenerationConfig(**settings))
     return task.reward(task.item(PROBLEM), response).result(DEADLINE_S)
 
 
@@ -123,7 +123,7 @@ def test_an_exception_of_the_judge_is_that_of_the_reward():
 
 def test_a_verdict_that_is_cancelled_cancels_the_reward():
     judge = ScriptedJudge()
-    task = CodeGeneration(judge, TaskConfig())
+    task = CodeGeneration(judge, CodeGenerationConfig())
     reward = task.reward(task.item(PROBLEM), fenced(RIGHT))
     judge.future.cancel()
     assert reward.cancelled()
@@ -150,10 +150,10 @@ def test_the_program_is_found_by_the_rule_of_the_settings(extraction, source):
 
 
 def test_an_item_carries_the_prompt_of_the_template():
-    plain = CodeGeneration(ScriptedJudge(), TaskConfig(template="plain")).item(PROBLEM)
+    plain = CodeGeneration(ScriptedJudge(), CodeGenerationConfig(template="plain")).item(PROBLEM)
     assert plain.messages == ({"role": "user", "content": PROBLEM.statement},)
     assert (plain.task, plain.id, plain.group_key) == ("code_generation", "sum", "sum")
-    coded = CodeGeneration(ScriptedJudge(), TaskConfig(template="code")).item(PROBLEM)
+    coded = CodeGeneration(ScriptedJudge(), CodeGenerationConfig(template="code")).item(PROBLEM)
     assert [message["role"] for message in coded.messages] == ["system", "user"]
 
 
@@ -186,7 +186,7 @@ def test_programs_earn_by_the_real_judge_what_they_deserve(real_judge, source, v
 
 
 def test_a_problem_that_cannot_be_judged_is_refused_at_once(real_judge):
-    task = CodeGeneration(real_judge, TaskConfig())
+    task = CodeGeneration(real_judge, CodeGenerationConfig())
     broken = Problem(statement="Empty.", tests=StdinTests("stdin", []), id="empty")
     with pytest.raises(InputError):
         task.reward(task.item(broken), fenced(RIGHT))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from autoclave.core import Completion, FaultError, FinishReason
+from autoclave.core import Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.sampler import SamplerWorker
 
@@ -17,10 +17,11 @@ from autoclave.workers.sampler import SamplerWorker
 class CountingEngine:
     """Answers each request with as many tokens as it asks for, one for each step; a token is the version of its time.
 
-    The first number of a request's seed can order more: `KILL` ends the process, `HANG` stops it, `FAIL` raises.
+    The first number of a request's seed can order more: `KILL` ends the process, `HANG` stops it, `FAIL` raises, and
+    with `BREAK` the engine is not to be used any more.
     """
 
-    KILL, HANG, FAIL = 101, 102, 103
+    KILL, HANG, FAIL, BREAK = 101, 102, 103, 104
 
     def __init__(self, flags: str = "") -> None:
         """`flags` is a folder; what a request orders is done once, and noted there."""
@@ -65,12 +66,14 @@ class CountingEngine:
         flag = os.path.join(self._flags, str(order))
         if not self._flags or os.path.exists(flag):
             return
-        if order in (self.KILL, self.HANG, self.FAIL):
+        if order in (self.KILL, self.HANG, self.FAIL, self.BREAK):
             open(flag, "w").close()
         if order == self.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         if order == self.HANG:
             os.kill(os.getpid(), signal.SIGSTOP)
+        if order == self.BREAK:
+            raise EngineFault("the engine is dead")
         if order == self.FAIL:
             raise FaultError("the engine is broken")
 

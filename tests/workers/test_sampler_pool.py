@@ -207,6 +207,13 @@ def test_when_the_last_replica_dies_every_request_says_so(tmp_path: Path):
             sampler.submit(asked((0, 0)))
 
 
+def test_an_engine_that_is_dead_is_made_anew_also_in_this_process(tmp_path: Path):
+    with samplers(make=partial(make_worker, str(tmp_path)), restarts=1) as sampler:
+        sampler.update_weights(1, 1).result(DEADLINE_S)
+        completions = results(sampler.submit(asked((0, 0), (CountingEngine.BREAK, 1), (0, 2))))
+        assert {token for completion in completions for token in completion.tokens} == {1}
+
+
 def test_what_an_engine_raises_reaches_its_requests(tmp_path: Path):
     with samplers(make=partial(make_worker, str(tmp_path)), restarts=9) as sampler:
         (future,) = sampler.submit(asked((CountingEngine.FAIL, 0)))

@@ -28,7 +28,7 @@ def judge(
     r"""Judge the programs of a JSONL file on the tests of a problem file.
 
     \b
-    Settings: judge.*, sandbox.*, extraction, tests, stop_at_failure.
+    Settings: judge.*, sandbox.*, extraction, answer, tests, stop_at_failure.
     Example: autoclave judge problems.jsonl programs.jsonl --out verdicts.jsonl judge.workers=2
     """
     config = resolve(JudgeRunConfig, settings).config
@@ -41,6 +41,7 @@ def judge(
             programs,
             out,
             extraction=config.extraction,
+            answer=config.answer,
             tests=config.tests,
             stop_at_failure=config.stop_at_failure,
             pending_limit=config.judge.pending_limit,

@@ -10,22 +10,23 @@ from typing import Any
 import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
+from autoclave.compose.tasks import build_task
 from autoclave.compose.workers import Workers
 from autoclave.config import TrainConfig
 from autoclave.core import TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt
-from autoclave.problems import ProblemSets
+from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import SamplingParameters
-from autoclave.tasks import CodeGeneration
+from autoclave.tasks import Task
 
 EVALUATION = 1
 """Fourth number of the seeds of evaluation, so that they differ from those of training."""
 
 
 def evaluate_during_training(
-    config: TrainConfig, workers: Workers, task: CodeGeneration, heldout: Sequence[TaskItem], step: int, whole: bool
+    config: TrainConfig, workers: Workers, task: Task, heldout: Sequence[TaskItem], step: int, whole: bool
 ) -> Evaluation:
     """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     settings = config.evaluation
@@ -58,8 +59,9 @@ def evaluate(
     """
     settle_libraries(config)
     asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
+    require_fitting(asked, config.task.name, f"--problems {problems}")
     with build_judge(config.judge, config.sandbox) as judge:
-        task = CodeGeneration(judge, config.task)
+        task = build_task(config.task, judge)
         workers = Workers(config, model)
         try:
             evaluation = _evaluate(
@@ -79,7 +81,7 @@ def evaluate(
 
 def _evaluate(
     workers: Workers,
-    task: CodeGeneration,
+    task: Task,
     items: Sequence[TaskItem],
     parameters: SamplingParameters,
     *,

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from autoclave.compose.engines import require_trainable
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.models import require_usable_models
+from autoclave.compose.tasks import build_task, build_task_by_all_tests
 from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
@@ -22,7 +24,7 @@ from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import resolve_device
 from autoclave.problems import ProblemSets
-from autoclave.tasks import CodeGeneration
+from autoclave.tasks import Task
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
 from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs, weights_digest
 from autoclave.training.health import Health
@@ -76,6 +78,7 @@ def train(
     checkpoint = _newest_checkpoint(existing, config) if existing else None
     require_usable_models(config, existing)  # before anything is written
     require_loggers(config.loggers)
+    require_trainable(config)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,
@@ -156,7 +159,7 @@ def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
     return policy_inputs(folder.start) | frozen
 
 
-def build_stages(config: TrainConfig, workers: Workers, task: CodeGeneration) -> Stages:
+def build_stages(config: TrainConfig, workers: Workers, task: Task) -> Stages:
     """The three stages on `workers`, with rewards by `task`."""
     return Stages(
         actor=workers.actor,
@@ -186,10 +189,9 @@ def _run(
     say: Say,
     schedule: Schedule | None,
 ) -> Run:
-    task = CodeGeneration(judge, config.task)
+    task, by_all = build_task(config.task, judge), build_task_by_all_tests(config.task, judge)
     items = [task.item(problem) for problem in problems.train]
     heldout = [task.item(problem) for problem in problems.heldout]
-    by_all = CodeGeneration(judge, config.task.model_copy(update={"tests": "all", "reward": "binary"}))
     return Run(
         config=config,
         folder=folder,
@@ -201,7 +203,7 @@ def _run(
         stopwatch=stopwatch,
         throughput=_throughput(config, workers, folder.start),
         health=Health(config.health),
-        judge_by_all=None if config.task.tests == "all" else by_all.reward,
+        judge_by_all=by_all.reward if by_all else None,
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
         inputs=_inputs(folder, config),

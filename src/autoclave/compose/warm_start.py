@@ -13,7 +13,7 @@ from typing import Any
 from autoclave import __version__
 from autoclave.algorithms import supervised
 from autoclave.compose.libraries import settle_libraries
-from autoclave.config import CurriculumConfig, TrainConfig
+from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.core import InputError
 from autoclave.core.files import drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
@@ -183,7 +183,7 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
-    if not isinstance(config.problems, CurriculumConfig) and _imitates(config):
+    if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
     make = partial(warm_start, config, problems, around=around)
     return cached_model(key, make, fresh=fresh, say=around.say)

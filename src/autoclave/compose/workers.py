@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
+from autoclave.compose.engines import make_engine, mixes_batches
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
 from autoclave.config import PoolConfig, TrainConfig
@@ -25,7 +26,6 @@ from autoclave.models import (
     resolve_device,
     with_adapter,
 )
-from autoclave.rollout import TransformersEngine
 from autoclave.training.accounting import check_memory
 from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -170,15 +170,10 @@ def _open_samplers(config: TrainConfig, pools: Mapping[str, ResourcePool], model
     ]
     return SamplerPool(
         groups,
-        in_flight=config.sampler.engine.batch_size if _mixes_batches(config) else None,
+        in_flight=config.sampler.engine.batch_size if mixes_batches(config) else None,
         restarts=config.sampler.restarts,
         timeout_s=config.sampler.timeout_s,
     )
-
-
-def _mixes_batches(config: TrainConfig) -> bool:
-    """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
-    return config.schedule.name == "asynchronous" and config.schedule.max_staleness > 0
 
 
 def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
@@ -252,9 +247,8 @@ def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
 
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
-    policy = _load(config, model, device=config.model.device)
-    batch_size = config.sampler.engine.batch_size
-    return SamplerWorker(TransformersEngine(policy, batch_size=batch_size, mixes_waves=_mixes_batches(config)))
+    _share_cores(config)
+    return SamplerWorker(make_engine(config, model))
 
 
 def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:

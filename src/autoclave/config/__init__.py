@@ -21,14 +21,22 @@ from autoclave.config.algorithm import (
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
+from autoclave.config.engine import (
+    EngineConfig,
+    OpenAiEngineConfig,
+    RemoteEngineSettings,
+    SglangEngineConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
 from autoclave.config.health import HealthConfig
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.load import Override, Resolved, dump, load, parse_override
-from autoclave.config.model import EngineConfig, ModelConfig, SamplerConfig, TinyModelConfig, TransformersEngineConfig
+from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
-from autoclave.config.problems import CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
-from autoclave.config.task import JudgeRunConfig, TaskConfig
+from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
     AsynchronousConfig,
@@ -49,9 +57,11 @@ __all__ = [
     "AdaptiveKlConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
+    "ArithmeticConfig",
     "AsynchronousConfig",
     "CheckpointConfig",
     "CispoConfig",
+    "CodeGenerationConfig",
     "Config",
     "CppConfig",
     "CriticConfig",
@@ -71,10 +81,12 @@ __all__ = [
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",
+    "MathematicsConfig",
     "MinibatchPipelineConfig",
     "ModelConfig",
     "NoCorrectionConfig",
     "OneOffPipelineConfig",
+    "OpenAiEngineConfig",
     "OptimizerConfig",
     "Override",
     "PoolConfig",
@@ -83,6 +95,7 @@ __all__ = [
     "ProblemsConfig",
     "ProfileConfig",
     "ReinforcePlusPlusConfig",
+    "RemoteEngineSettings",
     "Resolved",
     "RewardModelConfig",
     "RlooConfig",
@@ -90,6 +103,7 @@ __all__ = [
     "SandboxConfig",
     "ScheduleConfig",
     "SftConfig",
+    "SglangEngineConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",
@@ -97,6 +111,7 @@ __all__ = [
     "TrainerConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
+    "VllmEngineConfig",
     "WorkersConfig",
     "dump",
     "load",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
+from autoclave.config.engine import EngineConfig, TransformersEngineConfig
 
 
 class TinyModelConfig(Config):
@@ -56,19 +57,6 @@ class ModelConfig(Config):
         if self.chat_template and not self.path:
             raise ValueError("chat_template is ignored when path is empty: the embedded model has its own; remove it")
         return self
-
-
-class TransformersEngineConfig(Config):
-    """Sampling with the Transformers model in this process."""
-
-    name: Literal["transformers"] = "transformers"
-    """The engine."""
-
-    batch_size: Positive = 256
-    """Responses sampled side by side."""
-
-
-EngineConfig = Annotated[TransformersEngineConfig, Field(discriminator="name")]
 
 
 class SamplerConfig(Config):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, Fraction, Positive, Seed
 
@@ -45,4 +45,33 @@ class ProblemFilesConfig(Config):
     """Problems to report on."""
 
 
-ProblemsConfig = Annotated[CurriculumConfig | ProblemFilesConfig, Field(discriminator="name")]
+class ArithmeticConfig(Config):
+    """The built-in mathematics: generated arithmetic in several steps, split by pairs of operations in a row."""
+
+    name: Literal["arithmetic"] = "arithmetic"
+    """Problems are generated from a seed; for task.name=mathematics."""
+
+    seed: Seed = 0
+    """Seed of the problems and the demonstrations; not of training."""
+
+    train: Positive = 4000
+    """Problems for reinforcement learning."""
+
+    heldout: Annotated[int, Field(ge=200)] = 300
+    """Problems for the figures reported; at least 200, or the intervals are too wide to mean much."""
+
+    heldout_share: Fraction = 0.25
+    """Share of the pairs of operations in a row that occur in no training problem."""
+
+    operations: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(ge=2)]] = (2, 6)
+    """Fewest and most operations of a problem. A response needs about nine tokens for each: they set its length."""
+
+    @model_validator(mode="after")
+    def _operations_are_ordered(self) -> Self:
+        fewest, most = self.operations
+        if fewest > most:
+            raise ValueError(f"operations = [{fewest}, {most}]: the first number must not exceed the second")
+        return self
+
+
+ProblemsConfig = Annotated[CurriculumConfig | ArithmeticConfig | ProblemFilesConfig, Field(discriminator="name")]

@@ -1,4 +1,4 @@
-"""Settings: how problems become prompts, responses programs, and verdicts rewards; and the judging of files."""
+"""Settings: how problems become prompts, responses submissions, and verdicts rewards; and the judging of files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from autoclave.config.base import Config
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 
 Extraction = Literal["last_fence", "lcb", "whole"]
+Answer = Literal["final", "boxed", "answer_line", "whole"]
 TestChoice = Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]*)$")]
 
 
-class TaskConfig(Config):
-    """How problems become prompts and verdicts become rewards."""
+class CodeGenerationConfig(Config):
+    """Writing programs: how problems become prompts and verdicts become rewards."""
+
+    name: Literal["code_generation"] = "code_generation"
+    """Programs are written; tests that run them decide."""
 
     template: Literal["plain", "code"] = "code"
     """`plain`: the statement alone, for the embedded model. `code`: with instructions, for general models."""
@@ -29,6 +33,22 @@ class TaskConfig(Config):
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
 
 
+class MathematicsConfig(Config):
+    """Solving mathematics: how problems become prompts, and where the final answer stands."""
+
+    name: Literal["mathematics"] = "mathematics"
+    """Problems with `answer` tests are solved; the final answer decides. The reward is 1 or 0."""
+
+    template: Literal["plain", "math"] = "math"
+    """`plain`: the statement alone, for the embedded model. `math`: with instructions, for general models."""
+
+    answer: Answer = "final"
+    """Where the final answer stands in a response."""
+
+
+TaskConfig = Annotated[CodeGenerationConfig | MathematicsConfig, Field(discriminator="name")]
+
+
 class JudgeRunConfig(Config):
     """Judging a file of programs."""
 
@@ -40,6 +60,9 @@ class JudgeRunConfig(Config):
 
     extraction: Extraction = "last_fence"
     """Where the program stands in a `response`; a `source` is taken as it is."""
+
+    answer: Answer = "final"
+    """Where the final answer stands in a `response`, for problems with `answer` tests."""
 
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""

@@ -15,7 +15,7 @@ from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.config.task import TaskConfig
+from autoclave.config.task import CodeGenerationConfig, TaskConfig
 from autoclave.config.trainer import TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
 from autoclave.core.json import nearest
@@ -41,16 +41,16 @@ class SftConfig(Config):
     """Steps between checkpoints of the warm start; one is also taken on Ctrl-C; 0 means only then."""
 
     demonstrations: Positive = 20000
-    """Demonstrations generated for the built-in curriculum."""
+    """Demonstrations generated for built-in problems."""
 
     error_rate: Fraction = 0.1
-    """Built-in curriculum: chance that the teacher writes one operation of a program wrongly."""
+    """Built-in problems: chance that the teacher gets one operation of a program or calculation wrong."""
 
     misunderstood_share: Fraction = 0.3
-    """Built-in curriculum: share of the operations that the teacher misunderstands."""
+    """Built-in problems: share of the operations that the teacher misunderstands."""
 
     misunderstood_error_rate: Fraction = 0.5
-    """Built-in curriculum: chance of a mistake in a misunderstood operation."""
+    """Built-in problems: chance of a mistake in a misunderstood operation."""
 
     optimizer: OptimizerConfig = OptimizerConfig(
         learning_rate=3e-3, warmup_steps=50, decay="cosine", final_fraction=0.1, weight_decay=0.01
@@ -162,6 +162,8 @@ class CheckpointConfig(Config):
     a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
 
 
+BUILT_IN_PROBLEMS = {"curriculum": "code_generation", "arithmetic": "mathematics"}
+"""The task of each source of generated problems."""
 SHARDED = ("actor", "critic", "reference")
 """Worker groups whose processes hold one model together."""
 
@@ -206,7 +208,7 @@ class TrainConfig(Config):
     sft: SftConfig = SftConfig()
     """The warm start."""
 
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = CodeGenerationConfig()
     """Prompts and rewards."""
 
     sampler: SamplerConfig = SamplerConfig()
@@ -263,6 +265,16 @@ class TrainConfig(Config):
     def _loggers_differ(self) -> Self:
         if twice := {name for name in self.loggers if self.loggers.count(name) > 1}:
             raise ValueError(f"loggers: {min(twice)} is given twice; give it once")
+        return self
+
+    @model_validator(mode="after")
+    def _problems_are_of_the_task(self) -> Self:
+        task = BUILT_IN_PROBLEMS.get(self.problems.name, self.task.name)
+        if task != self.task.name:
+            raise ValueError(
+                f"problems.name = {self.problems.name}: is for task.name={task}, and task.name = {self.task.name}; "
+                "choose the other of one of them, or problems.name=files"
+            )
         return self
 
     @model_validator(mode="after")

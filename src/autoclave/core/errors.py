@@ -11,6 +11,7 @@
     │   ├── SandboxFault               a cell died or misbehaved for reasons that are not the program's
     │   │   └── ExhaustedFault         the host had no process, descriptor or memory left for it
     │   ├── JudgeFault                 no verdict after retries
+    │   ├── EngineFault                what samples responses failed; what it was asked can be asked of another
     │   └── WorkerFault                a worker of a group raised what cannot cross to the driver
     │       └── WorkerDied             the process of a worker ended
     └── IncompleteError (RuntimeError) the work was done but not all of it: exit code 1
@@ -63,6 +64,10 @@ class ExhaustedFault(SandboxFault):
 
 class JudgeFault(FaultError):
     """No verdict could be reached, also on fresh cells."""
+
+
+class EngineFault(FaultError):
+    """An engine died, or its server does. It is not used again; one made anew can be asked for what it had not done."""
 
 
 class WorkerFault(FaultError):

@@ -3,6 +3,7 @@
 from autoclave.judge.environments import examine_languages
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.files import judge_file
+from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.local import LocalJudge
 from autoclave.judge.plain_run import run_program
@@ -10,6 +11,7 @@ from autoclave.judge.stream import stream
 from autoclave.judge.trace_files import trace_file
 
 __all__ = [
+    "ANSWER_RULES",
     "EXTRACTION_RULES",
     "Judge",
     "JudgeJob",

@@ -6,6 +6,7 @@ from autoclave.config.sandbox import JudgeConfig
 from autoclave.core import HostError, InputError, Problem
 from autoclave.judge.compilation import Cpp
 from autoclave.judge.languages import Environment, Language, Python
+from autoclave.judge.mathematics import mathematics_profile
 from autoclave.judge.profiles import profiles_of, value_rules_of
 from autoclave.judge.spare_cells import SpareCells
 from autoclave.judge.toolchain import compiler_check
@@ -64,7 +65,24 @@ def examine_languages(config: JudgeConfig) -> list[HostCheck]:
     """What the host offers for programs beyond the standard library: packages of profiles, and the compiler."""
     profiles = profiles_of(config.profiles).values()
     packages = [_check_packages(profile) for profile in profiles if profile.packages]
-    return [*packages, compiler_check(config.cpp.compiler)]
+    return [*packages, _check_mathematics(), compiler_check(config.cpp.compiler)]
+
+
+def _check_mathematics() -> HostCheck:
+    problem = ""
+    try:
+        mathematics_profile()
+    except HostError as error:
+        problem = str(error).partition(" Mend:")[0]
+    return HostCheck(
+        "mathematics",
+        not problem,
+        False,
+        "lets answers be compared by math-verify",
+        "pip install 'autoclave[math]' into the environment of autoclave",
+        problem or "math-verify",
+        "languages",
+    )
 
 
 def _check_packages(profile: Profile) -> HostCheck:

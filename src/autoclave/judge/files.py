@@ -12,16 +12,28 @@ import shutil
 import tempfile
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from autoclave.core import DataError, InputError, Problem, Program, Status, Submission, Verdict, read_submissions
+from autoclave.core import (
+    AnswerTests,
+    DataError,
+    InputError,
+    Problem,
+    Program,
+    Status,
+    Submission,
+    Verdict,
+    read_submissions,
+)
 from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
+from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.stream import in_order
 
@@ -40,6 +52,7 @@ def judge_file(
     out_path: Path,
     *,
     extraction: str = "last_fence",
+    answer: str = "final",
     tests: str = "all",
     stop_at_failure: bool = True,
     pending_limit: int = 64,
@@ -54,6 +67,7 @@ def judge_file(
         programs_path: lines with `problem_id` and `source` or `response`.
         out_path: replaced in one step at the end.
         extraction: rule that finds the program in a `response`.
+        answer: rule that finds the final answer in a `response`, where the problem asks for one.
         tests: `all` or `longest:N`.
         stop_at_failure: whether the first failing test ends a program's judging.
         pending_limit: most programs held at a time.
@@ -66,12 +80,14 @@ def judge_file(
     for given, what in ((problems_path, "problem file"), (programs_path, "programs file")):
         if out_path.exists() and given.exists() and out_path.samefile(given):
             raise InputError(f"--out {out_path}: is the {what}; give another file for the verdicts")
-    if extraction not in EXTRACTION_RULES:
-        raise InputError(f"extraction = {extraction!r}: must be one of {', '.join(EXTRACTION_RULES)}")
+    for setting, rule, rules in (("extraction", extraction, EXTRACTION_RULES), ("answer", answer, ANSWER_RULES)):
+        if rule not in rules:
+            raise InputError(f"{setting} = {rule!r}: must be one of {', '.join(rules)}")
+    rules = _Rules(EXTRACTION_RULES[extraction], ANSWER_RULES[answer])
     with ProblemIndex(problems_path) as problems:
         _check_programs(judge, programs_path, problems)
         submitted = (
-            (submission, _submit(judge, problems, submission, extraction, tests, stop_at_failure))
+            (submission, _submit(judge, problems, submission, rules, tests, stop_at_failure))
             for submission in read_submissions(programs_path)
         )
         counts: Counter[str] = Counter()
@@ -98,15 +114,26 @@ def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
             judgeable.add(submission.problem_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """How what is judged is found in a response."""
+
+    program: Callable[[str], str | None]
+    answer: Callable[[str], str | None]
+
+
 def _submit(
-    judge: Judge, problems: ProblemIndex, submission: Submission, extraction: str, tests: str, stop_at_failure: bool
+    judge: Judge, problems: ProblemIndex, submission: Submission, rules: _Rules, tests: str, stop_at_failure: bool
 ) -> Future[Verdict]:
+    problem = problems[submission.problem_id]
+    asks_for_answer = isinstance(problem.tests, AnswerTests)
     source = submission.source
     if source is None:
-        source = EXTRACTION_RULES[extraction](submission.response or "")
+        find = rules.answer if asks_for_answer else rules.program
+        source = find(submission.response or "")
     if source is None:
         future: Future[Verdict] = Future()
-        message = "the response holds no program"
+        message = f"the response holds no {'final answer' if asks_for_answer else 'program'}"
         future.set_result(
             Verdict.of(
                 Status.BAD_FORMAT,
@@ -117,7 +144,6 @@ def _submit(
             )
         )
         return future
-    problem = problems[submission.problem_id]
     program = Program(source, problem.language)
     return judge.submit(JudgeJob(problem, program, submission.id, tests, stop_at_failure))
 

@@ -22,6 +22,7 @@ from typing import Self
 
 from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
 from autoclave.core import (
+    AnswerTests,
     ExhaustedFault,
     Fault,
     InputError,
@@ -51,6 +52,12 @@ _CANARY = JudgeJob(
     Problem(statement="canary", tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]), id="canary", profile="plain"),
     Program("print(sum(map(int, input().split())))"),
 )
+_CANARIES_OF_ANSWERS = {
+    comparator: JudgeJob(
+        Problem(statement="canary", tests=AnswerTests("answer", "3", comparator), id="canary"), Program("3")
+    )
+    for comparator in ("math", "value", "text")
+}
 _log = logging.getLogger(__name__)
 
 _Key = tuple[str, str, bytes, str, bool]
@@ -232,7 +239,7 @@ class LocalJudge:
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
-        if self._is_provoked(fault, sandbox):
+        if self._is_provoked(fault, job.problem, sandbox):
             return self._last_attempt(prepared, sandbox, evaluation)
         return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
 
@@ -273,18 +280,18 @@ class LocalJudge:
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while tracing problem %r: %s", prepared.job.problem.id, error)
-        if self._is_provoked(fault, sandbox):
+        if self._is_provoked(fault, prepared.job.problem, sandbox):
             return prepared.no_values("the program made its cell fail")
         raise JudgeFault(f"no trace: {fault}")
 
-    def _is_provoked(self, fault: SandboxFault | None, sandbox: Sandbox) -> bool:
+    def _is_provoked(self, fault: SandboxFault | None, problem: Problem, sandbox: Sandbox) -> bool:
         """Whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
         is_of_host = isinstance(fault, ExhaustedFault)
-        return not is_of_host and not self._is_closed and self._is_canary_accepted(sandbox)
+        return not is_of_host and not self._is_closed and self._is_canary_accepted(_canary_for(problem), sandbox)
 
-    def _is_canary_accepted(self, sandbox: Sandbox) -> bool:
-        kind = kind_of(_CANARY.problem, self._environments)
-        prepared = prepare(_CANARY, kind, self._sandbox_config, self._judge_config)
+    def _is_canary_accepted(self, canary: JudgeJob, sandbox: Sandbox) -> bool:
+        kind = kind_of(canary.problem, self._environments)
+        prepared = prepare(canary, kind, self._sandbox_config, self._judge_config)
         try:
             return Evaluation(prepared, sandbox, self._gate).run().is_accepted
         except SandboxFault:
@@ -316,6 +323,12 @@ class LocalJudge:
         for _, future in item.waiting:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
+
+
+def _canary_for(problem: Problem) -> JudgeJob:
+    """A job known to be good, in such cells as those of `problem`."""
+    tests = problem.tests
+    return _CANARIES_OF_ANSWERS[tests.comparator] if isinstance(tests, AnswerTests) else _CANARY
 
 
 def _addressed(verdict: Verdict, job: JudgeJob) -> Verdict:

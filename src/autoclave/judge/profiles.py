@@ -110,6 +110,13 @@ CUSTOM_CHECKER = _runner(
     "runners/custom_checker",
 )
 """Runs the checker of a problem on a result of another cell."""
+
+ANSWER_CHECKER = _runner(
+    *("answer_checker", "plain_data", "runners/python_program", "runners/failure", "runners/entry_point"),
+    "runners/call_server",
+    "runners/answer_checker",
+)
+"""Compares an answer with the expected one, in a cell of its own."""
 COMPILE_NATIVE = _runner("compile_native", "runners/compile_native")
 """Runs a compiler on the program and gives back the executable file."""
 

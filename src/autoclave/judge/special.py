@@ -20,6 +20,13 @@ _LEAST_MEMORY_MB = 256
 """A checker holds input, output and expected text, whatever the problem allows its programs."""
 _WALL_FACTOR = 10
 """A checker is stopped by its CPU time. On the busiest machine the wall clock must not come first."""
+
+
+def roomy(limits: Limits, least_memory_mb: int = _LEAST_MEMORY_MB) -> Limits:
+    """The limits of one of our own cells: the CPU time is that of the program's, memory and wall clock are ample."""
+    return replace(limits, memory_mb=max(limits.memory_mb, least_memory_mb), wall_s=_WALL_FACTOR * limits.cpu_s + 1)
+
+
 _READY = b"ready"
 _REFUSALS = {b"false": "the checker does not accept the result"}
 
@@ -31,9 +38,7 @@ class SpecialJudge:
         self._sandbox = sandbox
         self._source = checker.source
         self._problem_id = problem_id
-        self._limits = replace(
-            limits, memory_mb=max(limits.memory_mb, _LEAST_MEMORY_MB), wall_s=_WALL_FACTOR * limits.cpu_s + 1
-        )
+        self._limits = roomy(limits)
         self._cell: Cell | None = None
 
     def judge(self, kind: str, given: Any, expected: Any, answer: bytes) -> tuple[Status, str]:
@@ -49,7 +54,7 @@ class SpecialJudge:
             word = _ask(session, encode({"kind": kind, "input": given, "expected": expected}), answer, is_ready)
         finally:
             outcome = session.close()
-        _refuse_interference(outcome)
+        refuse_interference(outcome, "a checker")
         if not is_ready:
             raise self._refusal(f"fails before it has seen a result: {self._failure_of(outcome)}")
         if outcome.ended is not Ended.EXITED or outcome.exit_code != 0 or word is None:
@@ -88,9 +93,13 @@ def _ask(session: Session, question: bytes, answer: bytes, is_ready: bool) -> by
     return session.receive()
 
 
-def _refuse_interference(outcome: Outcome) -> None:
-    """A checker that waits, or is killed by the host, tells of the machine rather than of the result."""
+def refuse_interference(outcome: Outcome, who: str) -> None:
+    """One of our own that waits, or is killed by the host, tells of the machine rather than of what it looked at.
+
+    Raises:
+        SandboxFault: `who` did so.
+    """
     if outcome.ended is Ended.WALL_TIME:
-        raise SandboxFault("a checker used up its wall time")
+        raise SandboxFault(f"{who} used up its wall time")
     if outcome.ended is Ended.SIGNALLED and outcome.signal == 9:
-        raise SandboxFault("a checker was killed")
+        raise SandboxFault(f"{who} was killed")

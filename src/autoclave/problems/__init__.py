@@ -1,16 +1,23 @@
 """Where problems come from and how they are asked. May import `core` and `config`; never torch, ray or vllm."""
 
-from autoclave.problems.curriculum import Curriculum, Demonstration, build_curriculum, demonstrations
+from autoclave.problems.arithmetic import Arithmetic, arithmetic_demonstrations, build_arithmetic
+from autoclave.problems.curriculum import Curriculum, build_curriculum, demonstrations
+from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.fitting import require_fitting
 from autoclave.problems.prompts import Messages, Template, problem_messages
 from autoclave.problems.sets import ProblemSets
 
 __all__ = [
+    "Arithmetic",
     "Curriculum",
     "Demonstration",
     "Messages",
     "ProblemSets",
     "Template",
+    "arithmetic_demonstrations",
+    "build_arithmetic",
     "build_curriculum",
     "demonstrations",
     "problem_messages",
+    "require_fitting",
 ]

@@ -1,8 +1,8 @@
 """How a problem becomes chat messages.
 
 Templates have names: `plain` is the statement alone, for the tiny policy, whose warm start taught it the form of an
-answer; `code` says what to answer with, for general instruction-tuned models.
-Not here: tokens and chat templates of tokenizers, and how a program is found in a response.
+answer; `code` and `math` say what to answer with, for general instruction-tuned models.
+Not here: tokens and chat templates of tokenizers, and how a program or an answer is found in a response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from autoclave.core import CallTests, CheckTests, Problem
 
 Messages = tuple[dict[str, str], ...]
-Template = Literal["plain", "code"]
+Template = Literal["plain", "code", "math"]
 
 _SYSTEM = "You are an expert Python programmer. You write correct programs that handle every case the task allows."
 _STDIN = "Write a Python program that reads from standard input and writes to standard output."
@@ -20,9 +20,13 @@ _CALL = "Write Python code that defines `{name}`; it will be imported and called
 _STARTER = "Begin with this code:\n\n```python\n{code}\n```"
 _ANSWER = "Answer with the whole program in one fenced block:\n\n```python\n# your program\n```"
 
+_SOLVE = "Solve the problem step by step. Write the final answer, and nothing else, into \\boxed{}."
+
 
 def problem_messages(problem: Problem, template: Template) -> Messages:
-    """The chat messages that ask for a program that solves `problem`."""
+    """The chat messages that ask for a program, or an answer, that solves `problem`."""
+    if template == "math":
+        return plain_messages(f"{problem.statement}\n\n{_SOLVE}")
     return plain_messages(problem.statement) if template == "plain" else _code_messages(problem)
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 
-from autoclave.config import CurriculumConfig, TrainConfig
-from autoclave.core import ConfigError, InputError, read_problems
-from autoclave.problems.curriculum import Demonstration, build_curriculum, demonstrations
+from autoclave.config import ArithmeticConfig, CurriculumConfig, TrainConfig
+from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
+from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
+from autoclave.problems.curriculum import build_curriculum, demonstrations
+from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.fitting import require_fitting
 from autoclave.problems.prompts import problem_messages
 
 _HELDOUT_CURRICULUM = (
     "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
     "or demonstration of training; problems that behave like one of training are excluded as well."
+)
+_HELDOUT_ARITHMETIC = (
+    "Calculations with a pair of operations in a row that occurs so in no problem or demonstration of training."
 )
 
 
@@ -23,19 +29,26 @@ class ProblemSets:
 
         Raises:
             InputError: a file is missing, or a line of it cannot be used.
+            ConfigError: a problem is not of the kind that the task asks.
         """
         self._config = config
         if isinstance(config.problems, CurriculumConfig):
             curriculum = build_curriculum(config.problems)
             self.train, self.heldout = curriculum.train, curriculum.heldout
             self.heldout_description = _HELDOUT_CURRICULUM
+        elif isinstance(config.problems, ArithmeticConfig):
+            arithmetic = build_arithmetic(config.problems)
+            self.train, self.heldout = arithmetic.train, arithmetic.heldout
+            self.heldout_description = _HELDOUT_ARITHMETIC
         else:
             self.train = list(read_problems(config.problems.train))
             self.heldout = list(read_problems(config.problems.heldout))
             self.heldout_description = f"The problems of {config.problems.heldout}."
-            shared = {p.digest for p in self.train} & {p.digest for p in self.heldout}
-            if shared:
-                same = next(p.id for p in self.heldout if p.digest in shared)
+            require_fitting(self.train, config.task.name, f"problems.train = {config.problems.train}")
+            require_fitting(self.heldout, config.task.name, f"problems.heldout = {config.problems.heldout}")
+            learnt = set(map(_asked, self.train))
+            same = next((problem.id for problem in self.heldout if _asked(problem) in learnt), None)
+            if same is not None:
                 raise InputError(
                     f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}"
                 )
@@ -48,9 +61,11 @@ class ProblemSets:
         """
         if isinstance(self._config.problems, CurriculumConfig):
             return demonstrations(self._config.problems, self._config.sft)
+        if isinstance(self._config.problems, ArithmeticConfig):
+            return arithmetic_demonstrations(self._config.problems, self._config.sft)
         template = self._config.task.template
         found = [
-            Demonstration(problem.id, problem_messages(problem, template), _fenced(solution, problem.language), True)
+            Demonstration(problem.id, problem_messages(problem, template), _response(problem, solution), True)
             for problem in self.train
             for solution in problem.solutions
         ]
@@ -60,6 +75,16 @@ class ProblemSets:
                 "because the embedded model is made from them too"
             )
         return found
+
+
+def _asked(problem: Problem) -> tuple[str, str]:
+    """What two problems that ask the same have in common: their tests, and if those are an answer the words too."""
+    return problem.digest, " ".join(problem.statement.split()) if isinstance(problem.tests, AnswerTests) else ""
+
+
+def _response(problem: Problem, solution: str) -> str:
+    """A solution as it is imitated: a program in a fence; the solution of mathematics is a response already."""
+    return solution if isinstance(problem.tests, AnswerTests) else _fenced(solution, problem.language)
 
 
 def _fenced(program: str, language: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from autoclave.config import TaskConfig
-from autoclave.core import Problem, Program, Reward, Status, TaskItem, Verdict
+from autoclave.config import CodeGenerationConfig
+from autoclave.core import Problem, Program, Reward, TaskItem, Verdict
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import problem_messages
+from autoclave.tasks.interface import badly_formed, rewarded, settled, share_passed
 
 
 class CodeGeneration:
@@ -19,7 +20,7 @@ class CodeGeneration:
 
     name = "code_generation"
 
-    def __init__(self, judge: Judge, config: TaskConfig) -> None:
+    def __init__(self, judge: Judge, config: CodeGenerationConfig) -> None:
         self._judge = judge
         self._config = config
 
@@ -32,17 +33,8 @@ class CodeGeneration:
         """What `response` earns; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         source = EXTRACTION_RULES[self._config.extraction](response)
-        answer: Future[Reward] = Future()
         if source is None:
-            verdict = Verdict.of(
-                Status.BAD_FORMAT,
-                problem_id=problem.id,
-                id=item.id,
-                level=self._judge.level,
-                message="no program in the response",
-            )
-            answer.set_result(self._scored(verdict))
-            return answer
+            return settled(self._scored(badly_formed(self._judge, item, "no program in the response")))
         job = JudgeJob(
             problem,
             Program(source, problem.language),
@@ -50,21 +42,11 @@ class CodeGeneration:
             tests=self._config.tests,
             stop_at_failure=self._config.reward == "binary",
         )
-        self._judge.submit(job).add_done_callback(lambda future: self._finish(answer, future))
-        return answer
-
-    def _finish(self, answer: Future[Reward], future: Future[Verdict]) -> None:
-        if future.cancelled():
-            answer.cancel()
-        elif error := future.exception():
-            answer.set_exception(error)
-        else:
-            answer.set_result(self._scored(future.result()))
+        return rewarded(self._judge, job, self._scored)
 
     def _scored(self, verdict: Verdict) -> Reward:
         if verdict.status is None:
             return Reward(None, "no_verdict", verdict=verdict)
-        passed = [test.status is Status.ACCEPTED for test in verdict.tests]
-        share = sum(passed) / len(passed) if passed else 0.0
+        share = share_passed(verdict)
         value = float(verdict.is_accepted) if self._config.reward == "binary" else share
         return Reward(value, verdict.status, {"tests_passed": share}, verdict)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from autoclave.core import Completion, FaultError, FinishReason, WorkerDied
+from autoclave.core import Completion, EngineFault, FaultError, FinishReason, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.sampler import Orders, Progress, SamplerWorker
@@ -365,7 +365,7 @@ class SamplerPool:
         """Bring a replica back that failed, with all that it had to do; whether it is back."""
         if isinstance(error, CancelledError):
             error = RuntimeError("sampling was cancelled: the pool of the samplers is closed")
-        while isinstance(error, WorkerDied) and replica.restarts_left:
+        while isinstance(error, WorkerDied | EngineFault) and replica.restarts_left:
             replica.restarts_left -= 1
             self._say(f"{error}; it is started anew, and asked again what it had not finished")
             try:
@@ -402,7 +402,7 @@ class SamplerPool:
             self._replicas = [other for other in self._replicas if other is not replica]
             tickets = [ticket for desk in replica.desks for ticket in desk.take_back()]
             update, replica.update = replica.update, None
-            if self._replicas and isinstance(error, WorkerDied):
+            if self._replicas and isinstance(error, WorkerDied | EngineFault):
                 self._say(f"{error}; it is left out, {len(self._replicas)} samplers go on")
                 self._deal(_by_prompt(tickets))
                 tickets = []

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from autoclave.config import LoraConfig
 from autoclave.models import with_adapter
-from autoclave.rollout.key_value_cache import growing_cache, repeat_rows
+from autoclave.rollout.key_value_cache import Rows, growing_cache, put_together
 from autoclave.training.accounting import ModelShape, read_shape
 from autoclave.training.accounting.adapters import adapter_activation_bytes, adapter_parameters
 from autoclave.training.accounting.memory import (
@@ -117,10 +117,10 @@ def test_two_layers_and_what_is_outside_of_them_are_gathered_or_all(tmp_path: Pa
 def test_the_cache_has_room_for_every_token_of_every_row(name: str, tmp_path: Path):
     model = models()[name].eval()
     ids, mask = padded_rows()
-    cache = growing_cache(model.config, reserve=8)
+    cache = growing_cache(model.config)
     with torch.no_grad():
         model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True)
-    repeat_rows(cache, torch.full((ROWS,), 2))
+    cache = put_together([Rows(cache, torch.arange(ROWS).repeat(2), LENGTH)], room=8)
     held = sum(t.untyped_storage().nbytes() for layer in cache.layers for t in (layer.keys, layer.values))
     assert key_value_bytes(shape_in(tmp_path, model), 2 * ROWS, LENGTH + 8, 4) == held
 

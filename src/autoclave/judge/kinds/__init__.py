@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from autoclave.core import CallTests, CheckTests, InputError, Problem, StdinTests
+from autoclave.core import AnswerTests, CallTests, CheckTests, InputError, Problem, StdinTests
 from autoclave.judge.checkers import checker_of
 from autoclave.judge.environments import Environments
+from autoclave.judge.kinds.answer import AnswerKind
 from autoclave.judge.kinds.call import CallKind
 from autoclave.judge.kinds.check import CheckKind
 from autoclave.judge.kinds.interface import Judgement, TestKind, Trial
@@ -27,6 +28,8 @@ def kind_of(problem: Problem, environments: Environments) -> TestKind:
         return CallKind(problem, tests, checker, environments.of_problem(problem))
     if isinstance(tests, CheckTests):
         return CheckKind(problem, tests, environments.of_problem(problem), environments.spare_cells)
+    if isinstance(tests, AnswerTests):
+        return AnswerKind(problem, tests, environments.spare_cells)
     raise InputError(
-        f"problem {problem.id!r}: tests.kind = {tests.kind!r}: this judge runs stdin, call and check tests"
+        f"problem {problem.id!r}: tests.kind = {tests.kind!r}: this judge runs stdin, call, check and answer tests"
     )

@@ -6,6 +6,6 @@ and `teacher.py` demonstrations. Imports nothing heavy.
 """
 
 from autoclave.problems.curriculum.build import Curriculum, build_curriculum
-from autoclave.problems.curriculum.teacher import Demonstration, demonstrations
+from autoclave.problems.curriculum.teacher import demonstrations
 
-__all__ = ["Curriculum", "Demonstration", "build_curriculum", "demonstrations"]
+__all__ = ["Curriculum", "build_curriculum", "demonstrations"]

@@ -10,7 +10,6 @@ problem of those sets.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.config.training import SftConfig
@@ -19,20 +18,11 @@ from autoclave.problems.curriculum.build import build_curriculum, draw_task
 from autoclave.problems.curriculum.compose import DOMAINS, Task, adjacent_pairs
 from autoclave.problems.curriculum.operations import Operation
 from autoclave.problems.curriculum.split import Part, Split, lowest
-from autoclave.problems.prompts import Messages, plain_messages
+from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.prompts import plain_messages
 
 DEPTHS = (1, 2, 2, 3)
 """Numbers of operations of the demonstrations, in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """A prompt and a response to imitate, which may be wrong. `task_id` is of the form of a problem's id."""
-
-    task_id: str
-    messages: Messages
-    response: str
-    is_right: bool
 
 
 def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstration]:

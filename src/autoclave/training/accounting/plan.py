@@ -7,7 +7,7 @@ start and what libraries take for themselves are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from autoclave.config import TrainConfig
 from autoclave.core import InputError
 from autoclave.training.accounting.flops import critic_flops, forward_flops, learning_flops
-from autoclave.training.accounting.heads import REWARD_MODEL, Heads, held_by_heads, phases_of_heads
+from autoclave.training.accounting.heads import REWARD_MODEL, Heads, held_by_heads, learning_of_critic, phases_of_heads
 from autoclave.training.accounting.holding import (
     WIDTHS,
     Holding,
@@ -203,6 +203,9 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     phases += phases_of_heads(
         config, heads, groups, holding, rows=rows, length=lengths.whole, in_minibatch=in_minibatch
     )
+    if copied := _copied_for_checkpoint(config, shape, heads, groups, holding):
+        most = max(phases, key=lambda phase: sum((resident | phase[1]).values()))
+        phases.append(("checkpoint", most[1] | {"copy for the checkpoint": copied}))
     if "sampler" in groups:
         # On a GPU all but the reward model leave it while the sampler has its turn.
         away = {} if config.model.device == "cpu" else dict.fromkeys(set(resident) - {REWARD_MODEL}, 0)
@@ -212,6 +215,18 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         Phase(phase, {part: size for part, size in (resident | parts).items() if size}) for phase, parts in phases
     )
     return PoolPlan(name, tuple(groups), pool.processes, found)
+
+
+def _copied_for_checkpoint(
+    config: TrainConfig, shape: ModelShape, heads: Heads, groups: Sequence[str], holding: Holding
+) -> int:
+    """Bytes of what is copied to be written while training goes on. On a GPU they are in the memory of the host."""
+    if config.model.device != "cpu":
+        return 0
+    learning = [learning_of(config, shape)] if "actor" in groups else []
+    if heads.critic and "critic" in groups:
+        learning.append(learning_of_critic(config, heads.critic))
+    return sum(holding.at_rest(each.size + adam_bytes(each.parameters, each.width)) for each in learning)
 
 
 def _trainer_phases(
@@ -261,7 +276,9 @@ def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[
     width = WIDTHS[config.model.dtype]
     rows = min(config.sampler.engine.batch_size, config.problems_per_step * config.group_size)
     prompts = math.ceil(rows / config.group_size)  # each distinct one is computed once, before anything is decoded
-    cache = key_value_bytes(shape, rows, lengths.whole, width)
+    # Where requests wait for a place, those that come may be at their beginning when others are at their end.
+    spare = lengths.response // 4 if config.problems_per_step * config.group_size > rows else 0
+    cache = key_value_bytes(shape, rows, lengths.whole + spare, width)
     return _larger(
         {
             "KV cache": key_value_bytes(shape, prompts, lengths.whole, width),

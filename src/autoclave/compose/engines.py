@@ -1,0 +1,62 @@
+"""The engine that settings describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autoclave.config import (
+    OpenAiEngineConfig,
+    SglangEngineConfig,
+    TrainConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
+from autoclave.core import ConfigError
+from autoclave.models import load_policy
+from autoclave.rollout import Engine, TransformersEngine
+from autoclave.rollout.http_engine import openai_engine, sglang_engine
+from autoclave.rollout.vllm_engine import VllmEngine
+
+
+def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
+    """The engine of `config`, with the policy in `model_folder`; called in the process that is to sample.
+
+    Raises:
+        ConfigError: a setting is missing, or the engine cannot run this model.
+        HostError: a package is not installed, or does not work here; the message has the mend.
+        EngineFault: a server does not answer.
+    """
+    match config.sampler.engine:
+        case TransformersEngineConfig() as settings:
+            policy = load_policy(model_folder, dtype=config.model.dtype, device=config.model.device)
+            return TransformersEngine(policy, batch_size=settings.batch_size, mixes_waves=mixes_batches(config))
+        case VllmEngineConfig() as settings:
+            return VllmEngine(model_folder, settings, dtype=config.model.dtype, seed=config.seed % 2**31)
+        case SglangEngineConfig() as settings:
+            return sglang_engine(settings, model_folder)
+        case OpenAiEngineConfig() as settings:
+            return openai_engine(settings, model_folder)
+
+
+def require_trainable(config: TrainConfig) -> None:
+    """Find out whether the engine can take over weights, before anything is loaded.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    engine = config.sampler.engine
+    if engine.name == "openai":
+        raise ConfigError(
+            "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
+            "use transformers, vllm or sglang"
+        )
+    if engine.name == "sglang" and not engine.weights_folder:
+        raise ConfigError(
+            "sampler.engine.weights_folder: name a folder that this process can write and the server can read; new "
+            "weights go through it"
+        )
+
+
+def mixes_batches(config: TrainConfig) -> bool:
+    """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
+    return config.schedule.name == "asynchronous" and config.schedule.max_staleness > 0

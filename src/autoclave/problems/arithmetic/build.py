@@ -1,0 +1,95 @@
+"""The problems of the built-in arithmetic, from a seed, and the pairs of operations that are kept for the report.
+
+The unit of the split is the ordered pair (operation, next operation), operands included: no training problem and no
+demonstration holds a kept pair, every held-out problem holds at least one. So each operation is seen in training, and
+what is tested is that operations are combined in ways never seen. Same settings, same problems, in any process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+from autoclave.config import ArithmeticConfig
+from autoclave.core import AnswerTests, ConfigError, Problem
+from autoclave.problems.arithmetic.calculation import OPERATIONS, Calculation, Pair, draw, right_working
+from autoclave.problems.curriculum.split import lowest
+
+_TIME_LIMIT_S = 2.0
+_MOST_DRAWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Problems to learn from, problems to report on, and the pairs that only those hold."""
+
+    train: list[Problem]
+    heldout: list[Problem]
+    heldout_pairs: frozenset[Pair]
+
+
+def build_arithmetic(config: ArithmeticConfig) -> Arithmetic:
+    """All problems that `config` asks for; the numbers of operations take turns.
+
+    Raises:
+        ConfigError: so many different problems were not found.
+    """
+    kept = kept_pairs(config)
+    train = _problems(config, "train", config.train, lambda rng, count: draw_for_training(rng, count, kept))
+    heldout = _problems(config, "heldout", config.heldout, lambda rng, count: _draw_for_report(rng, count, kept))
+    return Arithmetic(train, heldout, kept)
+
+
+def kept_pairs(config: ArithmeticConfig) -> frozenset[Pair]:
+    """The pairs that no training problem holds: the share with the lowest hashes."""
+    names = [operation.name for operation in OPERATIONS]
+    return frozenset(lowest(product(names, names), config.heldout_share, f"{config.seed} arithmetic pair"))
+
+
+def draw_for_training(rng: random.Random, num_operations: int, kept: frozenset[Pair]) -> Calculation | None:
+    """A calculation without a kept pair; None when the draw gets stuck."""
+    return draw(rng, num_operations, lambda pair: pair not in kept)
+
+
+def _draw_for_report(rng: random.Random, num_operations: int, kept: frozenset[Pair]) -> Calculation | None:
+    drawn = draw(rng, num_operations, lambda _: True)
+    return drawn if drawn and drawn.pairs & kept else None
+
+
+def _problems(
+    config: ArithmeticConfig,
+    part: str,
+    wanted: int,
+    drawn: Callable[[random.Random, int], Calculation | None],
+) -> list[Problem]:
+    rng = random.Random(f"{config.seed} arithmetic {part}")
+    fewest, most = config.operations
+    problems: dict[str, Problem] = {}
+    num_in_vain = 0
+    while len(problems) < wanted:
+        calculation = drawn(rng, fewest + len(problems) % (most - fewest + 1))
+        if calculation and calculation.id not in problems:
+            problems[calculation.id] = _problem(calculation)
+            num_in_vain = 0
+            continue
+        num_in_vain += 1
+        if num_in_vain == _MOST_DRAWS:
+            raise ConfigError(
+                f"problems.{part} = {wanted}: only {len(problems)} different problems were found; ask for fewer, for "
+                f"more operations, or change problems.heldout_share = {config.heldout_share}"
+            )
+    return list(problems.values())
+
+
+def _problem(calculation: Calculation) -> Problem:
+    return Problem(
+        id=calculation.id,
+        statement=calculation.statement,
+        solutions=[right_working(calculation)],
+        tests=AnswerTests("answer", str(calculation.answer), "math"),
+        time_limit_s=_TIME_LIMIT_S,
+        source="arithmetic",
+        tags=[f"operations-{len(calculation.operations)}"],
+    )

@@ -1,0 +1,90 @@
+"""Demonstrations for the warm start, by a teacher who is careless and misunderstands some operations.
+
+The policy learns to write out every step, and a prior with plausible mistakes in it, so that reinforcement learning has
+something true to correct. A misunderstood operation is always mistaken in the same way. After a mistake the teacher
+goes on from the wrong number. No demonstration asks for a pair of operations that is kept for the report.
+"""
+
+from __future__ import annotations
+
+import random
+
+from autoclave.config import ArithmeticConfig, SftConfig
+from autoclave.core import ConfigError
+from autoclave.problems.arithmetic.build import draw_for_training, kept_pairs
+from autoclave.problems.arithmetic.calculation import NUMBERS, OPERATIONS, Calculation, Operation, working
+from autoclave.problems.curriculum.split import lowest
+from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.prompts import plain_messages
+
+_SLIPS = (-10, -1, 1, 10)
+_MOST_DRAWS = 5_000
+
+
+def arithmetic_demonstrations(config: ArithmeticConfig, sft: SftConfig) -> list[Demonstration]:
+    """What the teacher wrote: `sft.demonstrations` calculations, right and wrong, some perhaps alike.
+
+    Raises:
+        ConfigError: the split leaves next to no calculation.
+    """
+    kept = kept_pairs(config)
+    names = [operation.name for operation in OPERATIONS]
+    misunderstood = frozenset(lowest(names, sft.misunderstood_share, f"{config.seed} arithmetic misunderstood"))
+    rng = random.Random(f"{config.seed} arithmetic demonstrations")
+    fewest, most = config.operations
+    written: list[Demonstration] = []
+    num_in_vain = 0
+    while len(written) < sft.demonstrations:
+        calculation = draw_for_training(rng, fewest + len(written) % (most - fewest + 1), kept)
+        if calculation:
+            written.append(_demonstration(calculation, sft, misunderstood, rng))
+            num_in_vain = 0
+            continue
+        num_in_vain += 1
+        if num_in_vain == _MOST_DRAWS:
+            raise ConfigError(f"problems.heldout_share = {config.heldout_share}: leaves no demonstration; lower it")
+    return written
+
+
+def _demonstration(
+    calculation: Calculation, sft: SftConfig, misunderstood: frozenset[str], rng: random.Random
+) -> Demonstration:
+    number, done, results = calculation.first, list[Operation](), list[int]()
+    for operation in calculation.operations:
+        result = _result(operation, number, sft, misunderstood, rng)
+        if result is None:
+            continue
+        done.append(operation)
+        results.append(result)
+        number = result
+    messages = plain_messages(calculation.statement)
+    response = working(calculation.first, done, results)
+    return Demonstration(calculation.id, messages, response, number == calculation.answer)
+
+
+def _result(
+    operation: Operation, number: int, sft: SftConfig, misunderstood: frozenset[str], rng: random.Random
+) -> int | None:
+    """What the teacher gets; None for an operation that was forgotten."""
+    right = operation.apply(number)
+    if right not in NUMBERS:  # only after a mistake: such numbers are not known, so the operation is skipped
+        return None
+    if operation.name in misunderstood:
+        wrong = _mistaken(operation, number)
+        return wrong if wrong in NUMBERS and rng.random() < sft.misunderstood_error_rate else right
+    if rng.random() >= sft.error_rate:
+        return right
+    return rng.choice([None, *(right + slip for slip in _SLIPS if right + slip in NUMBERS)])
+
+
+def _mistaken(operation: Operation, number: int) -> int:
+    """The mistake of those who misunderstand an operation."""
+    match operation.sign:
+        case "+":
+            return number + operation.operand - 1
+        case "-":
+            return number - operation.operand + 1
+        case "*":
+            return number * (operation.operand - 1)
+        case _:
+            return number // operation.operand

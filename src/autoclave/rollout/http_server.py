@@ -1,0 +1,152 @@
+"""A server that is asked over HTTP: key, time limits, another try; answers as JSON or as a stream of events.
+
+The standard library alone, one connection per call, so that any call can be cut off from another thread.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from autoclave.core import EngineFault, InputError
+
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Status codes after which another try may succeed."""
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+
+
+class Unavailable(Exception):
+    """Another try may succeed, after `wait_s` seconds if the server said so."""
+
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+class Cut(Exception):
+    """The call was cut off by `Line.cut`."""
+
+
+@dataclass(slots=True)
+class Line:
+    """What another thread cuts a call off by."""
+
+    is_cut: threading.Event = field(default_factory=threading.Event)
+    socket: socket.socket | None = None
+
+    def cut(self) -> None:
+        """End the call, which raises `Cut`; the server sees that nobody listens any more."""
+        self.is_cut.set()
+        if self.socket is not None:
+            with suppress(OSError):  # it is closed already
+                self.socket.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where it is, and how long and how often it is tried."""
+
+    url: str
+    timeout_s: float
+    retries: int
+    key: str = field(default="", repr=False)
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The answer, from JSON; None if it is empty or not JSON. Tried again as often as is allowed.
+
+        Raises:
+            EngineFault: the server does not answer.
+            InputError: it refuses; the message has its words.
+        """
+        line, tries = Line(), 0
+        while True:
+            try:
+                with self._open(method, path, body, line) as reply:
+                    text = reply.read()
+                return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
+            except (Unavailable, OSError, http.client.HTTPException) as error:
+                if tries >= self.retries:
+                    raise EngineFault(f"{self.url}{path} does not answer: {_reason(error)}") from error
+                line.is_cut.wait(waiting_s(tries, error))
+                tries += 1
+
+    def events(self, path: str, body: Mapping[str, Any], line: Line) -> Iterator[Any]:
+        """Each event of the stream that answers, from JSON, as it comes.
+
+        Raises:
+            Unavailable: another try may succeed.
+            Cut: `line` was cut.
+            InputError: the server refuses the request; the message has its words.
+        """
+        try:
+            with self._open("POST", path, body, line) as reply:
+                yield from _data_of(reply)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if line.is_cut.is_set():
+                raise Cut from None
+            if isinstance(error, InputError):
+                raise
+            raise Unavailable(_reason(error)) from error
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Mapping[str, Any] | None, line: Line
+    ) -> Generator[http.client.HTTPResponse]:
+        parts = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        content = None if body is None else json.dumps(body)
+        with closing(kind(parts.netloc, timeout=self.timeout_s)) as connection:
+            connection.connect()
+            line.socket = connection.sock
+            if line.is_cut.is_set():
+                raise Cut
+            connection.request(method, parts.path.rstrip("/") + path, content, headers)
+            with connection.getresponse() as reply:
+                self._require_success(path, reply)
+                yield reply
+
+    def _require_success(self, path: str, reply: http.client.HTTPResponse) -> None:
+        if reply.status in BUSY:
+            raise Unavailable(f"status {reply.status} {reply.reason}", _retry_after(reply))
+        if reply.status >= 300:
+            words = reply.read(2000).decode(errors="replace")
+            raise InputError(f"{self.url}{path}: refused with status {reply.status}: {' '.join(words.split())[:300]}")
+
+
+def waiting_s(tries: int, error: BaseException) -> float:
+    """Seconds to wait after so many tries: doubled each time, or what the server asked for."""
+    asked = error.wait_s if isinstance(error, Unavailable) else None
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**tries if asked is None else asked)
+
+
+def _data_of(reply: http.client.HTTPResponse) -> Iterator[Any]:
+    """The events of a `text/event-stream`; it must end with `[DONE]`."""
+    for line in reply:
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            return
+        yield json.loads(data)
+    raise http.client.HTTPException("the stream broke off")
+
+
+def _retry_after(reply: http.client.HTTPResponse) -> float | None:
+    text = reply.headers.get("Retry-After", "")
+    return float(text) if text.replace(".", "", 1).isdigit() else None
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__} {error}".split())[:300]

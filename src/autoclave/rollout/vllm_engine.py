@@ -1,0 +1,282 @@
+"""Sampling with vLLM, in this process and on the thread that calls.
+
+The engine core of vLLM runs only while `step` runs, so weights change between two of its steps and need no pause.
+Several processes exist only with `tensor_parallel` > 1: vLLM's workers, which end with the engine. What vLLM changes in
+this process is in `vllm_guest.py`, what it imports from us in `vllm_parts.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+import warnings
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoConfig, PretrainedConfig
+
+from autoclave.config import VllmEngineConfig
+from autoclave.core import Completion, ConfigError, EngineFault, FinishReason, InputError
+from autoclave.rollout.interface import EngineStats, Request
+from autoclave.rollout.responses import Growing, load_responses, seed_number
+from autoclave.rollout.vllm_guest import Guest, require_vllm
+
+LEAST_TEMPERATURE = 0.01
+"""vLLM takes a lower one for this, unless it is 0."""
+
+BLOCK_TOKENS = 32
+"""What prompts share is shared in blocks of so many tokens; the least that vLLM takes on a CPU."""
+
+REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": FinishReason.ABORT}
+
+
+class VllmEngine:
+    """Samples with the policy of a folder until `update_weights` brings other weights. See `Engine`."""
+
+    def __init__(self, folder: Path, settings: VllmEngineConfig, *, dtype: str = "float32", seed: int = 0) -> None:
+        """Start it with the policy in `folder`.
+
+        Raises:
+            HostError: vLLM is not installed or does not import; the message has the mend.
+            ConfigError: vLLM cannot run this model here.
+        """
+        self._settings, self._version, self._failure = settings, 0, ""
+        self._responses = load_responses(folder)
+        config = AutoConfig.from_pretrained(str(folder))
+        self._tied = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()
+        self._names = _stored_names(folder) - self._tied
+        self._growing: dict[int, Growing] = {}
+        self._over: list[tuple[int, Completion]] = []
+        self._prompt_tokens = self._sampled_tokens = 0
+        self._guest = Guest(is_eager=settings.eager)
+        with self._guest.inside():
+            require_vllm()
+            _require_head_size(config)
+            self._engine: Any = _start(folder, settings, dtype, seed)
+        self._context = int(self._engine.model_config.max_model_len)
+
+    def add(self, requests: Mapping[int, Request]) -> None:
+        """Take these on; see `Engine`.
+
+        Raises:
+            InputError: one cannot be sampled by vLLM as it is asked; none is taken on.
+        """
+        for number, request in requests.items():
+            self._require_possible(number, request)
+        with self._calling("add requests"):
+            for number, request in requests.items():
+                self._growing[number] = Growing(number, request, [(self._version, 0)])
+                prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+                self._engine.add_request(str(number), prompt, self._parameters(request))
+
+    def abort(self, numbers: Collection[int]) -> None:
+        """End these; see `Engine`."""
+        here = [number for number in numbers if number in self._growing]
+        with self._calling("abort requests"):
+            self._engine.abort_request([str(number) for number in here])
+        for number in here:
+            self._end(number, FinishReason.ABORT)
+
+    def step(self, seconds: float) -> list[tuple[int, Completion]]:
+        """Sample on; see `Engine`.
+
+        Raises:
+            EngineFault: vLLM died; make another engine.
+        """
+        deadline = time.monotonic() + seconds
+        with self._calling("sample"):
+            while self._growing:
+                for output in self._engine.step():
+                    self._take(output)
+                if time.monotonic() >= deadline:
+                    break
+        over, self._over = self._over, []
+        return over
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        """Load `weights` in place; see `Engine`. Requests in the making are computed again with them, from the prompt.
+
+        Raises:
+            InputError: a name is unknown or missing; the weights are those that they were.
+            EngineFault: vLLM died of it.
+        """
+        new = {name: tensor for name, tensor in weights.items() if name not in self._tied}
+        if self._names and new.keys() != self._names:
+            missing, unknown = sorted(self._names - new.keys()), sorted(new.keys() - self._names)
+            raise InputError(
+                f"weights of version {version} are not those of this model: {len(missing)} missing {missing[:3]}, "
+                f"{len(unknown)} unknown {unknown[:3]}"
+            )
+        with self._calling("take weights"), self._as_payload(new) as payload:
+            self._engine.collective_rpc("take_weights", args=(payload,))
+            self._engine.reset_prefix_cache(reset_running_requests=True)
+        self._version = version
+        for growing in self._growing.values():
+            growing.versions.append((version, len(growing.tokens)))
+
+    @property
+    def stats(self) -> EngineStats:
+        """As it is now; `prompt_tokens` leaves out what was computed again after an update."""
+        running = sum(bool(growing.tokens) for growing in self._growing.values())
+        return EngineStats(running, len(self._growing) - running, self._prompt_tokens, self._sampled_tokens)
+
+    def close(self) -> None:
+        """End vLLM, its workers and torch's process group; forget all requests."""
+        self._growing.clear()
+        if (engine := self._engine) is None:
+            return
+        self._engine = None  # so that it can be freed
+        with self._guest.inside(), suppress(Exception):  # it may be dead
+            engine.engine_core.shutdown()
+        del engine
+        gc.collect()  # it refers to itself, and holds weights and caches
+
+    # --- Requests
+
+    def _require_possible(self, number: int, request: Request) -> None:
+        temperature, length = request.parameters.temperature, len(request.prompt_tokens)
+        if 0 < temperature < LEAST_TEMPERATURE:
+            raise InputError(
+                f"request {number}: temperature = {temperature}: vLLM samples with {LEAST_TEMPERATURE} or more, or "
+                "with 0, which is greedy"
+            )
+        if length >= self._context:
+            raise InputError(
+                f"request {number}: a prompt of {length} tokens leaves no room in a context of {self._context}; raise "
+                "sampler.engine.context, if the model allows it, or leave out such prompts"
+            )
+
+    def _parameters(self, request: Request) -> Any:
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
+        from vllm.sampling_params import RequestOutputKind  # pyright: ignore[reportMissingImports]
+
+        asked = request.parameters
+        return SamplingParams(
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            max_tokens=asked.max_new_tokens,
+            seed=seed_number(request.seed, 63),
+            stop=list(asked.stops) or None,
+            stop_token_ids=sorted(self._responses.end_tokens),
+            logprobs=0,  # of the token that is sampled, and of no other
+            flat_logprobs=True,
+            detokenize=bool(asked.stops),
+            output_kind=RequestOutputKind.DELTA,  # so that what there is of a response is here when it is aborted
+        )
+
+    def _take(self, output: Any) -> None:
+        """What vLLM says of a request after a step of its own."""
+        number, found = int(output.request_id), output.outputs[0]
+        growing = self._growing[number]
+        if not growing.tokens:
+            self._prompt_tokens += len(growing.request.prompt_tokens) - (output.num_cached_tokens or 0)
+        tokens, scores = list(found.token_ids), found.logprobs
+        if tokens:
+            growing.append(tokens, [scores.logprobs[start] for start in scores.start_indices])
+            self._sampled_tokens += len(tokens)
+        if output.finished:
+            if found.finish_reason not in REASONS:
+                raise RuntimeError(f"request {number} ended with {found.finish_reason!r}")
+            self._end(number, REASONS[found.finish_reason])
+
+    def _end(self, number: int, reason: FinishReason) -> None:
+        growing = self._growing.pop(number)
+        self._over.append((number, self._responses.completion(growing, reason, "raw")))
+
+    # --- vLLM
+
+    @contextmanager
+    def _calling(self, what: str) -> Generator[None]:
+        """A call of vLLM; if it raises, the engine is dead, because what vLLM holds may be half done."""
+        if self._failure or self._engine is None:
+            raise EngineFault(f"vLLM cannot {what}: {self._failure or 'it was closed'}; make another engine")
+        try:
+            with self._guest.inside():
+                yield
+        except BaseException as error:
+            self._failure = f"it died ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
+            if not isinstance(error, Exception):
+                raise
+            raise EngineFault(f"vLLM could not {what}: {self._failure}; make another engine") from error
+
+    @contextmanager
+    def _as_payload(self, weights: Mapping[str, Tensor]) -> Generator[Mapping[str, Tensor] | str]:
+        """Weights as workers take them: as they are in this process, in a file in memory for others."""
+        if self._settings.tensor_parallel == 1:
+            yield weights
+            return
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="autoclave-weights-") as folder:
+            path = f"{folder}/weights.safetensors"
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
+            yield path
+
+
+def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int) -> Any:
+    from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
+    from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
+
+    from autoclave.rollout.vllm_parts import AtTemperature, BeforeTemperature, TakesWeights
+
+    arguments = EngineArgs(
+        model=str(folder),
+        dtype=dtype,  # pyright: ignore[reportArgumentType]
+        seed=seed,  # of vLLM's own random numbers, which no request uses
+        max_model_len=settings.context or None,
+        max_num_seqs=settings.batch_size,
+        max_num_batched_tokens=settings.batch_tokens,
+        kv_cache_memory_bytes=settings.cache_mb << 20,
+        block_size=BLOCK_TOKENS,
+        enable_prefix_caching=settings.prefix_caching,
+        enable_chunked_prefill=True,
+        async_scheduling=False,  # no step is under way between two of ours, so versions of tokens are exact
+        enforce_eager=settings.eager,
+        tensor_parallel_size=settings.tensor_parallel,
+        distributed_executor_backend="mp" if settings.tensor_parallel > 1 else "uni",
+        logprobs_mode="processed_logits",
+        logits_processors=[BeforeTemperature, AtTemperature],
+        generation_config="vllm",  # what the folder says of sampling is not asked for
+        worker_extension_cls=f"{TakesWeights.__module__}.{TakesWeights.__name__}",
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return LLMEngine.from_engine_args(arguments)
+    except ValueError as error:
+        text = " ".join(str(error).split())[:400]
+        raise ConfigError(f"sampler.engine.name = vllm: vLLM refuses {folder} ({text})") from error
+
+
+def _require_head_size(config: PretrainedConfig) -> None:
+    """On a CPU, vLLM finds out at the first request that it has no attention for this model, and dies."""
+    from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
+
+    if not current_platform.is_cpu():
+        return
+    from vllm.v1.attention.backends.cpu_attn import (  # pyright: ignore[reportMissingImports]
+        CPUAttentionBackend,
+    )
+
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    sizes = CPUAttentionBackend.get_supported_head_sizes()
+    if size not in sizes:
+        raise ConfigError(
+            f"sampler.engine.name = vllm: attention heads of {size} numbers; on a CPU vLLM has {sizes}. The embedded "
+            "model has hidden_size / heads: model.tiny.heads=3 gives 32. Or use sampler.engine.name=transformers"
+        )
+
+
+def _stored_names(folder: Path) -> set[str]:
+    """Names of the tensors in the folder; none if they are not in safetensors."""
+    names: set[str] = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as stored:
+            names |= set(stored.keys())
+    return names

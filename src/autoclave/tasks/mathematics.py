@@ -1,0 +1,43 @@
+"""The task of solving mathematics: a problem becomes a prompt, the comparison of the final answer the reward."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from autoclave.config import MathematicsConfig
+from autoclave.core import Problem, Program, Reward, TaskItem, Verdict
+from autoclave.judge import ANSWER_RULES, Judge, JudgeJob
+from autoclave.problems import problem_messages
+from autoclave.tasks.interface import badly_formed, rewarded, settled, share_passed
+
+
+class Mathematics:
+    """Items from problems with `answer` tests, and rewards by `judge`: 1 if the final answer matches, else 0.
+
+    A response without a final answer earns 0 and is not compared. Only its answer counts, not how it got there.
+    """
+
+    name = "mathematics"
+
+    def __init__(self, judge: Judge, config: MathematicsConfig) -> None:
+        self._judge = judge
+        self._config = config
+
+    def item(self, problem: Problem) -> TaskItem:
+        """What the policy is asked for `problem`."""
+        messages = tuple(problem_messages(problem, self._config.template))
+        return TaskItem(self.name, problem.id, problem.id, messages, problem)
+
+    def reward(self, item: TaskItem, response: str) -> Future[Reward]:
+        """What `response` earns; starts at once. The reward is None when the judge had a fault."""
+        problem: Problem = item.payload
+        answer = ANSWER_RULES[self._config.answer](response)
+        if answer is None:
+            return settled(_scored(badly_formed(self._judge, item, "no final answer in the response")))
+        return rewarded(self._judge, JudgeJob(problem, Program(answer, problem.language), id=item.id), _scored)
+
+
+def _scored(verdict: Verdict) -> Reward:
+    if verdict.status is None:
+        return Reward(None, "no_verdict", verdict=verdict)
+    return Reward(float(verdict.is_accepted), verdict.status, {"tests_passed": share_passed(verdict)}, verdict)

@@ -1,0 +1,32 @@
+"""Which task the settings name, and whether it has tests to leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autoclave.compose.tasks import build_task, build_task_by_all_tests
+from autoclave.config import CodeGenerationConfig, MathematicsConfig, TrainConfig, load
+from autoclave.tasks import CodeGeneration, Mathematics
+
+from .test_code_generation import ScriptedJudge
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def test_settings_without_a_name_ask_for_programs():
+    config = load(TrainConfig, RECIPES / "demo.yaml").config
+    assert isinstance(build_task(config.task, ScriptedJudge()), CodeGeneration)
+
+
+def test_the_recipe_of_mathematics_asks_for_answers():
+    config = load(TrainConfig, RECIPES / "mathematics.yaml").config
+    assert isinstance(build_task(config.task, ScriptedJudge()), Mathematics)
+
+
+def test_only_programs_judged_by_some_tests_have_a_task_by_all_of_them():
+    judge = ScriptedJudge()
+    assert build_task_by_all_tests(MathematicsConfig(), judge) is None
+    assert build_task_by_all_tests(CodeGenerationConfig(), judge) is None
+    by_all = build_task_by_all_tests(CodeGenerationConfig(tests="longest:1", reward="fraction"), judge)
+    assert isinstance(by_all, CodeGeneration)
+    assert (by_all._config.tests, by_all._config.reward) == ("all", "binary")

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from sleeping import SleepingEngine, SleepingJudge, SleepingTrainer
+from sleeping import SleepingJudge, SleepingTrainer
+from sleeping_worker import SleepingWorker
 from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, Group, Reward, TaskItem
@@ -29,34 +30,9 @@ from autoclave.training.learned import Learned
 from autoclave.training.planning import Profile, ScheduleRun
 from autoclave.training.schedules import Course, Schedule
 from autoclave.training.timing import TimedStages
-from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
-from autoclave.workers.sampler import Orders, Progress, SamplerWorker
+from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
-
-
-class SleepingWorker:
-    """A `SamplerWorker` whose device can be another one for each run, so that processes are started once."""
-
-    def __init__(self) -> None:
-        self._worker: SamplerWorker | None = None
-
-    @register(Dispatch.ONE_TO_ALL)
-    def become(self, profile: Profile, scale: Scale) -> None:
-        """Be a device of `profile` that has done nothing yet."""
-        self._worker = SamplerWorker(SleepingEngine(profile, scale))
-
-    @register(Dispatch.EACH)
-    def advance(self, orders: Orders, seconds: float) -> Progress:
-        """As `SamplerWorker` does."""
-        assert self._worker, "a device that nobody said the profile of"
-        return self._worker.advance(orders, seconds)
-
-    @register(Dispatch.ONE_TO_ALL)
-    def update_weights(self, version: int, weights: Mapping[str, Any]) -> None:
-        """As `SamplerWorker` does."""
-        assert self._worker, "a device that nobody said the profile of"
-        self._worker.update_weights(version, weights)
 
 
 @contextmanager
@@ -64,14 +40,15 @@ def open_devices(count: int) -> Generator[list[WorkerGroup[Any]]]:
     """So many sampler devices, each a process; they end with the block."""
     pools = [ResourcePool(f"device-{number}", SpawnExecutor([()])) for number in range(count)]
     try:
-        yield [WorkerGroup(pool, SleepingWorker, name=str(number)) for number, pool in enumerate(pools)]
+        with ThreadPoolExecutor() as starting:  # a process takes seconds to import a tensor library
+            yield list(starting.map(lambda pool: WorkerGroup(pool, SleepingWorker, name=pool.name), pools))
     finally:
         for pool in pools:
             pool.close()
 
 
 class RewardsAfterSampling:
-    """A `RewardFunction` that starts the rewards of an iteration when all of it is sampled, in the order of sampling."""
+    """A `RewardFunction` that starts the rewards of an iteration when all of it is sampled, in that order."""
 
     def __init__(self, reward: RewardFunction, book: Workbook) -> None:
         self._reward, self._book = reward, book

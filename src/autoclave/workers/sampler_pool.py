@@ -22,7 +22,8 @@ import numpy as np
 from autoclave.core import Completion, EngineFault, FaultError, FinishReason, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler import Orders, Progress, SamplerWorker
+from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler_orders import Orders, Progress
 
 SLICE_S = 0.05
 """How long engines sample before they hand over what is done, and hear of anything new."""

@@ -22,7 +22,7 @@ from sleeping_worker import SleepingWorker
 from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, Group, Reward, TaskItem
-from autoclave.core.timeline import Span, Timeline
+from autoclave.core.timeline import Role, Span, Timeline
 from autoclave.rollout import Collection, RewardFunction
 from autoclave.rollout.spans import CollectionSpans
 from autoclave.training.items import ItemSource
@@ -141,21 +141,23 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
         trainer = SleepingTrainer(profile, plan.trainers, Scale(scale.time))
         stages = TimedStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
         source = ItemSource(items(book, 0), per_iteration=sizes[0], seed=0)
-        return _followed(plan, stages, source, Course(0, len(sizes)), scale)
+        spans = _spans(plan.schedule, stages, source, Course(0, len(sizes)), scale)
+    # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes when
+    # the samplers are idle, except after the last iteration, which would make the iterations in between look shorter.
+    updates = [max(s.end for s in spans if s.role is Role.TRAINER and s.step == n + 1) for n in range(len(sizes))]
+    return ScheduleRun(plan.samplers, spans, [end + profile.sync_s for end in updates], plan.ahead)
 
 
-def _followed(plan: Plan, stages: TimedStages, source: ItemSource, course: Course, scale: Scale) -> ScheduleRun:
-    timeline, spans, ends = stages.timeline, list[Span](), list[float]()
+def _spans(schedule: Schedule, stages: TimedStages, source: ItemSource, course: Course, scale: Scale) -> list[Span]:
+    timeline, spans = stages.timeline, list[Span]()
     learnt: Counter[tuple[int, int, int]] = Counter()
     timeline.begin(1)
     start = timeline.now()
-    for step, iteration in enumerate(plan.schedule(stages, source, course), start=1):
-        ends.append((timeline.now() - start) * scale.time)
+    for step, iteration in enumerate(schedule(stages, source, course), start=1):
         spans += timeline.recorded().spans
         timeline.begin(step + 1)
         learnt.update(place_of(r.completion) for group in iteration.learned.groups for r in group.rollouts)
     assert set(learnt.values()) == {1}, "a response was learnt from twice"
-    in_profile = [
+    return [
         replace(span, start=(span.start - start) * scale.time, end=(span.end - start) * scale.time) for span in spans
     ]
-    return ScheduleRun(plan.samplers, in_profile, ends, plan.ahead)

@@ -142,8 +142,8 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
         stages = TimedStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
         source = ItemSource(items(book, 0), per_iteration=sizes[0], seed=0)
         spans = _spans(plan.schedule, stages, source, Course(0, len(sizes)), scale)
-    # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes when
-    # the samplers are idle, except after the last iteration, which would make the iterations in between look shorter.
+    # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes
+    # when samplers are idle, but after the last iteration at once: those in between would look shorter by that.
     updates = [max(s.end for s in spans if s.role is Role.TRAINER and s.step == n + 1) for n in range(len(sizes))]
     return ScheduleRun(plan.samplers, spans, [end + profile.sync_s for end in updates], plan.ahead)
 

@@ -37,7 +37,7 @@ class TokenTime:
     """The largest relative error of a measured rate."""
 
 
-def fit_token_time(tokens_per_s: Mapping[int, float]) -> TokenTime:
+def fit_token_time(tokens_per_s: Mapping[float, float]) -> TokenTime:
     """The token time that fits best, in relative error, to one device's tokens per second by requests running.
 
     With one measurement, or where more requests do not make a token slower, the slope is 0.

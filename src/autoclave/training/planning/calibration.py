@@ -14,7 +14,7 @@ Pure arithmetic on spans; nothing here runs anything.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
@@ -76,14 +76,19 @@ def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
         InputError: no step has requests of whole groups and an update.
     """
     steps = [timeline for timeline in timelines if timeline.step]
-    steps = steps[1:] or steps
-    found = [by_role(timeline) for timeline in steps]
-    groups = [group for spans in found for group in whole_groups(spans, place)]
+    all_steps = [by_role(timeline) for timeline in steps]
+    found = all_steps[1:] or all_steps
+    judged = sorted((span for spans in all_steps for span in spans[Role.JUDGE]), key=lambda span: span.start)
+    rewards: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
+    for span, seconds in zip(judged, reward_seconds(judged, place.judge_slots), strict=True):
+        rewards[span.step, span.name].append(seconds)
+    groups = [group for spans in found for group in whole_groups(spans[Role.SAMPLER], rewards, place.group_size)]
     if not groups or not any(spans[Role.TRAINER] for spans in found):
         raise InputError(
             "calibration: no step has requests of whole groups and an update; run more iterations of the recipe first"
         )
-    rates = token_rates([span for spans in found for span in spans[Role.SAMPLER]])
+    warm_up = [span for spans in all_steps[: len(all_steps) - len(found)] for span in spans[Role.SAMPLER]]
+    rates = token_rates([span for spans in found for span in spans[Role.SAMPLER]], warm_up)
     token = fit_token_time(rates)
     return Calibration(
         place=place,
@@ -101,8 +106,8 @@ def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
             np.array([[_tokens(request) for request, _ in group] for group in groups], dtype=np.int64),
             np.array([[reward for _, reward in group] for group in groups]),
         ),
-        groups=max(1, round(len(groups) / len(steps))),
-        iteration_s=median(timeline.end - timeline.start for timeline in steps),
+        groups=max(1, round(len(groups) / len(found))),
+        iteration_s=median(timeline.end - timeline.start for timeline in steps[1:] or steps),
     )
 
 
@@ -115,23 +120,27 @@ def by_role(timeline: StepTimeline) -> dict[Role, list[Span]]:
     return found
 
 
-def whole_groups(spans: Mapping[Role, Sequence[Span]], place: Place) -> list[list[tuple[Span, float]]]:
+def whole_groups(
+    requests: Sequence[Span], rewards: Mapping[tuple[int, str], Sequence[float]], size: int
+) -> list[list[tuple[Span, float]]]:
     """Each group of requests of a step, with the seconds of their rewards. What is over is left out.
 
     Of an item that was asked again there are several groups, one after the other.
+
+    Args:
+        requests: those of a step, by their start.
+        rewards: seconds of rewards by step and name, in their order.
+        size: requests of a group.
     """
-    rewards = reward_seconds(spans[Role.JUDGE], place.judge_slots)
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for span, taken in zip(spans[Role.JUDGE], rewards, strict=True):
-        seconds[span.name].append(taken)
     items: defaultdict[str, list[tuple[Span, float]]] = defaultdict(list)
-    seen: defaultdict[str, int] = defaultdict(int)
-    for span in spans[Role.SAMPLER]:
-        number, seen[span.name] = seen[span.name], seen[span.name] + 1
-        if number < len(seconds[span.name]) and _tokens(span):
-            items[span.name.rpartition("#")[0]].append((span, seconds[span.name][number]))
-    size = place.group_size
-    return [found[start : start + size] for found in items.values() for start in range(0, len(found) - size + 1, size)]
+    seen: Counter[str] = Counter()
+    for span in requests:
+        seconds, number = rewards.get((span.step, span.name), ()), seen[span.name]
+        seen[span.name] += 1
+        if number < len(seconds) and _tokens(span):
+            items[span.name.rpartition("#")[0]].append((span, seconds[number]))
+    starts = ((found, start) for found in items.values() for start in range(0, len(found) - size + 1, size))
+    return [found[start : start + size] for found, start in starts]
 
 
 def reward_seconds(spans: Sequence[Span], slots: int) -> list[float]:
@@ -151,13 +160,17 @@ def train_ms(spans: Mapping[Role, Sequence[Span]], devices: int) -> float:
     return 1e3 * devices * sum(map(_seconds, spans[Role.TRAINER])) / max(1, tokens)
 
 
-def token_rates(requests: Sequence[Span]) -> dict[float, float]:
-    """Tokens per second of a device by requests running on it, at up to `BINS` numbers of them."""
-    lanes: defaultdict[str, list[Span]] = defaultdict(list)
-    for span in requests:
-        if _tokens(span) and _seconds(span) > 0:
-            lanes[span.lane].append(span)
-    parts = [_Lane(spans) for spans in lanes.values()]
+def token_rates(requests: Sequence[Span], others: Sequence[Span] = ()) -> dict[float, float]:
+    """Tokens per second of a device by requests running on it, at up to `BINS` numbers of them.
+
+    `others` ran beside `requests`, and are not measured themselves.
+    """
+    lanes: defaultdict[str, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
+    for number, spans in enumerate((requests, others)):
+        for span in spans:
+            if _tokens(span) and _seconds(span) > 0:
+                lanes[span.lane][number].append(span)
+    parts = [_Lane(own, beside) for own, beside in lanes.values() if own]
     token_s = TokenTime(1.0, 0.0, 0.0)
     rates: dict[float, float] = {}
     for _ in range(ROUNDS):
@@ -172,14 +185,15 @@ def token_rates(requests: Sequence[Span]) -> dict[float, float]:
 class _Lane:
     """The requests of one device as arrays (N,), and how many ran between any two moments at which that changed."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self.starts = np.array([span.start for span in spans])
-        self.ends = np.array([span.end for span in spans])
+    def __init__(self, spans: Sequence[Span], others: Sequence[Span]) -> None:
+        starts = np.array([span.start for span in (*spans, *others)])
+        ends = np.array([span.end for span in (*spans, *others)])
+        self.starts, self.ends = starts[: len(spans)], ends[: len(spans)]
         self.tokens = np.array([_tokens(span) for span in spans], dtype=np.float64)
-        self._moments = np.unique(np.concatenate([self.starts, self.ends]))
+        self._moments = np.unique(np.concatenate([starts, ends]))
         changes = np.zeros(len(self._moments))
-        np.add.at(changes, np.searchsorted(self._moments, self.starts), 1.0)
-        np.add.at(changes, np.searchsorted(self._moments, self.ends), -1.0)
+        np.add.at(changes, np.searchsorted(self._moments, starts), 1.0)
+        np.add.at(changes, np.searchsorted(self._moments, ends), -1.0)
         self._running = np.cumsum(changes)[:-1]
 
     def running_beside(self, token: TokenTime) -> np.ndarray:
@@ -193,12 +207,12 @@ class _Lane:
 
 def _binned(beside: np.ndarray, seconds: np.ndarray, tokens: np.ndarray) -> dict[float, float]:
     """Equally many requests in each bin, in order of how many ran beside them."""
-    rates: dict[float, float] = {}
+    found: defaultdict[float, list[np.ndarray]] = defaultdict(list)
     for part in np.array_split(np.argsort(beside, kind="stable"), BINS):
         if len(part):
-            running = float(np.average(beside[part], weights=tokens[part]))
-            rates[running] = running * float(tokens[part].sum() / seconds[part].sum())
-    return rates
+            found[round(float(np.average(beside[part], weights=tokens[part])), 3)].append(part)
+    bins = {running: np.concatenate(parts) for running, parts in found.items()}
+    return {running: running * float(tokens[part].sum() / seconds[part].sum()) for running, part in bins.items()}
 
 
 def _seconds(span: Span) -> float:

@@ -12,7 +12,7 @@ from autoclave.training.pages.run_folder import read_run
 from autoclave.training.planning.calibration import Calibration, Place, calibrate
 from autoclave.training.planning.candidates import every_split
 from autoclave.training.planning.collected import Dealing
-from autoclave.training.planning.plan_file import SchedulePlan, make_plan, split_of
+from autoclave.training.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
 from autoclave.training.planning.recommend import Advice, describe, recommend
 from autoclave.training.planning.simulation import ScheduleName
 from autoclave.training.timeline import read_steps, timeline_steps
@@ -93,7 +93,7 @@ def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[s
     yield "  " + "   ".join(f"{running:.0f}: {rate:.0f}" for running, rate in plan.tokens_per_s)
     yield (
         f"learning {rates.train_ms_per_token:.3g} ms a response token, publish {rates.sync_s:.3g} s, "
-        f"{rates.judge_slots} judge slots; {plan.overlap_slowdown:.2f} times as slow while sampler and trainer both work"
+        f"{rates.judge_slots} judge slots; {plan.overlap_slowdown:.2f} times as slow while both work"
     )
     yield ""
     yield describe(advice)
@@ -102,17 +102,24 @@ def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[s
     if own and own != plan.chosen:
         yield f"as configured: {own.name}, {own.seconds:.3g} s an iteration"
     yield f"recommended: {plan.chosen.name}, {plan.chosen.seconds:.3g} s an iteration"
-    yield f"  {settings_for(plan)}"
+    yield f"  {settings_for(plan.chosen, config)}"
 
 
-def settings_for(plan: SchedulePlan) -> str:
-    """Settings that run as recommended, as they stand on a command line."""
-    chosen = plan.chosen
+def settings_for(chosen: Predicted, config: Mapping[str, Any]) -> str:
+    """Settings that run as recommended, on top of `config`, as they stand on a command line."""
     words = [f"schedule.name={chosen.schedule}"]
     if chosen.schedule is ScheduleName.ASYNCHRONOUS:
         words.append(f"schedule.max_staleness={chosen.max_staleness}")
-    if not chosen.is_shared:
-        words.append("workers.actor=trainer workers.sampler=samplers")
-        pools = (("trainer", chosen.trainers), ("samplers", chosen.samplers))
-        words += [f"pools.{name}.executor=spawn pools.{name}.processes={count}" for name, count in pools]
+    own = split_of(config)
+    if (own.samplers, own.trainers, own.is_shared) == (chosen.samplers, chosen.trainers, chosen.is_shared):
+        return " ".join(words)
+    learner, home = (config["workers"][name] for name in ("actor", "sampler"))
+    if chosen.is_shared:
+        return " ".join([*words, f"workers.sampler={learner}", f"pools.{learner}.processes={chosen.trainers}"])
+    apart = "samplers" if home == learner else home
+    words.append(f"workers.sampler={apart}")
+    for name, count in ((learner, chosen.trainers), (apart, chosen.samplers)):
+        executor = config["pools"].get(name, {}).get("executor", "inline")
+        words.append(f"pools.{name}.executor={'spawn' if executor == 'inline' else executor}")
+        words.append(f"pools.{name}.processes={count}")
     return " ".join(words)

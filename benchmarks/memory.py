@@ -33,7 +33,8 @@ from autoclave.config import (
     TransformersEngineConfig,
 )
 from autoclave.models import Policy, build_tiny_policy
-from autoclave.rollout import Request, SamplingParameters, TransformersEngine
+from autoclave.rollout import Request, SamplingParameters
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker

@@ -41,13 +41,15 @@ class _Asked:
     """Versions, and the token from which on each sampled."""
     began: float = 0.0
     """What `SleepingEngine` counted when it started."""
+    started_at: float | None = None
 
 
 class SleepingEngine:
     """An `Engine` that does nothing for as long as one sampler device of the profile takes.
 
     The device goes on between two steps, as one does that an engine drives from a thread of its own, and nothing is
-    lost by waking up late: what has passed by a moment follows from that moment alone. With `stops_between_steps` time
+    lost by waking up late: what has passed by a moment follows from that moment alone, and a completion says when the
+    device was done with it, not when that was noticed. With `stops_between_steps` time
     passes in `step` only. A step ends with the first request that is done.
     """
 
@@ -68,6 +70,7 @@ class SleepingEngine:
         self._over: list[tuple[int, Completion]] = []
         self._counted = 0.0  # tokens that a request would have which had run from the beginning
         self._since = self._time.now()
+        self._late_s = 0.0  # how long ago the moment was that is being caught up with
         self._version = self._prompt_tokens = self._sampled_tokens = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
@@ -137,18 +140,20 @@ class SleepingEngine:
         left, self._since = (now - self._since) * self._scale.time, now
         while self._running and self._left_s() <= left + NEXT_TO_NOTHING_S:
             left -= self._left_s()
+            self._late_s = max(0.0, left) / self._scale.time
             self._counted = self._running[0][0]
             while self._running and self._running[0][0] <= self._counted:
                 asked = heapq.heappop(self._running)[2]
                 self._finish(asked, asked.length, FinishReason.STOP)
             self._fill()
+        self._late_s = 0.0
         if self._running:
             self._counted += max(0.0, left) / self._profile.token_s(len(self._running))
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._profile.slots:
             asked = self._waiting.popleft()
-            asked.began = self._counted
+            asked.began, asked.started_at = self._counted, time.time() - self._late_s
             asked.versions.append((self._version, 0))
             self._prompt_tokens += len(asked.request.prompt_tokens)
             heapq.heappush(self._running, (self._counted + asked.length, asked.number, asked))
@@ -168,7 +173,8 @@ class SleepingEngine:
             text=" ".join(map(str, asked.place)),
             policy_versions=tuple((version, start, stop) for version, start, stop in ranges if start < stop),
             submitted_at=asked.submitted_at,
-            finished_at=time.time(),
+            finished_at=time.time() - self._late_s,
+            started_at=asked.started_at,
         )
         self._over.append((asked.number, completion))
 

@@ -25,7 +25,8 @@ from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Completion, TaskItem
 from autoclave.models import Policy, encode_prompt, load_policy
 from autoclave.problems import ProblemSets
-from autoclave.rollout import Request, SamplingParameters, TransformersEngine
+from autoclave.rollout import Request, SamplingParameters
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.tasks import CodeGeneration
 from autoclave.training.learning import mask_groups, prepared
 from autoclave.workers import Batch

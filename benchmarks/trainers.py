@@ -86,7 +86,8 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.config import GrpoConfig, OptimizerConfig
     from autoclave.core import Reward, TaskItem
     from autoclave.models import Policy, encode_prompt, load_policy
-    from autoclave.rollout import SamplingParameters, TransformersEngine
+    from autoclave.rollout import SamplingParameters
+    from autoclave.rollout.transformers_engine import TransformersEngine
     from autoclave.training.stages import Stages
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler import SamplerWorker

@@ -14,11 +14,11 @@ from sleeping import SleepingEngine, SleepingJudge, SleepingTrainer, Slots
 from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, FinishReason
+from autoclave.core.timeline import Role
 from autoclave.training.planning import (
     CODE,
     MATHEMATICS,
     Profile,
-    Role,
     ScheduleName,
     Split,
     Work,
@@ -62,7 +62,7 @@ def expected(profile: Profile) -> dict[str, float]:
     """The same, simulated, by the text of the response."""
     run = simulate(replace(profile, iterations=profile.iterations[:1]), ScheduleName.SYNCHRONOUS, Split(1, 1))
     names = [f"0 {item} {sample}" for item, size in enumerate(Workbook(profile).sizes(0)) for sample in range(size)]
-    return {names[span.request or 0]: span.end for span in run.of(Role.SAMPLER)}
+    return {names[int(span.name)]: span.end for span in run.of(Role.SAMPLER)}
 
 
 @given(profiles())

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy, encode_prompt
-from autoclave.rollout import Request, TransformersEngine, running_batch
+from autoclave.rollout import Request, running_batch
 from autoclave.rollout.interface import uniforms
+from autoclave.rollout.transformers_engine import TransformersEngine
 from tests.training_parts import plain_log_probs, reciting_policy, request, sample_all, tiny_policy
 
 PROMPTS = ([2, 40, 41, 42, 3], [2, 77, 3], [2, *range(50, 71), 3])

@@ -11,7 +11,8 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
-from autoclave.rollout import SamplingParameters, TransformersEngine
+from autoclave.rollout import SamplingParameters
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import Completion, FaultError, FinishReason, WorkerDied
-from autoclave.rollout import Request, TransformersEngine
+from autoclave.rollout import Request
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
 from autoclave.workers.sampler_pool import SamplerPool

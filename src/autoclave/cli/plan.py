@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 
 import click
 
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
+from autoclave.core import InputError
 
 
 @click.command()
@@ -20,18 +24,79 @@ from autoclave.config import TrainConfig
 @click.option(
     "--response-tokens", type=click.IntRange(min=1), help="Longest response; by default what the settings allow."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print counts and bytes as JSON.")
+@click.option("--calibrate", is_flag=True, help="Run a few iterations, and say which schedule and split to take.")
+@click.option(
+    "--from",
+    "runs",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Say so by the timeline of this run in place of new ones; may be given again.",
+)
+@click.option("--iterations", type=click.IntRange(min=2), default=4, show_default=True, help="Of a calibration run.")
+@click.option("--devices", type=click.IntRange(min=1), help="Processes to divide; those of the pools by default.")
+@click.option("--out", type=click.Path(path_type=Path), help="Run folder for plan.json; runs/<name> by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def plan(
-    settings: tuple[str, ...], prompt_tokens: int | None, response_tokens: int | None, as_json: bool, **short: object
+    settings: tuple[str, ...],
+    prompt_tokens: int | None,
+    response_tokens: int | None,
+    calibrate: bool,
+    runs: tuple[Path, ...],
+    iterations: int,
+    devices: int | None,
+    out: Path | None,
+    as_json: bool,
+    **short: object,
 ) -> None:
     """Say what a run asks for: prompts, samples, tokens, optimizer steps, and memory on each device.
 
-    Nothing is loaded; of a model on the hub only its config.json is read.
+    Nothing is loaded; of a model on the hub only its config.json is read. With --calibrate or --from: how long an
+    iteration takes under each schedule, on each split of the processes.
 
     Example: autoclave plan recipes/demo.yaml --prompt-tokens 48 group_size=16
     """
+    if runs and not any("=" not in text for text in settings):
+        settings = (str(_config_of(runs[0])), *settings)
+    config = resolve(TrainConfig, settings, short).config
+    if calibrate or runs:
+        _plan_schedule(config, runs, out, iterations=iterations, devices=devices, as_json=as_json)
+        return
     from autoclave.training.accounting import describe_plan, plan_for
 
-    config = resolve(TrainConfig, settings, short).config
     found = plan_for(config, prompt_tokens=prompt_tokens, response_tokens=response_tokens)
     click.echo(json.dumps(dataclasses.asdict(found), indent=2) if as_json else describe_plan(found))
+
+
+def _config_of(run: Path) -> Path:
+    path = run / "config.yaml"
+    if not path.is_file():
+        raise InputError(f"--from: {run} is not the folder of a run (no config.yaml)")
+    return path
+
+
+def _plan_schedule(
+    config: TrainConfig, runs: Sequence[Path], out: Path | None, *, iterations: int, devices: int | None, as_json: bool
+) -> None:
+    from autoclave.core.json import to_plain
+    from autoclave.training.planning.from_runs import describe_schedule_plan, plan_from
+    from autoclave.training.planning.plan_file import write_plan
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    if runs:
+        timed = nullcontext(list(runs))
+    else:
+        from autoclave.compose.calibration import calibration_runs
+
+        timed = calibration_runs(config, iterations=iterations, say=say)
+    settings = config.model_dump(mode="json")
+    with timed as folders:
+        found, advice = plan_from(settings, folders, devices=devices)
+    path = write_plan(found, out or (runs[0] if runs else Path("runs") / config.name))
+    click.echo(
+        json.dumps(to_plain(found), indent=2)
+        if as_json
+        else "\n".join([*describe_schedule_plan(found, advice, settings), f"written to {path}"])
+    )

@@ -13,8 +13,9 @@ from autoclave.config import (
 )
 from autoclave.core import ConfigError
 from autoclave.models import load_policy
-from autoclave.rollout import Engine, TransformersEngine
+from autoclave.rollout import Engine
 from autoclave.rollout.http_engine import openai_engine, sglang_engine
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.rollout.vllm_engine import VllmEngine
 
 

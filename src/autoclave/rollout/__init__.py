@@ -1,8 +1,10 @@
-"""Engines that sample responses. May import `models`, `problems` and below; knows nothing of rewards or training."""
+"""Engines that sample responses. May import `models`, `problems` and below; knows nothing of rewards or training.
+
+Engines are imported from files of their own: whoever only asks one for responses does without what it runs on.
+"""
 
 from autoclave.rollout.collection import Collection, CollectionTimes
 from autoclave.rollout.interface import Engine, EngineStats, Request, RewardFunction, Sampler, SamplingParameters
-from autoclave.rollout.transformers_engine import TransformersEngine
 
 __all__ = [
     "Collection",
@@ -13,5 +15,4 @@ __all__ = [
     "RewardFunction",
     "Sampler",
     "SamplingParameters",
-    "TransformersEngine",
 ]

@@ -9,6 +9,7 @@ evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
 checkpoints/step-000010/        state to resume from
 model/                          the policy of the last step, in Hugging Face form
+plan.json                       what `autoclave plan` expects of the schedule, if it was asked
 summary.json, report.html       written at the end
 """
 
@@ -36,6 +37,7 @@ from autoclave.evaluation import Evaluation
 from autoclave.training.learned import Learned
 from autoclave.training.metric_sinks import MetricSink, numbers
 from autoclave.training.pages.rollouts import LOG_PROB_DECIMALS, ROLLOUT_FORMAT
+from autoclave.training.planning.plan_file import PLAN_NAME
 from autoclave.training.timeline import write_timeline
 
 
@@ -51,16 +53,20 @@ class RunFolder:
 
     @staticmethod
     def create(path: Path) -> RunFolder:
-        """A new folder at `path`; what stood there is moved aside, never overwritten.
+        """A new folder at `path`; what stood there is moved aside, never overwritten. A plan of the run stays.
 
         Raises:
             InputError: `path` is a file.
         """
         if path.exists() and not path.is_dir():
             raise InputError(f"--out {path}: is a file; give a folder")
-        if path.exists() and any(path.iterdir()):
+        plan = path / PLAN_NAME
+        planned = plan.read_bytes() if plan.is_file() else None
+        if path.exists() and any(found != plan for found in path.iterdir()):
             path.rename(_free_name(path))
         path.mkdir(parents=True, exist_ok=True)
+        if planned is not None:
+            write_atomically(plan, planned)
         return RunFolder(path)
 
     @staticmethod

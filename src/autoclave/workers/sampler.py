@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from torch import Tensor
 
-from autoclave.core import Completion
-from autoclave.rollout import Engine, EngineStats, Request
+from autoclave.rollout import Engine
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What an engine is told before it samples on."""
-
-    waves: tuple[Mapping[int, Request], ...] = ()
-    """Requests to take on."""
-    aborted: tuple[int, ...] = ()
-    """Numbers of requests to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What an engine has done since it was asked last."""
-
-    done: list[tuple[int, Completion]]
-    stats: EngineStats
+from autoclave.workers.sampler_orders import Orders, Progress
 
 
 class SamplerWorker(MeasuresMemory):

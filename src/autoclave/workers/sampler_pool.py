@@ -20,7 +20,8 @@ from typing import Any
 from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler import Progress, SamplerWorker
+from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler_orders import Progress
 from autoclave.workers.sampler_replica import (
     Desk,
     Replica,
@@ -346,7 +347,7 @@ class SamplerPool:
             self._changed.wait_for(lambda: self._has_to_do(replica))
             if self._is_closed:
                 return False
-            epoch, update = self._epoch, self._due_update(replica)
+            epoch, update, orders = self._epoch, self._due_update(replica), []
             if not replica.is_leaving:
                 if not update and self._in_flight is not None:
                     self._feed(replica)

@@ -18,7 +18,8 @@ import numpy as np
 from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler import Orders, Progress, SamplerWorker
+from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler_orders import Orders, Progress
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +149,8 @@ class Replica:
         )
         coming = f", version {self.update.version} is to come" if self.update else ""
         return (
-            f"{self.group.name}: {self.doing or 'waits for work'}; weights of version {self.version or 0}{coming}; {engines}; "
+            f"{self.group.name}: {self.doing or 'waits for work'}; weights of version {self.version or 0}{coming}; "
+            f"{engines}; "
             f"{self.restarts_left} restarts left"
         )
 

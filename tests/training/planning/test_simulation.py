@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import ConfigError
+from autoclave.core.timeline import Role, Span
 from autoclave.training.planning import (
     CODE,
     MATHEMATICS,
     Dealing,
     Profile,
-    Role,
     ScheduleName,
-    SimulatedRun,
-    Span,
+    ScheduleRun,
     Split,
     Work,
     generate,
@@ -34,8 +33,18 @@ SYNCHRONOUS, MINIBATCH = ScheduleName.SYNCHRONOUS, ScheduleName.MINIBATCH_PIPELI
 ONE_OFF, ASYNCHRONOUS = ScheduleName.ONE_OFF_PIPELINE, ScheduleName.ASYNCHRONOUS
 
 
-def times(run: SimulatedRun, role: Role) -> list[tuple[float, float]]:
+def times(run: ScheduleRun, role: Role) -> list[tuple[float, float]]:
     return [(span.start, span.end) for span in sorted(run.of(role), key=lambda span: (span.end, span.start))]
+
+
+def place(span: Span) -> tuple[int, int]:
+    """Iteration, and which request of it."""
+    return span.step - 1, int(span.name)
+
+
+def work_of(profile: Profile, span: Span) -> Work:
+    iteration, request = place(span)
+    return profile.iterations[iteration][request]
 
 
 # --- By hand: see `tiny` -------------------------------------------------------------------------------------------
@@ -117,8 +126,8 @@ def test_requests_are_dealt(dealing: Dealing, expected: list[list[int]]):
     run = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=dealing)
     on_device = defaultdict(list)
     for span in run.of(Role.SAMPLER):
-        on_device[span.lane].append(span.request)
-    assert [sorted(on_device[device]) for device in (0, 1)] == [sorted(requests) for requests in expected]
+        on_device[span.lane].append(span.attributes["request"])
+    assert [sorted(on_device[device]) for device in ("0", "1")] == [sorted(requests) for requests in expected]
 
 
 def test_a_request_without_a_slot_waits_for_the_first_one_that_is_free_on_any_device():
@@ -200,14 +209,14 @@ def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, deali
     schedule, split, staleness = way
     run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
     wanted = Counter((i, r) for i, works in enumerate(profile.iterations) for r in range(len(works)))
-    assert Counter((span.iteration, span.request) for span in run.of(Role.SAMPLER)) == wanted
-    assert Counter((span.iteration, span.request) for span in run.of(Role.JUDGE)) == wanted
+    assert Counter(place(span) for span in run.of(Role.SAMPLER)) == wanted
+    assert Counter(place(span) for span in run.of(Role.JUDGE)) == wanted
     places = defaultdict(list)
     for span in run.spans:
         role = Role.TRAINER if span.role is Role.PUBLISH else span.role
-        places[role, span.lane, span.place].append(span)
+        places[role, int(span.lane or 0), span.attributes.get("slot", 0)].append(span)
     assert not any(overlapping(spans) for spans in places.values())
-    assert all(lane < split.samplers and place < profile.slots for role, lane, place in places if role is Role.SAMPLER)
+    assert all(lane < split.samplers and slot < profile.slots for role, lane, slot in places if role is Role.SAMPLER)
     if split.is_shared:
         busy = [(span.start, span.end) for span in run.of(Role.TRAINER)]
         assert all(
@@ -220,17 +229,17 @@ def test_time_is_what_the_work_takes(profile: Profile, way, dealing):
     schedule, split, staleness = way
     run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
     for device in range(split.samplers):
-        spans = [span for span in run.of(Role.SAMPLER) if span.lane == device]
+        spans = [span for span in run.of(Role.SAMPLER) if span.lane == str(device)]
         done = [0.0] * len(spans)
         moments = sorted({moment for span in spans for moment in (span.start, span.end)})
         for low, high in pairwise(moments):
             running = [i for i, span in enumerate(spans) if span.start <= low and span.end >= high]
             for index in running:
                 done[index] += (high - low) / profile.token_s(len(running))
-        lengths = [profile.iterations[span.iteration][span.request or 0].tokens for span in spans]
+        lengths = [work_of(profile, span).tokens for span in spans]
         assert done == pytest.approx(lengths, abs=1e-6)
     for span in run.of(Role.JUDGE):
-        assert span.end - span.start == pytest.approx(profile.iterations[span.iteration][span.request or 0].reward_s)
+        assert span.end - span.start == pytest.approx(work_of(profile, span).reward_s)
     for iteration, works in enumerate(profile.iterations):
         learnt = profile.train_s(sum(work.tokens for work in works), split.trainers)
         assert run.train_s(iteration) == pytest.approx(learnt)
@@ -241,8 +250,8 @@ def test_nothing_happens_before_what_it_needs(profile: Profile, way):
     schedule, split, staleness = way
     run = simulate(profile, schedule, split, max_staleness=staleness)
     behind = {ONE_OFF: 1, ASYNCHRONOUS: staleness}.get(schedule, 0)
-    sampled = {(span.iteration, span.request): span.end for span in run.of(Role.SAMPLER)}
-    assert all(span.start >= sampled[span.iteration, span.request] - 1e-9 for span in run.of(Role.JUDGE))
+    sampled = {place(span): span.end for span in run.of(Role.SAMPLER)}
+    assert all(span.start >= sampled[place(span)] - 1e-9 for span in run.of(Role.JUDGE))
     for iteration in range(len(profile.iterations)):
         judged = max(span.end for span in run.of(Role.JUDGE, iteration))
         updates = run.of(Role.TRAINER, iteration)

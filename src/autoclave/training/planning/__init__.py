@@ -17,9 +17,8 @@ from autoclave.training.planning.recommend import (
     measured_profile,
     recommend,
 )
-from autoclave.training.planning.simulated_run import SimulatedRun
+from autoclave.training.planning.schedule_run import ScheduleRun
 from autoclave.training.planning.simulation import ScheduleName, Split, simulate
-from autoclave.training.planning.spans import Role, Span
 
 __all__ = [
     "CODE",
@@ -32,10 +31,8 @@ __all__ = [
     "Profile",
     "Rates",
     "RewardTimes",
-    "Role",
     "ScheduleName",
-    "SimulatedRun",
-    "Span",
+    "ScheduleRun",
     "Split",
     "TokenTime",
     "Work",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.profile import Profile
-from autoclave.training.planning.simulated_run import SimulatedRun
+from autoclave.training.planning.schedule_run import ScheduleRun
 from autoclave.training.planning.simulation import ScheduleName, Split, simulate
 
 STEADY_ITERATIONS = 6
@@ -21,7 +21,7 @@ class Candidate:
     split: Split
     max_staleness: int
     """By how many updates the weights that sample may be behind those that learn."""
-    run: SimulatedRun
+    run: ScheduleRun
 
     @property
     def name(self) -> str:

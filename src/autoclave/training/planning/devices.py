@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autoclave.core.timeline import Role, Span
 from autoclave.training.planning.events import Clock, Signal
 from autoclave.training.planning.profile import Profile
-from autoclave.training.planning.spans import Role, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,11 @@ class Job:
     amount: float
     """Tokens of a request, seconds of a reward."""
     done: Callable[[], None]
+
+    def span(self, role: Role, start: float, end: float, lane: int, slot: int = 0) -> Span:
+        """When `role` did it, on which of its devices, in which slot of that."""
+        attributes = {"request": self.request, "slot": slot}
+        return Span(role, str(self.request), start, end, self.iteration + 1, str(lane), attributes)
 
 
 class SamplerDevice:
@@ -83,8 +88,7 @@ class SamplerDevice:
         while self._running and self._running[0][0] <= self._tokens:
             _, _, slot, start, job = heapq.heappop(self._running)
             heapq.heappush(self._free, slot)
-            span = Span(Role.SAMPLER, self._number, slot, job.iteration, job.request, start, self._clock.now)
-            self._spans.append(span)
+            self._spans.append(job.span(Role.SAMPLER, start, self._clock.now, self._number, slot))
             ended.append(job)
         self._fill()
         for job in ended:
@@ -112,7 +116,7 @@ class Judge:
 
     def _end(self, job: Job, slot: int, start: float) -> None:
         heapq.heappush(self._free, slot)
-        self._spans.append(Span(Role.JUDGE, slot, 0, job.iteration, job.request, start, self._clock.now))
+        self._spans.append(job.span(Role.JUDGE, start, self._clock.now, slot))
         self._fill()
         job.done()
 
@@ -136,5 +140,5 @@ class Trainer:
 
     def _work(self, role: Role, iteration: int, seconds: float) -> Signal:
         start = self._clock.now
-        self._spans.append(Span(role, 0, 0, iteration, None, start, start + seconds))
+        self._spans.append(Span(role, str(role), start, start + seconds, iteration + 1))
         return self._clock.after(seconds)

@@ -17,11 +17,11 @@ import numpy as np
 
 from autoclave.core import ConfigError
 from autoclave.core.rollout import IntArray
+from autoclave.core.timeline import Role
 from autoclave.training.planning.candidates import Candidate, simulate_each
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.profile import Profile, Work
 from autoclave.training.planning.simulation import ScheduleName, Split
-from autoclave.training.planning.spans import Role
 
 CLOSE_SHARE = 0.02
 """Candidates that take at most so much longer than the fastest count as equally fast."""
@@ -37,7 +37,7 @@ class TokenTime:
     """The largest relative error of a measured rate."""
 
 
-def fit_token_time(tokens_per_s: Mapping[int, float]) -> TokenTime:
+def fit_token_time(tokens_per_s: Mapping[float, float]) -> TokenTime:
     """The token time that fits best, in relative error, to one device's tokens per second by requests running.
 
     With one measurement, or where more requests do not make a token slower, the slope is 0.

@@ -14,12 +14,12 @@ from enum import StrEnum
 from itertools import pairwise
 
 from autoclave.core import ConfigError
+from autoclave.core.timeline import Span
 from autoclave.training.planning.collected import Collected, Dealing
 from autoclave.training.planning.devices import Job, Judge, SamplerDevice, Trainer
 from autoclave.training.planning.events import Clock, Process, Signal, start
 from autoclave.training.planning.profile import Profile
-from autoclave.training.planning.simulated_run import SimulatedRun
-from autoclave.training.planning.spans import Span
+from autoclave.training.planning.schedule_run import ScheduleRun
 
 
 class ScheduleName(StrEnum):
@@ -60,7 +60,7 @@ def simulate(
     max_staleness: int = 1,
     dealing: Dealing = Dealing.ROUND_ROBIN,
     rewards_after_sampling: bool = False,
-) -> SimulatedRun:
+) -> ScheduleRun:
     """Run the iterations of `profile` once.
 
     Args:
@@ -86,7 +86,7 @@ def simulate(
     run.clock.run()
     assert ended.is_set, "a schedule waits for what nobody does"
     ahead = max_staleness if schedule is ScheduleName.ASYNCHRONOUS else 0
-    return SimulatedRun(split.samplers, tuple(run.spans), tuple(run.ends), ahead)
+    return ScheduleRun(split.samplers, tuple(run.spans), tuple(run.ends), ahead)
 
 
 def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:

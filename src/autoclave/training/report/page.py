@@ -12,6 +12,7 @@ from autoclave.training.pages.run_folder import Run, read_run
 from autoclave.training.report import tables
 from autoclave.training.report.figures import DRAWN_POINTS, curve_sections
 from autoclave.training.report.headline import Headline, headline
+from autoclave.training.report.plan import plan_section
 from autoclave.training.report.samples import SHOWN_CHARACTERS, SampledStep, sample_step
 from autoclave.training.report.timeline import timeline_section
 
@@ -49,6 +50,7 @@ def render(run: Run) -> str:
         stage_rows=tables.stage_rows(run),
         whole_run_rows=tables.whole_run_rows(run),
         timeline=timeline_section(run),
+        plan=plan_section(run),
         family_rows=family_rows,
         families_after=families_after,
         steps=steps,

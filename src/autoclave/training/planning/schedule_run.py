@@ -1,15 +1,17 @@
-"""What came of a simulation: seconds per iteration, who was busy, and what was hidden behind what."""
+"""What came of a schedule, simulated or measured: seconds per iteration, who was busy, what was hidden behind what."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoclave.training.planning.spans import Interval, Role, Span, length, overlap, union
+from autoclave.core.timeline import Interval, Role, Span
+from autoclave.training.timeline.intervals import clipped, intersection, seconds, union
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedRun:
+class ScheduleRun:
     """All work of a run as spans, and when its iterations ended.
 
     Where the sampler runs ahead without waiting, that many iterations at either end are not steady: at first it has no
@@ -19,8 +21,9 @@ class SimulatedRun:
     """
 
     samplers: int
-    """Sampler devices."""
+    """Sampler devices, each of which is a lane."""
     spans: Sequence[Span]
+    """Of samplers, judge, trainer and publishes; a span is of step i + 1 where it belongs to iteration i."""
     ends: Sequence[float]
     """When the weights that learnt from each iteration were published, in seconds from the start."""
     ahead: int = 0
@@ -54,19 +57,20 @@ class SimulatedRun:
 
     def of(self, role: Role, iteration: int | None = None) -> list[Span]:
         """The work of a role, of one iteration or all, in the order in which it ended."""
-        return [span for span in self.spans if span.role is role and iteration in (None, span.iteration)]
+        return [span for span in self.spans if span.role is role and iteration in (None, span.step - 1)]
 
     def busy_share(self, role: Role) -> float:
         """The share of the time in which the role worked at all."""
         first, last = self.cycles
-        return length(union(self.of(role), self.cycles)) / (last - first)
+        return seconds(self._busy(role)) / (last - first)
 
     def sampler_device_share(self) -> float:
         """The share of the time in which a sampler device had a request, the mean over devices."""
         first, last = self.cycles
-        spans = self.of(Role.SAMPLER)
-        lanes = ([span for span in spans if span.lane == lane] for lane in range(self.samplers))
-        busy = sum(length(union(own, self.cycles)) for own in lanes)
+        lanes: defaultdict[str, list[Interval]] = defaultdict(list)
+        for span in self.of(Role.SAMPLER):
+            lanes[span.lane].append(span.interval)
+        busy = sum(seconds(union(clipped(own, self.cycles))) for own in lanes.values())
         return busy / (last - first) / self.samplers
 
     def bottleneck(self) -> Role:
@@ -82,9 +86,12 @@ class SimulatedRun:
         return self._hidden(Role.TRAINER, (Role.SAMPLER,))
 
     def _hidden(self, role: Role, behind: Sequence[Role]) -> float:
-        own = union(self.of(role), self.cycles)
-        others = union((span for other in behind for span in self.of(other)), self.cycles)
-        return overlap(own, others) / length(own) if own else 1.0
+        own = self._busy(role)
+        return seconds(intersection(own, self._busy(*behind))) / seconds(own) if own else 1.0
+
+    def _busy(self, *roles: Role) -> list[Interval]:
+        """When at least one of these roles worked, within `cycles`."""
+        return union(clipped((span.interval for role in roles for span in self.of(role)), self.cycles))
 
     def sample_s(self, iteration: int) -> float:
         """Seconds from the first request of an iteration to the end of its last."""
@@ -103,4 +110,5 @@ class SimulatedRun:
     def spill_over_s(self, iteration: int) -> float:
         """Seconds that the trainer worked on an iteration after its last reward was there."""
         judged = max(span.end for span in self.of(Role.JUDGE, iteration))
-        return length(union(self.of(Role.TRAINER, iteration), (judged, float("inf"))))
+        spans = (span.interval for span in self.of(Role.TRAINER, iteration))
+        return seconds(union(clipped(spans, (judged, float("inf")))))

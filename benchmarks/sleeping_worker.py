@@ -1,0 +1,44 @@
+"""The worker of a sleeping device. A process imports this and no model library, so that eight of them start soon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sleeping import SleepingEngine
+from workbook import Scale
+
+from autoclave.training.planning import Profile
+from autoclave.workers import Dispatch, register
+from autoclave.workers.sampler_orders import Orders, Progress
+
+
+class SleepingWorker:
+    """Stands for a `SamplerWorker`; its device can be another one for each run, so that processes are started once."""
+
+    def __init__(self) -> None:
+        self._engine: SleepingEngine | None = None
+
+    @register(Dispatch.ONE_TO_ALL)
+    def become(self, profile: Profile, scale: Scale) -> None:
+        """Be a device of `profile` that has done nothing yet."""
+        self._engine = SleepingEngine(profile, scale)
+
+    @register(Dispatch.EACH)
+    def advance(self, orders: Orders, seconds: float) -> Progress:
+        """Take `orders`, and sleep on; see `SamplerWorker`."""
+        engine = self._awake()
+        for wave in orders.waves:
+            engine.add(wave)
+        if orders.aborted:
+            engine.abort(orders.aborted)
+        return Progress(engine.step(seconds), engine.stats)
+
+    @register(Dispatch.ONE_TO_ALL)
+    def update_weights(self, version: int, weights: Mapping[str, Any]) -> None:
+        """Stamp what comes with `version`; see `SamplerWorker`."""
+        self._awake().update_weights(version, weights)
+
+    def _awake(self) -> SleepingEngine:
+        assert self._engine, "a device that nobody told the profile of"
+        return self._engine

@@ -1,0 +1,224 @@
+"""What the timeline of a run says of rates: token times by requests running, rewards, learning, publishes, lengths.
+
+    calibration = calibrate(read_steps(run, steps), Place(devices..., ...))
+    profile     = calibration.profile(minibatches=4)
+
+Pure arithmetic on spans; nothing here runs anything.
+
+    token time   t(n) = base + growth n, with n requests running on a device. A request of T tokens takes the sum of t
+                 over them, so T (base + growth m), where m is how many requests ran, itself counted: the mean over its
+                 tokens. m follows from the spans and t, t from m by least squares; a few rounds settle both.
+    reward       its span, less the time for which all slots of the judge were taken by rewards asked for before
+    learning     seconds of updates over response tokens, times the trainer's devices
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from statistics import median
+
+import numpy as np
+
+from autoclave.core import InputError
+from autoclave.core.timeline import Role, Span, StepTimeline
+from autoclave.training.planning.profile import Profile
+from autoclave.training.planning.recommend import Observed, Rates, TokenTime, fit_token_time, measured_profile
+from autoclave.training.planning.simulation import Split
+
+ROUNDS = 5
+"""Of fitting token times and mean numbers of requests to each other; what is left changes the fourth digit."""
+
+BINS = 8
+"""Numbers of requests running that token times are measured at, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run was timed."""
+
+    split: Split
+    slots: int
+    """Requests that a sampler device runs at once."""
+    judge_slots: int
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured."""
+
+    place: Place
+    token: TokenTime
+    tokens_per_s: Mapping[float, float]
+    """Of one sampler device, by requests running on it."""
+    rates: Rates
+    observed: Observed
+    groups: int
+    """Of an iteration, on average."""
+    iteration_s: float
+    """Seconds of an iteration of the run that was timed; the median."""
+
+    def profile(self, minibatches: int) -> Profile:
+        """The work of iterations like those seen."""
+        devices = self.place.split.samplers + (0 if self.place.split.is_shared else self.place.split.trainers)
+        return measured_profile(
+            self.rates, self.observed, devices=devices, groups=self.groups, minibatches=min(minibatches, self.groups)
+        )
+
+
+def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
+    """Rates from the steps of a run. The first one is left out where there are others: libraries warm up in it.
+
+    Raises:
+        InputError: no step has requests of whole groups and an update.
+    """
+    steps = [timeline for timeline in timelines if timeline.step]
+    all_steps = [by_role(timeline) for timeline in steps]
+    found = all_steps[1:] or all_steps
+    judged = sorted((span for spans in all_steps for span in spans[Role.JUDGE]), key=lambda span: span.start)
+    rewards: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
+    for span, seconds in zip(judged, reward_seconds(judged, place.judge_slots), strict=True):
+        rewards[span.step, span.name].append(seconds)
+    groups = [group for spans in found for group in whole_groups(spans[Role.SAMPLER], rewards, place.group_size)]
+    if not groups or not any(spans[Role.TRAINER] for spans in found):
+        raise InputError(
+            "calibration: no step has requests of whole groups and an update; run more iterations of the recipe first"
+        )
+    warm_up = [span for spans in all_steps[: len(all_steps) - len(found)] for span in spans[Role.SAMPLER]]
+    rates = token_rates([span for spans in found for span in spans[Role.SAMPLER]], warm_up)
+    token = fit_token_time(rates)
+    return Calibration(
+        place=place,
+        token=token,
+        tokens_per_s=rates,
+        rates=Rates(
+            token_ms=token.token_ms,
+            batch_slope=token.batch_slope,
+            slots=place.slots,
+            judge_slots=place.judge_slots,
+            train_ms_per_token=median(train_ms(spans, place.split.trainers) for spans in found if spans[Role.TRAINER]),
+            sync_s=median([_seconds(span) for spans in found for span in spans[Role.PUBLISH]] or [0.0]),
+        ),
+        observed=Observed(
+            np.array([[_tokens(request) for request, _ in group] for group in groups], dtype=np.int64),
+            np.array([[reward for _, reward in group] for group in groups]),
+        ),
+        groups=max(1, round(len(groups) / len(found))),
+        iteration_s=median(timeline.end - timeline.start for timeline in steps[1:] or steps),
+    )
+
+
+def by_role(timeline: StepTimeline) -> dict[Role, list[Span]]:
+    """The spans that belong to a step, by their start."""
+    found: dict[Role, list[Span]] = {role: [] for role in Role}
+    for span in sorted(timeline.spans, key=lambda span: span.start):
+        if span.step == timeline.step:
+            found[span.role].append(span)
+    return found
+
+
+def whole_groups(
+    requests: Sequence[Span], rewards: Mapping[tuple[int, str], Sequence[float]], size: int
+) -> list[list[tuple[Span, float]]]:
+    """Each group of requests of a step, with the seconds of their rewards. What is over is left out.
+
+    Of an item that was asked again there are several groups, one after the other.
+
+    Args:
+        requests: those of a step, by their start.
+        rewards: seconds of rewards by step and name, in their order.
+        size: requests of a group.
+    """
+    items: defaultdict[str, list[tuple[Span, float]]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    for span in requests:
+        seconds, number = rewards.get((span.step, span.name), ()), seen[span.name]
+        seen[span.name] += 1
+        if number < len(seconds) and _tokens(span):
+            items[span.name.rpartition("#")[0]].append((span, seconds[number]))
+    starts = ((found, start) for found in items.values() for start in range(0, len(found) - size + 1, size))
+    return [found[start : start + size] for found, start in starts]
+
+
+def reward_seconds(spans: Sequence[Span], slots: int) -> list[float]:
+    """Seconds that each reward took on its slot; `spans` are by their start, and begin when a reward is asked for."""
+    free_at = [float("-inf")] * slots
+    heapify(free_at)
+    taken: list[float] = []
+    for span in spans:
+        taken.append(max(0.0, span.end - max(span.start, free_at[0])))
+        heapreplace(free_at, max(span.end, free_at[0]))
+    return taken
+
+
+def train_ms(spans: Mapping[Role, Sequence[Span]], devices: int) -> float:
+    """Milliseconds of one device that learning from a response token takes."""
+    tokens = sum(_tokens(span) for span in spans[Role.SAMPLER])
+    return 1e3 * devices * sum(map(_seconds, spans[Role.TRAINER])) / max(1, tokens)
+
+
+def token_rates(requests: Sequence[Span], others: Sequence[Span] = ()) -> dict[float, float]:
+    """Tokens per second of a device by requests running on it, at up to `BINS` numbers of them.
+
+    `others` ran beside `requests`, and are not measured themselves.
+    """
+    lanes: defaultdict[str, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
+    for number, spans in enumerate((requests, others)):
+        for span in spans:
+            if _tokens(span) and _seconds(span) > 0:
+                lanes[span.lane][number].append(span)
+    parts = [_Lane(own, beside) for own, beside in lanes.values() if own]
+    token_s = TokenTime(1.0, 0.0, 0.0)
+    rates: dict[float, float] = {}
+    for _ in range(ROUNDS):
+        beside = np.concatenate([lane.running_beside(token_s) for lane in parts])
+        seconds = np.concatenate([lane.ends - lane.starts for lane in parts])
+        tokens = np.concatenate([lane.tokens for lane in parts])
+        rates = _binned(beside, seconds, tokens)
+        token_s = fit_token_time(rates)
+    return rates
+
+
+class _Lane:
+    """The requests of one device as arrays (N,), and how many ran between any two moments at which that changed."""
+
+    def __init__(self, spans: Sequence[Span], others: Sequence[Span]) -> None:
+        starts = np.array([span.start for span in (*spans, *others)])
+        ends = np.array([span.end for span in (*spans, *others)])
+        self.starts, self.ends = starts[: len(spans)], ends[: len(spans)]
+        self.tokens = np.array([_tokens(span) for span in spans], dtype=np.float64)
+        self._moments = np.unique(np.concatenate([starts, ends]))
+        changes = np.zeros(len(self._moments))
+        np.add.at(changes, np.searchsorted(self._moments, starts), 1.0)
+        np.add.at(changes, np.searchsorted(self._moments, ends), -1.0)
+        self._running = np.cumsum(changes)[:-1]
+
+    def running_beside(self, token: TokenTime) -> np.ndarray:
+        """(N,) how many requests ran with each, itself counted: the mean over its tokens, if these take `token`."""
+        tokens = np.diff(self._moments) / (token.token_ms * (1 + token.batch_slope * self._running))
+        done = np.concatenate([[0.0], np.cumsum(tokens)])
+        weighted = np.concatenate([[0.0], np.cumsum(tokens * self._running)])
+        low, high = np.searchsorted(self._moments, self.starts), np.searchsorted(self._moments, self.ends)
+        return (weighted[high] - weighted[low]) / (done[high] - done[low])
+
+
+def _binned(beside: np.ndarray, seconds: np.ndarray, tokens: np.ndarray) -> dict[float, float]:
+    """Equally many requests in each bin, in order of how many ran beside them."""
+    found: defaultdict[float, list[np.ndarray]] = defaultdict(list)
+    for part in np.array_split(np.argsort(beside, kind="stable"), BINS):
+        if len(part):
+            found[round(float(np.average(beside[part], weights=tokens[part])), 3)].append(part)
+    bins = {running: np.concatenate(parts) for running, parts in found.items()}
+    return {running: running * float(tokens[part].sum() / seconds[part].sum()) for running, part in bins.items()}
+
+
+def _seconds(span: Span) -> float:
+    return span.end - span.start
+
+
+def _tokens(span: Span) -> int:
+    tokens = span.attributes.get("tokens")
+    return tokens if isinstance(tokens, int) else 0

@@ -1,0 +1,27 @@
+"""What passes between the sampler pool and a worker that holds an engine; loads no model library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoclave.core import Completion
+from autoclave.rollout import EngineStats, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What an engine is told before it samples on."""
+
+    waves: tuple[Mapping[int, Request], ...] = ()
+    """Requests to take on."""
+    aborted: tuple[int, ...] = ()
+    """Numbers of requests to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What an engine has done since it was asked last."""
+
+    done: list[tuple[int, Completion]]
+    stats: EngineStats

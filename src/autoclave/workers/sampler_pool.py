@@ -383,13 +383,13 @@ class SamplerPool:
         call = getattr(replica.group, method)(*args)
         left_s = self._timeout_s
         while left_s > 0:
-            piece_s = min(left_s, LOOK_S)
+            piece_s, has_begun = min(left_s, LOOK_S), call.running()
             try:
                 return call.result(piece_s)
             except CallTimeout:
                 if call.done():
                     return call.result()  # it ended just now; or the error is the worker's own
-                left_s -= piece_s if call.running() else 0
+                left_s -= piece_s if has_begun else 0
         replica.group.kill()
         raise WorkerDied.of(
             replica.group.name,

@@ -68,7 +68,9 @@ def main(parent: Path, schedule: ScheduleConfig, kills: int, seed: int) -> None:
         codes.append(code)
     assert in_child(lambda: train(folder, schedule)) == 0
     whole, killed = (json.loads((path / "result").read_text()) for path in (parent / "whole", folder))
-    learnt = [name for step in range(SETTINGS.steps) for name in json.loads((folder / f"learnt-{step + 1}.json").read_text())]
+    learnt = [
+        name for step in range(SETTINGS.steps) for name in json.loads((folder / f"learnt-{step + 1}.json").read_text())
+    ]
     print(  # noqa: T201
         json.dumps(
             {

@@ -136,9 +136,7 @@ class SoakStages:
 
         asked = [requests(index, 0) if index in wanted else [] for index in range(len(items))]
         reward = self._reward
-        return Collection(
-            items, asked, self.sampler, reward, refill=refill, complete=complete, stall_s=WAIT_S
-        )
+        return Collection(items, asked, self.sampler, reward, refill=refill, complete=complete, stall_s=WAIT_S)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         self._strike()
@@ -170,7 +168,7 @@ class SoakStages:
 
     def _kill(self, victim: WorkerGroup) -> None:
         self.soaked.faults[victim.name] += 1
-        for process in victim._ranks._processes:  # noqa: SLF001  as the kernel would, without a word to anybody
+        for process in victim._ranks._processes:
             process.kill()
 
     def _heard(self, line: str) -> None:

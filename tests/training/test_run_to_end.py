@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from autoclave.config import (
+    AsynchronousConfig,
     CheckpointConfig,
     EvaluationConfig,
-    AsynchronousConfig,
     GrpoConfig,
     GrpoPlusConfig,
     HealthConfig,

@@ -10,6 +10,7 @@ start/                          the policy that reinforcement learning began wit
 checkpoints/step-000010/        state to resume from
 model/                          the policy of the last step, in Hugging Face form
 summary.json, report.html       written at the end
+stalled-<time>.txt              what everybody was doing, of a run in which nothing moved
 """
 
 from __future__ import annotations

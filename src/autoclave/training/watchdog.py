@@ -104,7 +104,7 @@ def describe(first: str, states: Mapping[str, str]) -> str:
     """A page about a run that stands still: what each role says, and where each thread is."""
     parts = [first, *(f"{name}\n{_indented(text)}" for name, text in states.items())]
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for number, frame in sys._current_frames().items():  # noqa: SLF001  there is no other way to the stacks of threads
+    for number, frame in sys._current_frames().items():
         stack = "".join(traceback.format_stack(frame))
         parts.append(f"thread {names.get(number, number)}\n{_indented(stack.rstrip())}")
     return "\n\n".join(parts) + "\n"

@@ -20,7 +20,7 @@ from typing import Any
 from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler import Progress, SamplerWorker
+from autoclave.workers.sampler import Orders, Progress, SamplerWorker
 from autoclave.workers.sampler_replica import (
     Desk,
     Replica,
@@ -165,7 +165,9 @@ class SamplerPool:
         updates: list[Update] = []
         with self._changed:
             if self._is_closed or self._epoch != epoch:
-                error = RuntimeError(f"weights of version {version}: the samplers were closed or started anew meanwhile")
+                error = RuntimeError(
+                    f"weights of version {version}: the samplers were closed or started anew meanwhile"
+                )
             else:
                 self._coming = None
             if not error:
@@ -345,12 +347,11 @@ class SamplerPool:
             if self._is_closed:
                 return False
             epoch, update = self._epoch, self._due_update(replica)
-            if not replica.is_leaving:
-                if not update and self._in_flight is not None:
-                    self._feed(replica)
-                orders = [] if update else [desk.take_orders() for desk in replica.desks]
-                replica.doing = "takes over weights" if update else "samples"
-        if replica.is_leaving:
+            is_leaving, orders = replica.is_leaving, list[Orders]()
+            if not is_leaving and not update:
+                orders = self._take_orders(replica)
+            replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
+        if is_leaving:
             self._let_go(replica)
             return False
         try:
@@ -362,6 +363,12 @@ class SamplerPool:
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
             return self._recover(replica, error, epoch)
         return True
+
+    def _take_orders(self, replica: Replica) -> list[Orders]:
+        """What the engines of a replica are to be told; with the lock."""
+        if self._in_flight is not None:
+            self._feed(replica)
+        return [desk.take_orders() for desk in replica.desks]
 
     def _has_to_do(self, replica: Replica) -> bool:
         if self._is_closed:
@@ -413,9 +420,7 @@ class SamplerPool:
             for rank, (desk, progress) in enumerate(zip(replica.desks, answers, strict=True)):
                 desk.check(progress, f"engine {rank} of worker group {replica.group.name!r}")
             finished = [
-                done
-                for desk, progress in zip(replica.desks, answers, strict=True)
-                for done in desk.take_done(progress)
+                done for desk, progress in zip(replica.desks, answers, strict=True) for done in desk.take_done(progress)
             ]
             self._changed.notify_all()
         for ticket, completion in finished:

@@ -178,7 +178,9 @@ def end_empty(tickets: Iterable[Ticket]) -> None:
 
 def refused(error: BaseException, version: int, name: str) -> BaseException:
     """`error`, which replica `name` ended with over the weights of a version, with both in its message."""
-    message = f"weights of version {version} did not reach {name}: {' '.join(str(error).split()) or type(error).__name__}"
+    message = (
+        f"weights of version {version} did not reach {name}: {' '.join(str(error).split()) or type(error).__name__}"
+    )
     named = type(error)(message) if isinstance(error, AutoclaveError) else FaultError(message)
     named.__dict__.update(error.__dict__)
     named.__cause__ = error

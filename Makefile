@@ -70,7 +70,7 @@ bench: setup-bench  ## Run the benchmarks, quickly
 gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
 	@$(BIN)/python -m gauntlet
 
-soak: setup  ## Long runs: ten thousand programs through one judge
+soak: setup  ## Long runs: ten thousand programs through one judge, a thousand iterations of each schedule under fire
 	@AUTOCLAVE_SOAK=1 $(BIN)/pytest -m soak --timeout 7200
 
 setup-system:  ## Install apt packages that some tests use (needs root)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import Reward, TaskItem
+from autoclave.core import FaultError, Reward, TaskItem
 from autoclave.rollout import Collection
 from tests.training_parts import (
     DEADLINE_S,
@@ -216,3 +216,43 @@ def test_other_groups_do_not_wait_for_one_that_is_asked_again():
     assert next(groups).item.id == "item 1"
     sampler.futures[0].set_result(completion())
     assert next(groups).item.id == "item 0"
+
+
+def test_what_is_asked_again_is_accounted_for_at_every_moment():
+    """Whoever reads while a group is being asked again finds no request that was not dispatched."""
+    sampler, asked_for = HeldSampler(), set()
+    accounts = []
+
+    def refill(index, times, group):
+        accounts.append(collection.take_account())
+        return None if times else [request([2, 3], index, 10 + sample) for sample in range(2)]
+
+    collection = Collection([item()], requests_for(2), sampler, pays_by_text, refill=refill)
+    for _ in range(2):
+        for future in list(sampler.futures):
+            future.set_result(completion())
+    accounts.append(collection.take_account())
+    for account in accounts:
+        asked_for |= set(account.asked)
+        assert set(account.there) <= asked_for
+    assert [name for account in accounts for name in account.replaced] == [(0, 0), (0, 1)]
+    assert sorted(accounts[-1].there) == [(0, 10), (0, 11)]
+
+
+def test_a_collection_that_is_abandoned_asks_nothing_more_and_says_why():
+    sampler = ScriptedSampler(answer_by_seed)
+    judged = []
+
+    def pays_later(asked: TaskItem, response: str) -> Future[Reward]:
+        judged.append(Future())
+        return judged[-1]
+
+    def refill(index, times, group):
+        return [request([2, 3], index, 10 + times)]
+
+    collection = Collection([item()], requests_for(1), sampler, pays_later, refill=refill)
+    collection.abandon("the run went on without it")
+    judged[0].set_result(earned(1.0))
+    assert len(sampler.asked) == 1
+    with pytest.raises(FaultError, match="went on without it"):
+        collection.result()

@@ -12,12 +12,17 @@ import pytest
 import torch
 
 from autoclave.config import (
+    AsynchronousConfig,
     CheckpointConfig,
     EvaluationConfig,
     GrpoConfig,
     GrpoPlusConfig,
     HealthConfig,
+    MinibatchPipelineConfig,
+    OneOffPipelineConfig,
     ProblemFilesConfig,
+    ScheduleConfig,
+    SynchronousConfig,
     TrainConfig,
 )
 from autoclave.core import IncompleteError, JudgeFault, Reward, TaskItem
@@ -29,7 +34,8 @@ from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ItemSource
 from autoclave.training.run_folder import MetricsLog, RunFolder
-from autoclave.training.schedules import synchronous
+from autoclave.training.saved_groups import load_groups, names_of
+from autoclave.training.schedules import choose_schedule
 from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
 from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
@@ -56,6 +62,7 @@ def run_in(
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
     judge_by_all: RewardFunction | None = None,
     say: Callable[[str], None] = lambda line: None,
+    schedule: ScheduleConfig | None = None,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -63,14 +70,15 @@ def run_in(
     found = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
     log = MetricsLog(folder)
     try:
-        with toy_stages(rule, steps=4, algorithm=algorithm, **found) as stages:
+        chosen = schedule or SynchronousConfig()
+        with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
             source = ItemSource(ITEMS, per_iteration=2, seed=0)
             yield Run(
                 config=config,
                 folder=folder,
                 log=log,
                 stages=stages,
-                schedule=synchronous,
+                schedule=choose_schedule(chosen, config.minibatches),
                 items=source,
                 evaluate=evaluate,
                 stopwatch=Stopwatch(),
@@ -81,6 +89,15 @@ def run_in(
             )
     finally:
         log.close()
+
+
+def go_on(run: Run, checkpoint: Checkpoint | None, stop: StopRequest | None = None) -> None:
+    """Run to the end from a checkpoint, whose weights the stages have, or from the beginning."""
+    known = load_groups(checkpoint.folder, run.items) if checkpoint else {}
+    if checkpoint:
+        run.requests.load(checkpoint.folder, names_of(known))
+        run.stages.publish(checkpoint.step)
+    run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop or StopRequest(), known=known)
 
 
 def metrics_in(path: Path) -> list[tuple[str, int]]:
@@ -164,6 +181,48 @@ def test_a_stop_ends_at_a_checkpoint_from_which_the_run_goes_on_as_if_it_had_not
     assert not torch.equal(start, expected)
 
 
+REPEATABLE = (MinibatchPipelineConfig(order="prompt"), OneOffPipelineConfig(), AsynchronousConfig(max_staleness=0))
+"""Schedules whose result does not depend on time, beside the synchronous one."""
+OTHERS = (
+    MinibatchPipelineConfig(order="completion"),
+    AsynchronousConfig(max_staleness=2),
+    AsynchronousConfig(max_staleness=2, order="completion", partial=False),
+)
+
+
+def name_of(schedule: ScheduleConfig) -> str:
+    return "-".join(str(value) for value in schedule.model_dump().values())
+
+
+@pytest.mark.parametrize("schedule", [*REPEATABLE, *OTHERS], ids=name_of)
+def test_a_stop_in_any_schedule_ends_at_a_checkpoint_from_which_all_that_is_left_is_learnt(tmp_path: Path, schedule):
+    stop = StopRequest()
+
+    def stops_in_the_second_step(response: str) -> float:
+        stop.is_made = stop.is_made or (tmp_path / "stopped" / "rollouts" / "step-000001.jsonl.gz").exists()
+        return is_even(response)
+
+    with (
+        run_in(tmp_path / "stopped", stops_in_the_second_step, schedule=schedule) as run,
+        pytest.raises(IncompleteError, match="go on with --resume"),
+    ):
+        go_on(run, None, stop)
+    checkpoint = latest_checkpoint(run.folder.checkpoints, CONFIG)
+    assert checkpoint.step in (2, 3)
+    with run_in(tmp_path / "stopped", schedule=schedule, goes_on_from=checkpoint) as run:
+        go_on(run, checkpoint)
+        counts = run.requests.counts()
+        found = final_weights(run)
+    ended = sum(count for name, count in counts.items() if name == "trained" or name.startswith("dropped/"))
+    assert ended == CONFIG.steps * 2 * 8  # problems of a step, samples of each
+    assert counts["open"] == 0
+    assert counts["dispatched"] == ended + counts["requeued"]
+    if schedule in REPEATABLE:
+        with run_in(tmp_path / "whole", schedule=schedule) as run:
+            go_on(run, None)
+            assert torch.equal(final_weights(run), found)
+
+
 def test_a_stop_in_the_last_step_is_no_early_end(tmp_path: Path):
     stop = StopRequest()
 
@@ -234,8 +293,9 @@ def test_the_speed_of_learning_counts_what_was_computed(tmp_path: Path):
 # --- A judge that does not judge -----------------------------------------------------------------------------------
 
 
-def test_too_many_rollouts_without_a_verdict_end_the_run_with_the_causes(tmp_path: Path):
-    with run_in(tmp_path, lambda response: is_even(response) or None) as run:
+@pytest.mark.parametrize("schedule", [SynchronousConfig(), *REPEATABLE, *OTHERS], ids=name_of)
+def test_too_many_rollouts_without_a_verdict_end_the_run_with_the_causes(tmp_path: Path, schedule):
+    with run_in(tmp_path, lambda response: is_even(response) or None, schedule=schedule) as run:
         message = (
             r"step 1: \d+% of the rollouts have no verdict, more than no_verdict_limit = 10%\. Causes: sandbox: no"
         )
@@ -259,9 +319,10 @@ def test_an_evaluation_in_which_some_figures_could_not_be_measured_does_not_end_
     assert run.folder.read_evaluation(4)["greedy"] is None
 
 
-def test_a_failure_in_judging_is_raised_and_no_hang(tmp_path: Path):
+@pytest.mark.parametrize("schedule", [SynchronousConfig(), *REPEATABLE, *OTHERS], ids=name_of)
+def test_a_failure_in_judging_is_raised_and_no_hang(tmp_path: Path, schedule):
     def fail(response: str) -> float:
         raise OSError("the judge is gone")
 
-    with run_in(tmp_path, fail) as run, pytest.raises(OSError, match="the judge is gone"):
+    with run_in(tmp_path, fail, schedule=schedule) as run, pytest.raises(OSError, match="the judge is gone"):
         run_to_end(run, done=0, stop=StopRequest())

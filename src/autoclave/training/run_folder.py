@@ -11,6 +11,7 @@ checkpoints/step-000010/        state to resume from
 model/                          the policy of the last step, in Hugging Face form
 plan.json                       what `autoclave plan` expects of the schedule, if it was asked
 summary.json, report.html       written at the end
+stalled-<time>.txt              what everybody was doing, of a run in which nothing moved
 """
 
 from __future__ import annotations

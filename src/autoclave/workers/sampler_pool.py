@@ -21,7 +21,7 @@ from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.sampler_orders import Progress
+from autoclave.workers.sampler_orders import Orders, Progress
 from autoclave.workers.sampler_replica import (
     Desk,
     Replica,
@@ -347,13 +347,12 @@ class SamplerPool:
             self._changed.wait_for(lambda: self._has_to_do(replica))
             if self._is_closed:
                 return False
-            epoch, update, orders = self._epoch, self._due_update(replica), []
-            if not replica.is_leaving:
-                if not update and self._in_flight is not None:
-                    self._feed(replica)
-                orders = [] if update else [desk.take_orders() for desk in replica.desks]
-                replica.doing = "takes over weights" if update else "samples"
-        if replica.is_leaving:
+            epoch, update = self._epoch, self._due_update(replica)
+            is_leaving, orders = replica.is_leaving, list[Orders]()
+            if not is_leaving and not update:
+                orders = self._take_orders(replica)
+            replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
+        if is_leaving:
             self._let_go(replica)
             return False
         try:
@@ -365,6 +364,12 @@ class SamplerPool:
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
             return self._recover(replica, error, epoch)
         return True
+
+    def _take_orders(self, replica: Replica) -> list[Orders]:
+        """What the engines of a replica are to be told; with the lock."""
+        if self._in_flight is not None:
+            self._feed(replica)
+        return [desk.take_orders() for desk in replica.desks]
 
     def _has_to_do(self, replica: Replica) -> bool:
         if self._is_closed:
@@ -386,13 +391,13 @@ class SamplerPool:
         call = getattr(replica.group, method)(*args)
         left_s = self._timeout_s
         while left_s > 0:
-            piece_s = min(left_s, LOOK_S)
+            piece_s, has_begun = min(left_s, LOOK_S), call.running()
             try:
                 return call.result(piece_s)
             except CallTimeout:
                 if call.done():
                     return call.result()  # it ended just now; or the error is the worker's own
-                left_s -= piece_s if call.running() else 0
+                left_s -= piece_s if has_begun else 0
         replica.group.kill()
         raise WorkerDied.of(
             replica.group.name,

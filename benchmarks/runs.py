@@ -55,6 +55,8 @@ class FinishedRun:
     """`summary.json`."""
     steps: Sequence[Mapping[str, Any]]
     """The metrics of each step."""
+    evaluations: Sequence[Mapping[str, Any]]
+    """Those of each evaluation."""
     entropies: Sequence[float]
     """Of each step, nats per token, as `sampled_entropy` estimates it."""
 
@@ -93,18 +95,20 @@ def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Name
     return options
 
 
-def run_arms(arms: Sequence[Arm], options: argparse.Namespace) -> Generator[FinishedRun]:
-    """The runs of the arms that are asked for, each as it is finished."""
+def run_arms(
+    arms: Sequence[Arm], options: argparse.Namespace, *, recipe: Path = RECIPE, quick: Sequence[str] = QUICK
+) -> Generator[FinishedRun]:
+    """The runs of the arms that are asked for, each as it is finished; `quick` is set on top of `recipe` by --quick."""
     with _folder(options.out) as folder:
         for arm in (arm for arm in arms if arm.name in options.only):
             for seed in options.seeds:
-                yield _run(arm.name, _settings(arm, seed, options), folder / f"{arm.name}-seed-{seed}")
+                yield _run(arm.name, _settings(arm, seed, options, recipe, quick), folder / f"{arm.name}-seed-{seed}")
 
 
-def _settings(arm: Arm, seed: int, options: argparse.Namespace) -> TrainConfig:
+def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, quick: Sequence[str]) -> TrainConfig:
     steps = () if options.steps is None else (f"steps={options.steps}",)
-    changes = (*(QUICK if options.quick else ()), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
-    return load(TrainConfig, RECIPE, [parse_override(text) for text in changes]).config
+    changes = (*(quick if options.quick else ()), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
+    return load(TrainConfig, recipe, [parse_override(text) for text in changes]).config
 
 
 def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
@@ -117,7 +121,7 @@ def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
         train(config, folder, resume=is_begun)
     finished = read_run(folder)
     entropies = [sampled_entropy(path) for path in finished.rollout_files]
-    return FinishedRun(arm, config, finished.summary or {}, finished.train, entropies)
+    return FinishedRun(arm, config, finished.summary or {}, finished.train, finished.evaluations, entropies)
 
 
 def sampled_entropy(rollouts: Path) -> float:

@@ -87,7 +87,7 @@ def run(tmp_path: Path) -> FinishedRun:
 
 def test_an_algorithm_rises_if_it_does_with_every_seed(run: FinishedRun):
     overlapping = {**run.summary, "heldout_pass1_interval_after": [0.3, 0.55]}
-    flat = FinishedRun("rloo", run.config, overlapping, run.steps, run.entropies)
+    flat = FinishedRun("rloo", run.config, overlapping, run.steps, run.evaluations, run.entropies)
     figures = algorithms.figures_of([run, run, flat])
     assert (figures["algorithms"], figures["algorithms_rising"]) == (2, 1)
     assert figures["dapo_gain"] == figures["rloo_gain"] == 0.25

@@ -122,6 +122,31 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             f"minibatches = 1000: must divide problems_per_step = {DEFAULT.problems_per_step}, because",
         ),
         ("sampler.max_new_tokens=9999", "sampler.max_new_tokens = 9999: must be below model.tiny.context = "),
+        ("evaluation.max_new_tokens=9999", "evaluation.max_new_tokens = 9999: must be below model.tiny.context = "),
+        (
+            "curriculum.stages=[{max_new_tokens: 8}, {max_new_tokens: 8}]",
+            "curriculum: stages.1.max_new_tokens = 8: must be above the 8 of the stage before it",
+        ),
+        (
+            "curriculum.stages=[{max_new_tokens: 8}, {max_new_tokens: 9999}]",
+            "curriculum.stages.1.max_new_tokens = 9999: must be below model.tiny.context = ",
+        ),
+        (
+            "curriculum.stages=[{max_new_tokens: 8}, {max_new_token: 9}]",
+            "curriculum.stages.1.max_new_token: no such setting; did you mean curriculum.stages.1.max_new_tokens?",
+        ),
+        (
+            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, steps: [3, 5]}}",
+            "curriculum: advance.steps = [3, 5]: 2 stages need 1, the end of each but the last",
+        ),
+        (
+            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, window: 5}}",
+            "curriculum.advance.window: no such setting; steps does not use it (plateau does)",
+        ),
+        (
+            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, steps: [99999]}}",
+            f"steps = {DEFAULT.steps}: the last of curriculum.stages begins after 99999 steps at the earliest; raise",
+        ),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
         (
             "pools.main.processes=2",

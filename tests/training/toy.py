@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig, ScheduleConfig
+from autoclave.config import GrpoPlusConfig, LengtheningConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
 from autoclave.rollout import SamplingParameters
@@ -54,6 +54,7 @@ def toy_stages(
     lora: LoraConfig | None = None,
     shares_reference: bool = False,
     schedule: ScheduleConfig | None = None,
+    curriculum: LengtheningConfig | None = None,
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
@@ -118,6 +119,7 @@ def toy_stages(
             group_size=group_size,
             minibatches=1 if in_parts else 2,
             seed=0,
+            curriculum=curriculum,
         )
         if goes_on_from:
             stages.load(goes_on_from)

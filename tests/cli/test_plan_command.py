@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from autoclave.cli.main import cli
+from autoclave.config import TrainConfig, dump, load, parse_override
+from autoclave.core.timeline import Role, Span, StepTimeline
+from autoclave.training.planning.plan_file import read_plan
+from autoclave.training.timeline import write_timeline
 
 DEMO = str(Path(__file__).parents[2] / "recipes" / "demo.yaml")
 
@@ -36,3 +43,61 @@ def test_a_model_that_is_not_there_is_bad_input(complaint: Callable[..., tuple[i
     code, said = complaint("plan", DEMO, "model.path=./nowhere", "sft.steps=0")
     assert code == 2
     assert "nowhere/config.json: no such file" in said
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """Two iterations of 8 problems with 8 samples: 4 s of sampling, 1 s of learning, 0.5 s of publish."""
+    folder = tmp_path / "timed"
+    words = ("problems_per_step=8", "steps=2")
+    config = load(TrainConfig, Path(DEMO), [parse_override(word) for word in words]).config
+    folder.mkdir()
+    (folder / "config.yaml").write_text(dump(config))
+    for step in (1, 2):
+        start = 10.0 * step
+        names = [f"p{item}#{sample}" for item in range(8) for sample in range(8)]
+        requests = [Span(Role.SAMPLER, name, start, start + 4, step, "", {"tokens": 20}) for name in names]
+        rewards = [Span(Role.JUDGE, name, start + 4, start + 4, step) for name in names]
+        learn = Span(Role.TRAINER, "learn", start + 4, start + 5, step)
+        publish = Span(Role.PUBLISH, "publish", start + 5, start + 5.5, step)
+        write_timeline(folder, StepTimeline(step, start, start + 5.5, (*requests, *rewards, learn, publish)))
+    return folder
+
+
+def test_a_schedule_is_planned_from_the_timeline_of_a_run(timed: Path, tmp_path: Path):
+    said = plan("problems_per_step=8", "--from", str(timed), "--devices", "2", "--out", str(tmp_path / "next"))
+    assert "64: 320" in said  # 64 responses of 20 tokens in 4 s
+    assert "recommended: asynchronous" in said
+    found = read_plan(tmp_path / "next")
+    assert found is not None
+    (same,) = [each for each in found.candidates if each.name == "synchronous 1 shared"]
+    assert same.seconds == pytest.approx(5.5)
+    (apart,) = [each for each in found.candidates if each.name == "one_off_pipeline 1:1"]
+    assert apart.seconds == pytest.approx(4.0)
+    assert found.calibrated_s == 5.5
+
+
+def test_without_a_recipe_the_settings_are_those_of_the_run(timed: Path):
+    ended = CliRunner().invoke(cli, ["plan", "--from", str(timed), "--json"], catch_exceptions=False)
+    found = json.loads(ended.output)
+    assert found["work"]["problems_per_step"] == 8
+    assert [(each["schedule"], each["is_shared"]) for each in found["candidates"]] == [("synchronous", True)]
+    assert found == json.loads((timed / "plan.json").read_text())
+
+
+def test_runs_that_say_nothing_are_bad_input(complaint: Callable[..., tuple[int, str]], timed: Path, tmp_path: Path):
+    assert complaint("plan", DEMO, "--from", str(tmp_path))[0] == 2
+    for path in (timed / "timeline").iterdir():
+        path.unlink()
+    code, said = complaint("plan", "--from", str(timed))
+    assert code == 2
+    assert "has no timeline of an iteration" in said
+
+
+def test_planning_a_schedule_from_a_run_loads_no_tensor_library(timed: Path):
+    program = (
+        "import sys; from autoclave.cli.main import cli; "
+        f"cli(['plan', '--from', {str(timed)!r}], standalone_mode=False); "
+        "assert 'torch' not in sys.modules, 'torch'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

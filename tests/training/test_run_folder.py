@@ -29,6 +29,19 @@ def test_an_existing_folder_is_moved_aside_with_all_that_it_holds(tmp_path: Path
     assert (aside / "summary.json").read_text() == "{}"
 
 
+def test_a_plan_that_was_made_for_the_run_stays(tmp_path: Path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "plan.json").write_text("{}")
+    RunFolder.create(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # a plan alone is no run
+    (folder / "config.yaml").write_text("of an earlier run")
+    RunFolder.create(folder)
+    assert [path.name for path in folder.iterdir()] == ["plan.json"]
+    (aside,) = (path for path in tmp_path.iterdir() if path != folder)
+    assert sorted(path.name for path in aside.iterdir()) == ["config.yaml", "plan.json"]
+
+
 def test_folders_moved_aside_at_one_time_do_not_collide(tmp_path: Path):
     for number in range(4):
         RunFolder.create(tmp_path / "run").write_config(f"number: {number}\n")

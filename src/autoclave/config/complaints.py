@@ -84,9 +84,11 @@ def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> 
     known = [field for member in members for field in member.model_fields]
     if "." in name:
         return "in a recipe, write the parts as blocks inside each other"
+    everywhere = {path.rpartition(".")[2]: path for path in _all_paths(schema)}
+    if name in everywhere:
+        return f"did you mean {everywhere[name]}?"
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {'.'.join([*parents, near[0]])}?"
-    everywhere = {path.rpartition(".")[2]: path for path in _all_paths(schema)}
     if near := difflib.get_close_matches(name, everywhere, n=1, cutoff=0.8):
         return f"did you mean {everywhere[near[0]]}?"
     return nearest(name, known)

@@ -1,9 +1,9 @@
 """Ends a run in which nothing moves, and says what everybody was doing.
 
 A thread asks each role for its state in words, every few seconds. When no word of it has changed for `patience_s`, it
-writes all of it and the stacks of all threads to `stalled-<time>.txt` in the run's folder, and has the main thread raise
-`StalledFault`, whatever that waits for. A main thread that does not leave the block within `grace_s` after that, as one
-in a library that never returns, cannot be helped: the process is ended with exit code 3.
+writes all of it and the stacks of all threads to `stalled-<time>.txt` in the run's folder, and has the main thread
+raise `StalledFault`, whatever that waits for. A main thread that does not leave the block within `grace_s` after that,
+as one in a library that never returns, cannot be helped: the process is ended with exit code 3.
 """
 
 from __future__ import annotations

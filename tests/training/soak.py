@@ -32,6 +32,8 @@ from tests.training_parts import earned, item, request
 from tests.workers.sample_engines import CountingEngine, make_worker
 
 PROBLEMS, SAMPLES, TOKENS = 4, 2, 3
+SAVES_EVERY = 3
+"""Iterations between checkpoints."""
 WAIT_S = 300.0
 """Longest wait for anything; a run that hangs fails by it."""
 
@@ -195,15 +197,13 @@ def soak(
     source = ItemSource([item(name) for name in "abcdefg"], per_iteration=PROBLEMS, seed=0)
     stages, ledger = SoakStages(seed, chance, processes=processes), RequestLedger()
     learnt: list[list[tuple[int, ...]]] = []
-    checkpoint: Path | None = None
+    checkpoint, done = None, 0
     try:
         while len(learnt) < total:
             try:
-                done = len(learnt)
                 known = load_groups(checkpoint, source) if checkpoint else {}
                 if checkpoint:
                     ledger.load(checkpoint, names_of(known))
-                    stages.version = done
                     stages.trainer.learn(done).result(WAIT_S)
                     stages.sampler.update_weights(done, stages.trainer.export()).result(WAIT_S)
                 schedule = choose_schedule(config, 2)
@@ -211,19 +211,18 @@ def soak(
                     stages.soaked.iterations += 1
                     ledger.check(iteration.ahead.values())
                     check_stamps(config, iteration, len(learnt))
-                    known = iteration.known()  # may fail, and is then no checkpoint
-                    target = folder / f"step-{len(learnt) + 1}"
-                    target.mkdir()
-                    save_groups(known, target)
-                    ledger.save(target)
                     learnt.append([r.request for g in iteration.learned.groups for r in g.rollouts])
-                    checkpoint = target
+                    if len(learnt) % SAVES_EVERY == 0:
+                        known = iteration.known()  # may fail, and is then no checkpoint
+                        checkpoint, done = folder / f"{stages.soaked.iterations}", len(learnt)
+                        checkpoint.mkdir(parents=True)
+                        save_groups(known, checkpoint)
+                        ledger.save(checkpoint)
             except WorkerDied:
                 stages.soaked.faults["run went on"] += 1
-                stages.version = len(learnt)
+                del learnt[done:]
+                stages.version = done
                 ledger.begin_anew()
-                for redone in folder.glob(f"step-{len(learnt) + 1}"):
-                    redone.rename(folder / f"half-{stages.soaked.faults['run went on']}")
                 _until_it_holds(lambda: stages.trainer.restart().result(WAIT_S))
                 _until_it_holds(stages.sampler.restart)
         stages.soaked.counts = ledger.counts()

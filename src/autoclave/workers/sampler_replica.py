@@ -150,12 +150,7 @@ class Replica:
         coming = f", version {self.update.version} is to come" if self.update else ""
         return (
             f"{self.group.name}: {self.doing or 'waits for work'}; weights of version {self.version or 0}{coming}; "
-<<<<<<< HEAD
-            f"{engines}; "
-            f"{self.restarts_left} restarts left"
-=======
             f"{engines}; {self.restarts_left} restarts left"
->>>>>>> w-soak
         )
 
 

@@ -25,7 +25,7 @@ from harness import finish, print_environment
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "lengthening.yaml"
-SHORT, LONG = 36, 80
+SHORT, LONG = 32, 64
 STEPS = 60
 SMOOTHED = 3
 """Evaluations whose mean is one point of a held-out curve."""

@@ -81,6 +81,13 @@ def test_length_may_grow_with_reward(length: float, reward: float, found: list[s
     assert names(course(later, later)) == []  # not yet two windows
 
 
+def test_responses_that_were_let_become_longer_raise_nothing():
+    short, long = {"curriculum/max_new_tokens": 150.0}, {"curriculum/max_new_tokens": 300.0}
+    later = {"response_length/mean": 140.0, "reward/mean": 0.4}
+    assert names([WELL | short] * 3 + [WELL | long | later] * 3) == []
+    assert names([WELL | long] * 3 + [WELL | long | later] * 3) == ["length_without_reward"]
+
+
 def test_too_short_a_history_raises_nothing():
     wild = dict.fromkeys(WELL, 1e9)
     assert names([]) == names([wild]) == names([WELL, WELL, wild]) == []

@@ -12,14 +12,23 @@ import pytest
 import torch
 
 from autoclave.config import (
+<<<<<<< HEAD
     AsynchronousConfig,
+=======
+    AdvanceAtStepsConfig,
+>>>>>>> w-lengthening
     CheckpointConfig,
     EvaluationConfig,
     GrpoConfig,
     GrpoPlusConfig,
     HealthConfig,
+<<<<<<< HEAD
     MinibatchPipelineConfig,
     OneOffPipelineConfig,
+=======
+    LengtheningConfig,
+    LengthStageConfig,
+>>>>>>> w-lengthening
     ProblemFilesConfig,
     ScheduleConfig,
     SynchronousConfig,
@@ -62,7 +71,11 @@ def run_in(
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
     judge_by_all: RewardFunction | None = None,
     say: Callable[[str], None] = lambda line: None,
+<<<<<<< HEAD
     schedule: ScheduleConfig | None = None,
+=======
+    curriculum: LengtheningConfig | None = None,
+>>>>>>> w-lengthening
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -70,8 +83,12 @@ def run_in(
     found = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
     log = MetricsLog(folder)
     try:
+<<<<<<< HEAD
         chosen = schedule or SynchronousConfig()
         with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
+=======
+        with toy_stages(rule, steps=4, algorithm=algorithm, curriculum=curriculum, **found) as stages:
+>>>>>>> w-lengthening
             source = ItemSource(ITEMS, per_iteration=2, seed=0)
             yield Run(
                 config=config,
@@ -133,6 +150,23 @@ def test_a_run_evaluates_trains_and_saves_when_the_settings_say(tmp_path: Path):
     ]
     assert [path.name for path in sorted(run.folder.checkpoints.iterdir())] == ["step-000003", "step-000004"]
     assert len(list((tmp_path / "rollouts").iterdir())) == 4
+
+
+def test_a_stage_that_begins_is_told_and_recorded(tmp_path: Path):
+    told: list[str] = []
+    stages = (LengthStageConfig(max_new_tokens=1), LengthStageConfig(max_new_tokens=3))
+    curriculum = LengtheningConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
+    with run_in(tmp_path, say=told.append, curriculum=curriculum) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines() if line]
+    trained = [line for line in lines if line["kind"] == "train"]
+    assert [line["curriculum/max_new_tokens"] for line in trained] == [1, 1, 3, 3]
+    assert [line["curriculum/stage"] for line in trained] == [1, 1, 2, 2]
+    (begun,) = (line for line in lines if line["kind"] == "lengthening")
+    assert (begun["step"], begun["stage"], begun["max_new_tokens"]) == (2, 2, 3)
+    assert [line for line in told if "stage" in line] == [
+        "step    2  stage 2 of 2: responses of up to 3 tokens from now on"
+    ]
 
 
 def test_a_run_that_was_complete_does_nothing(tmp_path: Path):

@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.config import (
+    AdvanceAtStepsConfig,
+    EvaluationConfig,
     GrpoConfig,
+    LengtheningConfig,
+    LengthStageConfig,
     LoraConfig,
     ModelConfig,
     PoolConfig,
@@ -218,6 +222,23 @@ def test_what_does_not_fit_into_the_context_is_refused_with_the_mend():
 def test_without_lengths_a_prompt_takes_what_the_response_leaves():
     assert plan_for(config()).lengths == Lengths(54, 10)
     assert plan_for(config(), response_tokens=4).lengths == Lengths(60, 4)
+
+
+def test_memory_is_planned_for_the_last_stage_and_for_longer_evaluations():
+    stages = (LengthStageConfig(max_new_tokens=10), LengthStageConfig(max_new_tokens=20))
+    curriculum = LengtheningConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
+    sampler = SamplerConfig(engine=TransformersEngineConfig(batch_size=16))
+    last = config(sampler=sampler, curriculum=curriculum)
+    assert plan_for(last, prompt_tokens=10) == plan_run(last, SHAPE, Lengths(10, 20))
+    longer = config(sampler=sampler, curriculum=curriculum, evaluation=EvaluationConfig(max_new_tokens=40))
+    plan = plan_for(longer, prompt_tokens=10)
+    phases = {phase.name: phase.parts for phase in plan.pools[0].phases}
+    as_long = {phase.name: phase.parts for phase in plan_run(longer, SHAPE, Lengths(10, 40)).pools[0].phases}
+    assert phases["evaluate"] == as_long["sample"] != phases["sample"]
+    assert phases["update"] != as_long["update"]
+    assert "responses of 20 tokens, of 40 in evaluations;" in describe_plan(plan)
+    with pytest.raises(InputError, match=r"responses of 40 .* lower evaluation\.max_new_tokens"):
+        plan_for(longer, prompt_tokens=30)
 
 
 def test_the_text_has_every_phase_and_says_where_it_fits():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from autoclave.training.pages.run_folder import read_run
-from autoclave.training.report.figures import averaged, evaluation_figure, running_mean, status_figure
+from autoclave.training.report.figures import averaged, evaluation_figure, length_figure, running_mean, status_figure
 from autoclave.training.report.tables import STAGES, stage_seconds
 
 
@@ -29,6 +29,19 @@ def test_evaluations_of_fewer_problems_are_told_apart(make_run):
     figure = evaluation_figure(read_run(make_run(steps=30)))
     assert (figure.svg or "").count("hollow") == 2  # steps 10 and 20
     assert "Rings" in figure.note
+
+
+def test_stages_of_length_are_told_with_the_step_that_they_begin_at(make_run, add_lines):
+    folder = make_run(steps=2)
+    assert length_figure(read_run(folder), read_run(folder).train).note == "Sampled tokens."
+    limits = [(1.0, 40.0), (1.0, 40.0), (1.25, 50.0), (2.0, 80.0)]  # the third step learnt from both
+    keys = ("curriculum/stage", "curriculum/max_new_tokens")
+    rows = [dict(zip(keys, values, strict=True)) for values in limits]
+    lines = [{"kind": "train", "step": n, "response_length/mean": 30.0} | row for n, row in enumerate(rows, start=1)]
+    add_lines(folder / "metrics.jsonl", lines)
+    figure = length_figure(read_run(folder), read_run(folder).train)
+    assert figure.note == "Sampled tokens. Stage 1 from step 1: 40 tokens; stage 2 from step 4: 80 tokens."
+    assert [label for label, _ in figure.legend] == ["responses", "their limit"]
 
 
 def test_stages_of_a_step_add_up_to_it():

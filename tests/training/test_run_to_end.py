@@ -12,23 +12,17 @@ import pytest
 import torch
 
 from autoclave.config import (
-<<<<<<< HEAD
-    AsynchronousConfig,
-=======
     AdvanceAtStepsConfig,
->>>>>>> w-lengthening
+    AsynchronousConfig,
     CheckpointConfig,
     EvaluationConfig,
     GrpoConfig,
     GrpoPlusConfig,
     HealthConfig,
-<<<<<<< HEAD
-    MinibatchPipelineConfig,
-    OneOffPipelineConfig,
-=======
     LengtheningConfig,
     LengthStageConfig,
->>>>>>> w-lengthening
+    MinibatchPipelineConfig,
+    OneOffPipelineConfig,
     ProblemFilesConfig,
     ScheduleConfig,
     SynchronousConfig,
@@ -71,11 +65,8 @@ def run_in(
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
     judge_by_all: RewardFunction | None = None,
     say: Callable[[str], None] = lambda line: None,
-<<<<<<< HEAD
     schedule: ScheduleConfig | None = None,
-=======
     curriculum: LengtheningConfig | None = None,
->>>>>>> w-lengthening
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -83,12 +74,8 @@ def run_in(
     found = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
     log = MetricsLog(folder)
     try:
-<<<<<<< HEAD
         chosen = schedule or SynchronousConfig()
-        with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
-=======
-        with toy_stages(rule, steps=4, algorithm=algorithm, curriculum=curriculum, **found) as stages:
->>>>>>> w-lengthening
+        with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, curriculum=curriculum, **found) as stages:
             source = ItemSource(ITEMS, per_iteration=2, seed=0)
             yield Run(
                 config=config,

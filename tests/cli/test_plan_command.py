@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,15 @@ from autoclave.cli.main import cli
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.core.timeline import Role, Span, StepTimeline
 from autoclave.training.planning.plan_file import read_plan
-from autoclave.training.timeline import write_timeline
+from autoclave.training.timeline import read_steps, write_timeline
 
 DEMO = str(Path(__file__).parents[2] / "recipes" / "demo.yaml")
+PIPELINED = (
+    "schedule.name=one_off_pipeline",
+    "pools.main.executor=spawn",
+    "pools.samplers.executor=spawn",
+    "workers.sampler=samplers",
+)
 
 
 def plan(*words: str) -> str:
@@ -102,3 +110,23 @@ def test_planning_a_schedule_from_a_run_loads_no_tensor_library(timed: Path):
         "assert 'torch' not in sys.modules, 'torch'"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_a_schedule_that_was_timed_has_the_rates_of_its_run(timed: Path, tmp_path: Path):
+    slower = tmp_path / "slower"
+    shutil.copytree(timed, slower)
+    for path in (slower / "timeline").iterdir():
+        path.unlink()
+    config = load(TrainConfig, timed / "config.yaml", [parse_override(word) for word in PIPELINED]).config
+    (slower / "config.yaml").write_text(dump(config))
+    for timeline in read_steps(timed, [1, 2]):
+        spans = [replace(span, end=span.start + 8) if span.role is Role.SAMPLER else span for span in timeline.spans]
+        write_timeline(slower, replace(timeline, end=timeline.start + 10, spans=tuple(spans)))
+    plan("problems_per_step=8", "--from", str(timed), "--from", str(slower), "--devices", "2", "--out", str(tmp_path))
+    found = read_plan(tmp_path)
+    assert found is not None
+    seconds = {each.name: each.seconds for each in found.candidates}
+    assert seconds["synchronous 1 shared"] == pytest.approx(5.5)
+    assert seconds["one_off_pipeline 1:1"] == pytest.approx(8.0)  # its own rate
+    assert found.overlap_slowdown == pytest.approx((2 + 1) / 2)  # of sampling and of learning
+    assert seconds["minibatch_pipeline 1:1"] == pytest.approx((4 + 1) * 1.5 + 0.5)  # all complete at once

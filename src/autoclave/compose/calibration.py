@@ -8,7 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from autoclave.compose.training import train
-from autoclave.config import EvaluationConfig, OneOffPipelineConfig, SynchronousConfig, TrainConfig
+from autoclave.config import (
+    AsynchronousConfig,
+    EvaluationConfig,
+    OneOffPipelineConfig,
+    ScheduleConfig,
+    SynchronousConfig,
+    TrainConfig,
+)
 
 
 @contextmanager
@@ -16,14 +23,16 @@ def calibration_runs(config: TrainConfig, *, iterations: int, say: Callable[[str
     """Folders of runs of `config`, so many iterations each, which are gone after the block.
 
     In the first, sampler and trainer take turns, so that each shows its own rates. Where they have pools of their own,
-    in the second both work at once: on devices that share something, such as cores, that makes both slower.
+    both work at once in a second and a third: on devices that share something, such as cores, that makes both slower.
+    In the third, requests of several batches mix.
 
     Raises:
         AutoclaveError: as `train`.
     """
-    schedules: list[SynchronousConfig | OneOffPipelineConfig] = [SynchronousConfig()]
+    schedules: list[ScheduleConfig] = [SynchronousConfig()]
     if config.workers.places()["sampler"] != config.workers.places()["actor"]:
-        schedules.append(OneOffPipelineConfig())
+        is_own = isinstance(config.schedule, AsynchronousConfig) and config.schedule.max_staleness
+        schedules += [OneOffPipelineConfig(), config.schedule if is_own else AsynchronousConfig(max_staleness=2)]
     with TemporaryDirectory(prefix="autoclave-calibration-") as parent:
         folders: list[Path] = []
         for schedule in schedules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoclave.training.planning.collected import Dealing
@@ -42,6 +42,7 @@ def simulate_each(
     staleness: Sequence[int] = (1, 2, 4),
     overlap_slowdown: float = 1.0,
     dealing: Dealing = Dealing.ROUND_ROBIN,
+    schedules: Collection[ScheduleName] = tuple(ScheduleName),
 ) -> list[Candidate]:
     """Every schedule on every split that it can run on, for at least `STEADY_ITERATIONS` that are steady.
 
@@ -52,11 +53,14 @@ def simulate_each(
         overlap_slowdown: how many times as long everything takes while sampler and trainer work at the same time, as
             they do on a machine whose cores they share; 1 where each has devices of its own.
         dealing: which sampler device gets which request.
+        schedules: those to try.
     """
     slower = profile if overlap_slowdown == 1 else profile.slowed(overlap_slowdown)
     found: list[Candidate] = []
     for split in splits:
         for schedule, bound in _schedules(split, staleness):
+            if schedule not in schedules:
+                continue
             work = profile if schedule is ScheduleName.SYNCHRONOUS else slower
             at_ends = 2 * bound if schedule is ScheduleName.ASYNCHRONOUS else 0
             run = simulate(

@@ -10,10 +10,10 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.training.pages.run_folder import read_run
 from autoclave.training.planning.calibration import Calibration, Place, calibrate
-from autoclave.training.planning.candidates import every_split
+from autoclave.training.planning.candidates import every_split, simulate_each
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
-from autoclave.training.planning.recommend import Advice, describe, recommend
+from autoclave.training.planning.recommend import Advice, advise, describe
 from autoclave.training.planning.simulation import ScheduleName
 from autoclave.training.timeline import read_steps, timeline_steps
 
@@ -55,8 +55,9 @@ def plan_from(
 ) -> tuple[SchedulePlan, Advice]:
     """The plan of a run with the settings `config`, by rates of runs of the same recipe.
 
-    Rates are those of the first run in which sampler and trainer took turns, or else of the first; how much slower work
-    is while both go on is what the other runs, in which they did, took longer.
+    A schedule is simulated with the rates of the run that had it, since these depend on it: an engine whose requests
+    come one by one computes prompts one by one. Without such a run it has the rates of the synchronous one, or else of
+    the first; where sampler and trainer both work, slowed down as in the other runs in which they did.
 
     Args:
         config: the settings.
@@ -66,24 +67,32 @@ def plan_from(
     Raises:
         InputError, DataError: as `calibration_of`.
     """
-    names = [ScheduleName(read_run(folder).config["schedule"]["name"]) for folder in run_folders]
-    found = [calibration_of(folder) for folder in run_folders]
-    first = names.index(ScheduleName.SYNCHRONOUS) if ScheduleName.SYNCHRONOUS in names else 0
-    others = [each for each, name in zip(found, names, strict=True) if name is not ScheduleName.SYNCHRONOUS]
+    timed = [
+        (ScheduleName(read_run(folder).config["schedule"]["name"]), calibration_of(folder)) for folder in run_folders
+    ]
+    found = dict(reversed(timed))  # of two runs with one schedule the first counts
+    base = found.get(ScheduleName.SYNCHRONOUS, timed[0][1])
+    overlapping = [each for name, each in timed if name is not ScheduleName.SYNCHRONOUS]
     slowdown = 1.0
-    if names[first] is ScheduleName.SYNCHRONOUS and others:
-        slowdown = sum(slowdown_between(found[first], each) for each in others) / len(others)
+    if ScheduleName.SYNCHRONOUS in found and overlapping:
+        slowdown = sum(slowdown_between(base, each) for each in overlapping) / len(overlapping)
     own = split_of(config)
-    splits = every_split(devices or own.samplers + (0 if own.is_shared else own.trainers))
+    splits = dict.fromkeys([own, *every_split(devices or own.samplers + (0 if own.is_shared else own.trainers))])
     bound = config["schedule"].get("max_staleness") or STALENESS[0]
-    advice = recommend(
-        found[first].profile(config["minibatches"]),
-        dict.fromkeys([own, *splits]),
-        staleness=sorted({*STALENESS, bound}),
-        overlap_slowdown=slowdown,
-        dealing=Dealing.BY_GROUP,
-    )
-    return make_plan(config, found[first], slowdown, advice), advice
+    candidates = [
+        candidate
+        for name in ScheduleName
+        for candidate in simulate_each(
+            found.get(name, base).profile(config["minibatches"]),
+            splits,
+            staleness=sorted({*STALENESS, bound}),
+            overlap_slowdown=1.0 if name in found else slowdown,
+            dealing=Dealing.BY_GROUP,
+            schedules=[name],
+        )
+    ]
+    advice = advise(candidates)
+    return make_plan(config, base, slowdown, advice), advice
 
 
 def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[str, Any]) -> Iterator[str]:

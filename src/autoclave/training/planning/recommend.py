@@ -155,16 +155,26 @@ def recommend(
 ) -> Advice:
     """Simulate every schedule on every split; arguments as of `simulate_each`.
 
+    Raises:
+        ConfigError: there is no split.
+    """
+    return advise(
+        simulate_each(profile, splits, staleness=staleness, overlap_slowdown=overlap_slowdown, dealing=dealing)
+    )
+
+
+def advise(candidates: Iterable[Candidate]) -> Advice:
+    """Which of them to take.
+
     Chosen is, of those within `CLOSE_SHARE` of the least seconds per steady iteration, the one whose samples are
     nearest to the policy that learns from them, and of these the fastest.
 
     Raises:
-        ConfigError: there is no split.
+        ConfigError: there is none.
     """
-    found = simulate_each(profile, splits, staleness=staleness, overlap_slowdown=overlap_slowdown, dealing=dealing)
+    found = sorted(candidates, key=lambda candidate: candidate.run.steady_s)
     if not found:
         raise ConfigError("splits: there is none; give at least one")
-    found.sort(key=lambda candidate: candidate.run.steady_s)
     close = [each for each in found if each.run.steady_s <= found[0].run.steady_s * (1 + CLOSE_SHARE)]
     order = list(ScheduleName)
     chosen = min(close, key=lambda each: (each.max_staleness, order.index(each.schedule), each.run.steady_s))

@@ -27,6 +27,7 @@ from autoclave.config import (
 from autoclave.core import CheckpointError, FinishReason, Group
 from autoclave.training.items import ItemSource
 from autoclave.training.lengthening import Lengthening, Rewards, StageState, advanced, begun, has_plateau
+from autoclave.training.saved_groups import load_groups, save_groups
 from autoclave.training.schedules import Course, choose_schedule
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, completion, group_of
@@ -168,19 +169,20 @@ def limits_of(
 ) -> tuple[list[set[int]], dict[str, torch.Tensor]]:
     """The limits that each iteration learnt from, and the weights at the end of a run that is resumed once."""
     limits: list[set[int]] = []
-    curriculum, total, known = two_stages(1, 3, after=2), 5, None
+    tmp_path.mkdir()
+    curriculum, total = two_stages(1, 3, after=2), 5
+    items = ItemSource(ITEMS, per_iteration=4, seed=0)
     for done, last in ((0, stops_after), (stops_after, total)):
         with toy_stages(schedule=config, curriculum=curriculum, goes_on_from=tmp_path if done else None) as stages:
             stages.sampler.update_weights(done, stages.actor.export_weights()).result()
-            course = Course(done, total, known or {})
-            items = ItemSource(ITEMS, per_iteration=4, seed=0)
+            course = Course(done, total, load_groups(tmp_path, items) if done else {})
             for step, iteration in enumerate(choose_schedule(config, 2)(stages, items, course), start=done + 1):
                 groups = iteration.learned.groups
                 limits.append({rollout.length_limit for group in groups for rollout in group.rollouts})
                 assert all(len(r.completion.tokens) <= r.length_limit for group in groups for r in group.rollouts)
                 stages.lengthening.advance(step, groups)
                 if step == last:
-                    known = iteration.known()
+                    save_groups(iteration.known(), tmp_path)
                     stages.begin_save(tmp_path)
                     assert stages.finish_save(True)
                     weights = dict(stages.actor.export_weights().result())

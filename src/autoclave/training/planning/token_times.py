@@ -23,6 +23,9 @@ ROUNDS = 5
 BINS = 8
 """Numbers of requests running that token times are measured at, at most."""
 
+MOST_START = 0.8
+"""Share of the time of requests that their starts can have; tokens that seem to take none say that nothing is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingTimes:
@@ -72,10 +75,11 @@ def start_tokens(seconds: np.ndarray, tokens: np.ndarray, beside: np.ndarray) ->
             values, _, rank, _ = np.linalg.lstsq(design[:, columns], seconds, rcond=None)
             error = float(np.square(design[:, columns] @ values - seconds).sum())
             is_better = error < least - 1e-9 * float(np.square(seconds).sum())  # fewer of them where that fits as well
-            if rank == size and (values >= 0).all() and is_better and columns != (0,):
-                least, best = error, float(values[0]) if columns[0] == 0 else 0.0
-    whole = float(seconds.sum()) - best * len(seconds)
-    return best * float(tokens.sum()) / whole if whole > 0 else 0.0
+            start = float(values[0]) if columns[0] == 0 else 0.0
+            is_possible = rank == size and (values >= 0).all() and start <= MOST_START * float(seconds.mean())
+            if is_possible and is_better:
+                least, best = error, start
+    return best * float(tokens.sum()) / (float(seconds.sum()) - best * len(seconds))
 
 
 class _Lane:

@@ -18,9 +18,9 @@ from autoclave.training.planning.calibration import (
     Place,
     calibrate,
     reward_seconds,
-    token_rates,
 )
 from autoclave.training.planning.from_runs import slowdown_between
+from autoclave.training.planning.token_times import sampling_times
 from tests.training.planning.profiles import tiny
 
 GROUPS, SIZE = 6, 4
@@ -77,10 +77,10 @@ PLACE = Place(Split(2, 3), slots=16, judge_slots=2, group_size=SIZE)
 def test_what_a_simulated_run_shows_are_the_rates_that_it_was_simulated_with(schedule: ScheduleName):
     profile = drawn(0, 4)
     found = calibrate(asked_at_once(recorded(profile, schedule, PLACE.split)), PLACE)
-    for running, rate in found.tokens_per_s.items():
+    for running, rate in found.sampling.tokens_per_s.items():
         assert rate == pytest.approx(running / profile.token_s(running), rel=0.01)  # the formula is linear in it
-    assert len(found.tokens_per_s) > 4
-    assert found.token.worst_error < 0.01
+    assert len(found.sampling.tokens_per_s) > 4
+    assert found.sampling.token.worst_error < 0.01
     assert found.rates.train_ms_per_token == pytest.approx(profile.train_ms_per_token)
     assert found.rates.sync_s == pytest.approx(profile.sync_s)
     assert found.groups == GROUPS
@@ -115,13 +115,14 @@ def test_token_times_by_hand():
     def request(start: float, end: float) -> Span:
         return Span(Role.SAMPLER, "p#0", start, end, 1, "", {"tokens": 10})
 
-    rates = token_rates([request(0, 1), request(5, 7), request(5, 7)])
-    assert rates == pytest.approx({1.0: 10.0, 2.0: 10.0})
+    found = sampling_times([request(0, 1), request(5, 7), request(5, 7)])
+    assert found.start_tokens == 0
+    assert found.tokens_per_s == pytest.approx({1.0: 10.0, 2.0: 10.0})
 
 
 def test_requests_of_two_devices_do_not_slow_each_other_down():
     spans = [Span(Role.SAMPLER, "p#0", 0.0, 1.0, 1, lane, {"tokens": 10}) for lane in "ab"]
-    assert token_rates(spans) == pytest.approx({1.0: 10.0})
+    assert sampling_times(spans).tokens_per_s == pytest.approx({1.0: 10.0})
 
 
 def test_an_item_that_was_asked_again_has_two_groups_and_what_is_over_is_left_out():
@@ -154,3 +155,14 @@ def test_how_much_slower_both_are_while_both_work():
     together = calibrated(drawn(2, 3).slowed(1.5), ScheduleName.ONE_OFF_PIPELINE)
     assert slowdown_between(alone, together) == pytest.approx(1.5, rel=0.02)
     assert slowdown_between(together, alone) == 1  # never faster
+
+
+def test_what_a_request_takes_before_its_first_token_is_counted_in_tokens():
+    # 2 s for the prompt, then 0.1 s a token, whatever runs beside it.
+    def request(number: int, tokens: int) -> Span:
+        return Span(Role.SAMPLER, f"p#{number}", 0.0, 2 + 0.1 * tokens, 1, "", {"tokens": tokens})
+
+    found = sampling_times([request(number, tokens) for number, tokens in enumerate((10, 20, 30, 50))])
+    assert found.start_tokens == pytest.approx(20)
+    assert found.token.token_ms == pytest.approx(100)
+    assert found.token.batch_slope == pytest.approx(0)

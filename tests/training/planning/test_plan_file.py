@@ -37,7 +37,7 @@ def settings(*words: str) -> dict[str, Any]:
 def plan(*words: str) -> SchedulePlan:
     rates = Rates(1.0, 0.1, 8, 2, 0.5, 0.1)
     candidates = [STALE, ONE_OFF, IN_TURNS]
-    return SchedulePlan(PLAN_FORMAT, work_of(settings(*words)), rates, [(1.0, 9.0)], 1.2, 3.1, candidates, ONE_OFF)
+    return SchedulePlan(PLAN_FORMAT, work_of(settings(*words)), rates, [(1.0, 9.0)], 0.0, 1.2, 3.1, candidates, ONE_OFF)
 
 
 def test_a_plan_that_was_written_is_read_again(tmp_path: Path):

@@ -28,7 +28,15 @@ SYNCHRONOUS = Predicted(ScheduleName.SYNCHRONOUS, 1, 1, True, 0, 3.0)
 ONE_OFF = Predicted(ScheduleName.ONE_OFF_PIPELINE, 1, 1, False, 1, 2.0)
 SETTINGS = TrainConfig().model_dump(mode="json")
 PLAN = SchedulePlan(
-    PLAN_FORMAT, work_of(SETTINGS), Rates(1, 0, 8, 2, 0.5, 0.1), [(1.0, 9.0)], 1.0, 3.1, [ONE_OFF, SYNCHRONOUS], ONE_OFF
+    PLAN_FORMAT,
+    work_of(SETTINGS),
+    Rates(1, 0, 8, 2, 0.5, 0.1),
+    [(1.0, 9.0)],
+    0.0,
+    1.0,
+    3.1,
+    [ONE_OFF, SYNCHRONOUS],
+    ONE_OFF,
 )
 
 

@@ -5,9 +5,7 @@
 
 Pure arithmetic on spans; nothing here runs anything.
 
-    token time   t(n) = base + growth n, with n requests running on a device. A request of T tokens takes the sum of t
-                 over them, so T (base + growth m), where m is how many requests ran, itself counted: the mean over its
-                 tokens. m follows from the spans and t, t from m by least squares; a few rounds settle both.
+    token time   see `token_times.py`
     reward       its span, less the time for which all slots of the judge were taken by rewards asked for before
     learning     seconds of updates over response tokens, times the trainer's devices
 """
@@ -18,21 +16,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
-from statistics import median
+from statistics import fmean
 
 import numpy as np
 
 from autoclave.core import InputError
 from autoclave.core.timeline import Role, Span, StepTimeline
 from autoclave.training.planning.profile import Profile
-from autoclave.training.planning.recommend import Observed, Rates, TokenTime, fit_token_time, measured_profile
+from autoclave.training.planning.recommend import Observed, Rates, measured_profile
 from autoclave.training.planning.simulation import Split
-
-ROUNDS = 5
-"""Of fitting token times and mean numbers of requests to each other; what is left changes the fourth digit."""
-
-BINS = 8
-"""Numbers of requests running that token times are measured at, at most."""
+from autoclave.training.planning.token_times import SamplingTimes, num_tokens, sampling_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +44,14 @@ class Calibration:
     """What was measured."""
 
     place: Place
-    token: TokenTime
-    tokens_per_s: Mapping[float, float]
-    """Of one sampler device, by requests running on it."""
+    sampling: SamplingTimes
     rates: Rates
     observed: Observed
+    """A request has as many tokens more as its start takes."""
     groups: int
     """Of an iteration, on average."""
     iteration_s: float
-    """Seconds of an iteration of the run that was timed; the median."""
+    """Seconds of an iteration of the run that was timed, on average."""
 
     def profile(self, minibatches: int) -> Profile:
         """The work of iterations like those seen."""
@@ -88,26 +80,25 @@ def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
             "calibration: no step has requests of whole groups and an update; run more iterations of the recipe first"
         )
     warm_up = [span for spans in all_steps[: len(all_steps) - len(found)] for span in spans[Role.SAMPLER]]
-    rates = token_rates([span for spans in found for span in spans[Role.SAMPLER]], warm_up)
-    token = fit_token_time(rates)
+    sampling = sampling_times([span for spans in found for span in spans[Role.SAMPLER]], warm_up)
+    start = round(sampling.start_tokens)
     return Calibration(
         place=place,
-        token=token,
-        tokens_per_s=rates,
+        sampling=sampling,
         rates=Rates(
-            token_ms=token.token_ms,
-            batch_slope=token.batch_slope,
+            token_ms=sampling.token.token_ms,
+            batch_slope=sampling.token.batch_slope,
             slots=place.slots,
             judge_slots=place.judge_slots,
-            train_ms_per_token=median(train_ms(spans, place.split.trainers) for spans in found if spans[Role.TRAINER]),
-            sync_s=median([_seconds(span) for spans in found for span in spans[Role.PUBLISH]] or [0.0]),
+            train_ms_per_token=train_ms(found, place.split.trainers, start),
+            sync_s=fmean([_seconds(span) for spans in found for span in spans[Role.PUBLISH]] or [0.0]),
         ),
         observed=Observed(
-            np.array([[_tokens(request) for request, _ in group] for group in groups], dtype=np.int64),
+            np.array([[num_tokens(request) + start for request, _ in group] for group in groups], dtype=np.int64),
             np.array([[reward for _, reward in group] for group in groups]),
         ),
         groups=max(1, round(len(groups) / len(found))),
-        iteration_s=median(timeline.end - timeline.start for timeline in steps[1:] or steps),
+        iteration_s=fmean(timeline.end - timeline.start for timeline in steps[1:] or steps),
     )
 
 
@@ -137,7 +128,7 @@ def whole_groups(
     for span in requests:
         seconds, number = rewards.get((span.step, span.name), ()), seen[span.name]
         seen[span.name] += 1
-        if number < len(seconds) and _tokens(span):
+        if number < len(seconds) and num_tokens(span):
             items[span.name.rpartition("#")[0]].append((span, seconds[number]))
     starts = ((found, start) for found in items.values() for start in range(0, len(found) - size + 1, size))
     return [found[start : start + size] for found, start in starts]
@@ -154,71 +145,11 @@ def reward_seconds(spans: Sequence[Span], slots: int) -> list[float]:
     return taken
 
 
-def train_ms(spans: Mapping[Role, Sequence[Span]], devices: int) -> float:
-    """Milliseconds of one device that learning from a response token takes."""
-    tokens = sum(_tokens(span) for span in spans[Role.SAMPLER])
-    return 1e3 * devices * sum(map(_seconds, spans[Role.TRAINER])) / max(1, tokens)
-
-
-def token_rates(requests: Sequence[Span], others: Sequence[Span] = ()) -> dict[float, float]:
-    """Tokens per second of a device by requests running on it, at up to `BINS` numbers of them.
-
-    `others` ran beside `requests`, and are not measured themselves.
-    """
-    lanes: defaultdict[str, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
-    for number, spans in enumerate((requests, others)):
-        for span in spans:
-            if _tokens(span) and _seconds(span) > 0:
-                lanes[span.lane][number].append(span)
-    parts = [_Lane(own, beside) for own, beside in lanes.values() if own]
-    token_s = TokenTime(1.0, 0.0, 0.0)
-    rates: dict[float, float] = {}
-    for _ in range(ROUNDS):
-        beside = np.concatenate([lane.running_beside(token_s) for lane in parts])
-        seconds = np.concatenate([lane.ends - lane.starts for lane in parts])
-        tokens = np.concatenate([lane.tokens for lane in parts])
-        rates = _binned(beside, seconds, tokens)
-        token_s = fit_token_time(rates)
-    return rates
-
-
-class _Lane:
-    """The requests of one device as arrays (N,), and how many ran between any two moments at which that changed."""
-
-    def __init__(self, spans: Sequence[Span], others: Sequence[Span]) -> None:
-        starts = np.array([span.start for span in (*spans, *others)])
-        ends = np.array([span.end for span in (*spans, *others)])
-        self.starts, self.ends = starts[: len(spans)], ends[: len(spans)]
-        self.tokens = np.array([_tokens(span) for span in spans], dtype=np.float64)
-        self._moments = np.unique(np.concatenate([starts, ends]))
-        changes = np.zeros(len(self._moments))
-        np.add.at(changes, np.searchsorted(self._moments, starts), 1.0)
-        np.add.at(changes, np.searchsorted(self._moments, ends), -1.0)
-        self._running = np.cumsum(changes)[:-1]
-
-    def running_beside(self, token: TokenTime) -> np.ndarray:
-        """(N,) how many requests ran with each, itself counted: the mean over its tokens, if these take `token`."""
-        tokens = np.diff(self._moments) / (token.token_ms * (1 + token.batch_slope * self._running))
-        done = np.concatenate([[0.0], np.cumsum(tokens)])
-        weighted = np.concatenate([[0.0], np.cumsum(tokens * self._running)])
-        low, high = np.searchsorted(self._moments, self.starts), np.searchsorted(self._moments, self.ends)
-        return (weighted[high] - weighted[low]) / (done[high] - done[low])
-
-
-def _binned(beside: np.ndarray, seconds: np.ndarray, tokens: np.ndarray) -> dict[float, float]:
-    """Equally many requests in each bin, in order of how many ran beside them."""
-    found: defaultdict[float, list[np.ndarray]] = defaultdict(list)
-    for part in np.array_split(np.argsort(beside, kind="stable"), BINS):
-        if len(part):
-            found[round(float(np.average(beside[part], weights=tokens[part])), 3)].append(part)
-    bins = {running: np.concatenate(parts) for running, parts in found.items()}
-    return {running: running * float(tokens[part].sum() / seconds[part].sum()) for running, part in bins.items()}
+def train_ms(steps: Sequence[Mapping[Role, Sequence[Span]]], devices: int, start: int = 0) -> float:
+    """Milliseconds of one device that learning from a response token takes; a response has `start` tokens more."""
+    tokens = sum(num_tokens(span) + start for spans in steps for span in spans[Role.SAMPLER])
+    return 1e3 * devices * sum(_seconds(span) for spans in steps for span in spans[Role.TRAINER]) / max(1, tokens)
 
 
 def _seconds(span: Span) -> float:
     return span.end - span.start
-
-
-def _tokens(span: Span) -> int:
-    tokens = span.attributes.get("tokens")
-    return tokens if isinstance(tokens, int) else 0

@@ -43,11 +43,17 @@ def calibration_of(run_folder: Path) -> Calibration:
 
 def slowdown_between(alone: Calibration, together: Calibration) -> float:
     """How many times as long sampling and learning take while both go on; the mean of the two, and 1 at least."""
-    running = max(together.tokens_per_s)
-    token = together.token.token_ms * (1 + together.token.batch_slope * running)
-    token /= alone.token.token_ms * (1 + alone.token.batch_slope * running)
+    running = max(together.sampling.tokens_per_s)
+    token = token_ms(together, running) / token_ms(alone, running)
     training = together.rates.train_ms_per_token / (alone.rates.train_ms_per_token or 1.0)
     return max(1.0, (token + training) / 2)
+
+
+def token_ms(calibration: Calibration, running: float) -> float:
+    """Milliseconds of a token with so many requests running; a start is divided over the tokens of its request."""
+    token, start = calibration.sampling.token, calibration.sampling.start_tokens
+    sampled = calibration.observed.tokens.mean()
+    return token.token_ms * (1 + token.batch_slope * running) * float(sampled / (sampled - round(start)))
 
 
 def plan_from(
@@ -98,7 +104,7 @@ def plan_from(
 def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[str, Any]) -> Iterator[str]:
     """What was measured, the candidates as a table, and what to do; lines."""
     rates = plan.rates
-    yield "tokens/s of one sampler process, by requests running on it"
+    yield f"tokens/s of one sampler process, by requests running on it; a start takes {plan.start_tokens:.1f} tokens"
     yield "  " + "   ".join(f"{running:.0f}: {rate:.0f}" for running, rate in plan.tokens_per_s)
     yield (
         f"learning {rates.train_ms_per_token:.3g} ms a response token, publish {rates.sync_s:.3g} s, "

@@ -67,6 +67,8 @@ class SchedulePlan:
     rates: Rates
     tokens_per_s: list[tuple[float, float]]
     """Requests that ran on a device, and its tokens per second."""
+    start_tokens: float
+    """The start of a request, in tokens."""
     overlap_slowdown: float
     calibrated_s: float
     """Seconds of an iteration of the run that was timed."""
@@ -99,7 +101,8 @@ def make_plan(config: Mapping[str, Any], found: Calibration, slowdown: float, ad
         format=PLAN_FORMAT,
         work=work_of(config),
         rates=found.rates,
-        tokens_per_s=sorted(found.tokens_per_s.items()),
+        tokens_per_s=sorted(found.sampling.tokens_per_s.items()),
+        start_tokens=found.sampling.start_tokens,
         overlap_slowdown=slowdown,
         calibrated_s=found.iteration_s,
         candidates=[Predicted.of(candidate) for candidate in advice.candidates],

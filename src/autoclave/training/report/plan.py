@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 from autoclave.core.errors import DataError
 from autoclave.training.pages import text
@@ -29,7 +29,7 @@ def plan_section(run: Run) -> PlanSection:
 
 
 def compared(run: Run, plan: SchedulePlan) -> PlanSection:
-    """What was planned for the settings of the run, and the median over its steps but the first."""
+    """What was planned for the settings of the run, and the mean over its steps but the first."""
     expected = plan.of(run.config)
     if expected is None:
         return PlanSection(sentence="The plan is of other settings than this run has.")
@@ -48,6 +48,6 @@ def compared(run: Run, plan: SchedulePlan) -> PlanSection:
 
 
 def measured_step_s(run: Run) -> float | None:
-    """The median seconds of a step; libraries warm up in the first one, which counts where it is the only one."""
+    """The mean seconds of a step; libraries warm up in the first one, which counts where it is the only one."""
     found = [seconds for row in run.train if (seconds := number(row, "time/step_s")) is not None]
-    return median(found[1:] or found) if found else None
+    return fmean(found[1:] or found) if found else None

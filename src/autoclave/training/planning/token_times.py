@@ -23,6 +23,9 @@ ROUNDS = 5
 BINS = 8
 """Numbers of requests running that token times are measured at, at most."""
 
+LEAST_BASE = 1e-3
+"""Of the time of a token, where it seems to be in proportion to the requests running."""
+
 MOST_START = 0.8
 """Share of the time of requests that their starts can have; tokens that seem to take none say that nothing is known."""
 
@@ -50,36 +53,38 @@ def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> Sam
             if num_tokens(span) and span.end > span.start:
                 lanes[span.lane][number].append(span)
     parts = [_Lane(own, beside) for own, beside in lanes.values() if own]
-    found = SamplingTimes(TokenTime(1.0, 0.0, 0.0), 0.0, {})
     if not parts:
         return SamplingTimes(fit_token_time({}), 0.0, {})
     seconds = np.concatenate([lane.ends - lane.starts for lane in parts])
     tokens = np.concatenate([lane.tokens for lane in parts])
+    start, base, growth = 0.0, 1.0, 0.0
     for _ in range(ROUNDS):
-        beside = np.concatenate([lane.running_beside(found.token) for lane in parts])
-        start = start_tokens(seconds, tokens, beside)
-        rates = _binned(beside, seconds, tokens + start)
-        found = SamplingTimes(fit_token_time(rates), start, rates)
-    return found
+        beside = np.concatenate([lane.running_beside(base, growth) for lane in parts])
+        start, base, growth = fit_times(seconds, tokens, beside)
+    start /= float(((base + growth * beside) * tokens).sum() / tokens.sum())
+    rates = _binned(beside, seconds, tokens + start)
+    errors = [abs((base + growth * running) * rate / running - 1) for running, rate in rates.items()]
+    return SamplingTimes(TokenTime(1e3 * base, growth / base, max(errors)), start, rates)
 
 
-def start_tokens(seconds: np.ndarray, tokens: np.ndarray, beside: np.ndarray) -> float:
-    """How many tokens more a request seems to have, by least squares of `seconds`; all arrays are (N,).
+def fit_times(seconds: np.ndarray, tokens: np.ndarray, beside: np.ndarray) -> tuple[float, float, float]:
+    """Start, base and growth by least squares of `seconds`; all arrays are (N,). None is negative, and base is not 0.
 
-    Of start, base and growth none is negative: of all choices of which are 0, the one that fits best.
+    Of all choices of which are 0, the one that fits best; of those that fit equally well, one with most of them 0.
     """
     design = np.stack([np.ones_like(tokens), tokens, tokens * beside], axis=1)
-    best, least = 0.0, float("inf")
+    best, least = np.array([0.0, seconds.sum() / tokens.sum(), 0.0]), float("inf")
     for size in (1, 2, 3):
         for columns in combinations(range(3), size):
             values, _, rank, _ = np.linalg.lstsq(design[:, columns], seconds, rcond=None)
             error = float(np.square(design[:, columns] @ values - seconds).sum())
-            is_better = error < least - 1e-9 * float(np.square(seconds).sum())  # fewer of them where that fits as well
-            start = float(values[0]) if columns[0] == 0 else 0.0
-            is_possible = rank == size and (values >= 0).all() and start <= MOST_START * float(seconds.mean())
-            if is_possible and is_better:
-                least, best = error, start
-    return best * float(tokens.sum()) / (float(seconds.sum()) - best * len(seconds))
+            found = np.zeros(3)
+            found[list(columns)] = values
+            is_possible = rank == size and (values >= 0).all() and found[0] <= MOST_START * float(seconds.mean())
+            if is_possible and error < least - 1e-9 * float(np.square(seconds).sum()):
+                least, best = error, found
+    start, base, growth = map(float, best)
+    return start, max(base, LEAST_BASE * growth * float(beside.mean())), growth
 
 
 class _Lane:
@@ -96,9 +101,9 @@ class _Lane:
         np.add.at(changes, np.searchsorted(self._moments, ends), -1.0)
         self._running = np.cumsum(changes)[:-1]
 
-    def running_beside(self, token: TokenTime) -> np.ndarray:
-        """(N,) how many requests ran with each, itself counted: the mean over its tokens, if these take `token`."""
-        tokens = np.diff(self._moments) / (token.token_ms * (1 + token.batch_slope * self._running))
+    def running_beside(self, base: float, growth: float) -> np.ndarray:
+        """(N,) how many requests ran with each, itself counted: the mean over its tokens, if these take such times."""
+        tokens = np.diff(self._moments) / (base + growth * self._running)
         done = np.concatenate([[0.0], np.cumsum(tokens)])
         weighted = np.concatenate([[0.0], np.cumsum(tokens * self._running)])
         low, high = np.searchsorted(self._moments, self.starts), np.searchsorted(self._moments, self.ends)

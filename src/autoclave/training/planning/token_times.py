@@ -58,6 +58,7 @@ def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> Sam
     seconds = np.concatenate([lane.ends - lane.starts for lane in parts])
     tokens = np.concatenate([lane.tokens for lane in parts])
     start, base, growth = 0.0, 1.0, 0.0
+    beside = np.zeros_like(tokens)
     for _ in range(ROUNDS):
         beside = np.concatenate([lane.running_beside(base, growth) for lane in parts])
         start, base, growth = fit_times(seconds, tokens, beside)

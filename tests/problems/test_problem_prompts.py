@@ -41,12 +41,16 @@ def test_no_prompt_shows_a_test():
 
 def test_the_public_names():
     assert problems.__all__ == [
+        "Arithmetic",
         "Curriculum",
         "Demonstration",
         "Messages",
         "ProblemSets",
         "Template",
+        "arithmetic_demonstrations",
+        "build_arithmetic",
         "build_curriculum",
         "demonstrations",
         "problem_messages",
+        "require_fitting",
     ]

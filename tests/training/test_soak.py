@@ -17,6 +17,7 @@ def test_engines_and_a_judge_that_fail_at_random_cost_no_rollout(tmp_path: Path,
     assert soaked.faults["judge"]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_processes_that_are_killed_at_random_cost_no_rollout(tmp_path: Path):
     soaked = soak(AsynchronousConfig(max_staleness=2, order="completion"), tmp_path, total=12, processes=True)

@@ -223,7 +223,7 @@ class Processes:
         return self.trainer, dict(list(self.samplers.items())[: len(samplers)])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(280)
 class TestProcesses:
     @pytest.fixture(scope="class")
@@ -332,7 +332,7 @@ class TestProcesses:
             require_equal(trainer, sampler, 11)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_actors_in_ray_map_memory_and_fetch_buckets(ray_cluster):
     from autoclave.workers.ray_executor import Demand, RayExecutor

@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
+# Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
+unexport PYTHONDONTWRITEBYTECODE
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
@@ -28,8 +30,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
 
-test: setup  ## Run the tests
-	@$(BIN)/pytest
+test: setup  ## Run the tests, two files at a time
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-verl: $(VERL)/.installed  ## Compare the algorithms with the functions of verl, in an environment of its own
 	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest tests/algorithms/test_against_verl.py
@@ -40,8 +42,8 @@ $(VERL)/.installed:
 	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis
 	@touch $@
 
-test-vllm: $(VLLM)/.installed  ## Run the tests of the vLLM engine, in an environment of its own
-	@AUTOCLAVE_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/pytest -m vllm tests/rollout
+test-vllm: $(VLLM)/.installed  ## Test the vLLM engine, and train with it, in an environment of its own
+	@AUTOCLAVE_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/pytest -m vllm tests/rollout tests/training/test_vllm_training.py
 
 $(VLLM)/.installed: pyproject.toml constraints.txt
 	@echo "Installing vLLM into $(VLLM) (once, some minutes; 3.4 GB) ..."
@@ -70,7 +72,7 @@ bench: setup-bench  ## Run the benchmarks, quickly
 gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
 	@$(BIN)/python -m gauntlet
 
-soak: setup  ## Long runs: ten thousand programs through one judge, a thousand iterations of each schedule under fire
+soak: setup  ## Long runs: ten thousand programs through one judge, a thousand iterations under random kills
 	@AUTOCLAVE_SOAK=1 $(BIN)/pytest -m soak --timeout 7200
 
 setup-system:  ## Install apt packages that some tests use (needs root)

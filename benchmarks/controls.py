@@ -11,7 +11,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,8 @@ from harness import arguments, finish, print_environment
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group
-from autoclave.rollout import Collection
 from autoclave.training.items import ItemSource
-from autoclave.training.stages import Learned
+from autoclave.training.schedules import Course, Iteration
 from autoclave.training.timing import ThreeStages
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
@@ -47,14 +45,12 @@ def main() -> None:
     finish("controls", figures, options.json)
 
 
-def shuffled_rewards(stages: ThreeStages, items: ItemSource, done: int) -> Iterator[tuple[Collection, Learned]]:
+def shuffled_rewards(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
     """The synchronous schedule, but what is learnt from is not what was earned."""
-    for iteration in count(done):
-        collection = stages.collect(items.at(iteration), iteration)
-        groups = shuffle_rewards(collection.result(), np.random.default_rng(iteration))
-        learned = stages.learn(groups)
-        stages.publish(iteration + 1)
-        yield collection, learned
+    for iteration in range(course.done, course.total):
+        batch = stages.collect(items.at(iteration), iteration)
+        learned = stages.learn(shuffle_rewards(batch.result(), np.random.default_rng(iteration)))
+        yield Iteration(learned, batch.times, stages.publish(iteration + 1))
 
 
 def shuffle_rewards(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:

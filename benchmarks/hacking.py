@@ -45,7 +45,7 @@ from autoclave.core import Group, Problem, Program, Rollout
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.tasks import CodeGeneration
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.schedules import choose_schedule
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
@@ -155,7 +155,7 @@ def train(arm: Arm, config: TrainConfig, start: Path, problems: ProblemSets, jud
     """Train from `start` with the rewards of an arm, by the stages, schedule and workers of `autoclave train`."""
     task = CodeGeneration(arm.rewarded_by(judge), config.task)
     items = [task.item(with_tests(problem, arm.num_tests)) for problem in problems.train]
-    source = ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed)
+    source = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
     referee = Referee(judge, problems.train, config)
     print(f"\n{arm.name}\n" + "".join(f"{name:>16}" for name in COLUMNS))
     with closing(Workers(config, start)) as workers:

@@ -3,8 +3,8 @@
     python benchmarks/lengthening.py [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only NAME] [--out DIR]
 
 The policy learns arithmetic in several steps. Its warm start knows two ways to answer: to write out every step, which
-a short window cuts where there are many, and the answer alone, which is mostly wrong. The first stage lasts a third of
-the run. Held-out problems are always asked with twice the longest window of training.
+a short window cuts where there are many, and the answer alone, which is mostly wrong. The first stage lasts half of the
+run. Held-out problems are always asked with twice the longest window of training.
 
 `lengthening_wallclock_ratio` is the time that the stages with filtering take to a held-out reward over that of the long
 window, the reward being the lower of the two at the end; `lengthening_token_ratio` is the same in sampled tokens, which
@@ -26,7 +26,7 @@ from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "lengthening.yaml"
 SHORT, LONG = 32, 64
-STEPS = 60
+STEPS = 40
 SMOOTHED = 3
 """Evaluations whose mean is one point of a held-out curve."""
 QUICK = (
@@ -43,7 +43,7 @@ NAMES = ("fixed", "stages", "stages_without_filter")
 def arms(steps: int) -> tuple[Arm, ...]:
     """The three ways, in runs of so many steps."""
     stages = f"stages: [{{max_new_tokens: {SHORT}}}, {{max_new_tokens: {LONG}}}]"
-    advance = f"advance: {{name: steps, steps: [{max(1, steps // 3)}]}}"
+    advance = f"advance: {{name: steps, steps: [{max(1, steps // 2)}]}}"
     staged, often = f"curriculum={{{stages}, {advance}}}", "evaluation.every=5"
     return (
         Arm("fixed", ("curriculum=null", f"sampler.max_new_tokens={LONG}", often)),

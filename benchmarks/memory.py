@@ -152,7 +152,7 @@ class Iteration:
             case "update":
                 self._actor.update(self._batch(), config.minibatches)
             case "publish":
-                self._engine.update_weights(1, self._actor.export_weights())
+                self._engine.update_weights(1, self._actor.own_weights())  # as in one process they are published
 
     def _tokens(self, count: int) -> np.ndarray:
         return self._rng.integers(0, self._size, count)

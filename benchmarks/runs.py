@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -23,6 +23,7 @@ from harness import argument_parser
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.training.pages.run_folder import read_run
+from autoclave.training.schedules import Schedule
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 QUICK = (
@@ -43,6 +44,8 @@ class Arm:
     name: str
     settings: tuple[str, ...]
     """On top of the recipe, as on the command line: `path=value`."""
+    schedule: Schedule | None = None
+    """In place of the configured one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class FinishedRun:
     """Those of each evaluation."""
     entropies: Sequence[float]
     """Of each step, nats per token, as `sampled_entropy` estimates it."""
+    task_evaluations: Mapping[str, Sequence[Mapping[str, Any]]] = field(
+        default_factory=dict[str, Sequence[Mapping[str, Any]]]
+    )
+    """As `evaluations`, on held-out items of other tasks, by their names."""
 
     @property
     def seed(self) -> int:
@@ -102,7 +109,7 @@ def run_arms(
     with _folder(options.out) as folder:
         for arm in (arm for arm in arms if arm.name in options.only):
             for seed in options.seeds:
-                yield _run(arm.name, _settings(arm, seed, options, recipe, quick), folder / f"{arm.name}-seed-{seed}")
+                yield _run(arm, _settings(arm, seed, options, recipe, quick), folder / f"{arm.name}-seed-{seed}")
 
 
 def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, quick: Sequence[str]) -> TrainConfig:
@@ -111,17 +118,25 @@ def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, qu
     return load(TrainConfig, recipe, [parse_override(text) for text in changes]).config
 
 
-def _run(arm: str, config: TrainConfig, folder: Path) -> FinishedRun:
+def _run(arm: Arm, config: TrainConfig, folder: Path) -> FinishedRun:
     written = folder / "config.yaml"
     is_begun = written.is_file()
     if is_begun and written.read_text(encoding="utf-8") != dump(config):
         raise SystemExit(f"{folder} is of a run with other settings ({written}); give another --out, or remove it")
     if not (folder / "summary.json").is_file():
-        print(f"\n{arm}, seed {config.seed}", flush=True)
-        train(config, folder, resume=is_begun)
+        print(f"\n{arm.name}, seed {config.seed}", flush=True)
+        train(config, folder, resume=is_begun, schedule=arm.schedule)
     finished = read_run(folder)
     entropies = [sampled_entropy(path) for path in finished.rollout_files]
-    return FinishedRun(arm, config, finished.summary or {}, finished.train, finished.evaluations, entropies)
+    return FinishedRun(
+        arm.name,
+        config,
+        finished.summary or {},
+        finished.train,
+        finished.evaluations,
+        entropies,
+        finished.task_evaluations,
+    )
 
 
 def sampled_entropy(rollouts: Path) -> float:

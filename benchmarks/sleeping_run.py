@@ -10,7 +10,7 @@ take the time of a workload profile in place of their own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from autoclave.core import Completion, Group, Reward, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
 from autoclave.rollout import Collection, RewardFunction
 from autoclave.rollout.spans import CollectionSpans
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.planning import Profile, ScheduleRun
 from autoclave.training.schedules import Course, Schedule
@@ -94,10 +94,26 @@ class SleepingStages:
         self.trainer.learn(sum(self.book.work(place_of(rollout.completion)).tokens for rollout in rollouts))
         return Learned(groups, ledger=(), metrics={}, log_probs=())
 
-    def publish(self, version: int) -> None:
+    def publish(self, version: int) -> Mapping[str, float]:
         """Sleep for as long as a publish takes, and tell the samplers."""
         self.trainer.publish()
-        self.sampler.update_weights(version, {}).result()
+        self.sampler.update_weights(version, NoWeights(version)).result()
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class NoWeights:
+    """A `WeightSource` of nothing but a version."""
+
+    version: int
+
+    def deliver(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> int:
+        """Tell the device which version it samples with."""
+        call("take_weights", self.version)
+        return self.version
+
+    def release(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> None:
+        """There is nothing to let go."""
 
 
 def place_of(completion: Completion) -> tuple[int, int, int]:
@@ -140,7 +156,7 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
         timeline = Timeline()
         trainer = SleepingTrainer(profile, plan.trainers, Scale(scale.time))
         stages = TimedStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
-        source = ItemSource(items(book, 0), per_iteration=sizes[0], seed=0)
+        source = ShuffledItems(items(book, 0), per_iteration=sizes[0], seed=0)
         spans = _spans(plan.schedule, stages, source, Course(0, len(sizes)), scale)
     # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes
     # when samplers are idle, but after the last iteration at once: those in between would look shorter by that.

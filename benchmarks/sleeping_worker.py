@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sleeping import SleepingEngine
 from workbook import Scale
 
@@ -35,9 +32,9 @@ class SleepingWorker:
         return Progress(engine.step(seconds), engine.stats)
 
     @register(Dispatch.ONE_TO_ALL)
-    def update_weights(self, version: int, weights: Mapping[str, Any]) -> None:
-        """Stamp what comes with `version`; see `SamplerWorker`."""
-        self._awake().update_weights(version, weights)
+    def take_weights(self, version: int) -> None:
+        """Stamp what comes with `version`; see `ReceivesWeights`."""
+        self._awake().update_weights(version, {})
 
     def _awake(self) -> SleepingEngine:
         assert self._engine, "a device that nobody told the profile of"

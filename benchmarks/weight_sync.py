@@ -3,24 +3,33 @@
     python benchmarks/weight_sync.py [--quick] [--json FILE]
 
 A publish is the whole of it as a run waits for it, without the probe: the driver asks the trainer, which writes its
-weights into memory that both processes map, and then the sampler, whose model computes with them when it answers. A
-copy is one memcpy, in the process of the trainer, of as many bytes that lie in one piece. The two take turns; before
-each, what it reads is written to, as an optimizer would. After each publish both sides are compared weight by weight
-(a sum of the bits of each).
+weights into memory that both processes map, and then, through the pool of samplers, the sampler, whose model computes
+with them when it answers. A copy is one memcpy, in the process of the trainer, of as many bytes that lie in one piece.
+The two take turns; before each, what it reads is written to, as an optimizer would. After each publish both sides are
+compared weight by weight (a sum of the bits of each).
+
+Where vLLM is installed (`make test-vllm` makes .venv-vllm), the small model is published to an engine of vLLM too,
+which copies what it is given; no goal is set for that. Its cache of prompts is emptied with it, and counts.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from harness import arguments, compare, finish, print_environment, seconds
-from weight_sync_workers import Sampler, Trainer
+from weight_sync_workers import Sampler, Trainer, VllmSampler, save
 
 from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.weights.publisher import Publisher
 
@@ -38,26 +47,45 @@ def main() -> None:
     figures: dict[str, float] = {}
     for name, (dtype, shape) in SHAPES.items():
         if not (options.quick and name.startswith("500m")):
-            figures |= measure(name, dtype, shape, rounds=15 if options.quick else 31)
+            sampler = partial(Sampler, dtype, shape)
+            figures |= measure(name, dtype, shape, sampler, rounds=15 if options.quick else 31)
     ratios = [value for name, value in figures.items() if name.startswith("weight_sync_over_memcpy_")]
-    finish("weight_sync", {"weight_sync_over_memcpy": max(ratios), **figures}, options.json)
+    figures = {"weight_sync_over_memcpy": max(ratios), **figures}
+    if find_spec("vllm"):
+        figures |= of_vllm(*SHAPES["10m_float32"])
+    finish("weight_sync", figures, options.json)
 
 
-def measure(name: str, dtype: torch.dtype, shape: dict[str, int], *, rounds: int) -> dict[str, float]:
+def of_vllm(dtype: torch.dtype, shape: dict[str, int]) -> dict[str, float]:
+    """The figures of a publish to vLLM."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder), dtype, shape)
+        return measure("10m_float32_vllm", dtype, shape, partial(VllmSampler, Path(folder)), rounds=15)
+
+
+def measure(
+    name: str, dtype: torch.dtype, shape: dict[str, int], make_sampler: Callable[[], Any], *, rounds: int
+) -> dict[str, float]:
     """The figures of one model."""
     pools = [ResourcePool(role, SpawnExecutor([()])) for role in ("trainer", "sampler")]
     try:
         trainer = WorkerGroup(pools[0], partial(Trainer, dtype, shape))
-        sampler = WorkerGroup(pools[1], partial(Sampler, dtype, shape))
+        sampler = WorkerGroup(pools[1], make_sampler)
         publisher = Publisher(trainer, deadline_s=DEADLINE_S)
-        publisher.begin(0, {"sampler": sampler})
+        samplers = SamplerPool([sampler])
+        publisher.begin(0, [sampler])
+        samplers.update_weights(0, publisher).result()
         times: dict[str, list[float]] = {"publish": [], "copy": []}
+
+        def publish_as(version: int) -> None:
+            publisher.write(version)
+            samplers.update_weights(version, publisher).result()
 
         def publish() -> float:
             trainer.learn().result()
             version = (publisher.version or 0) + 1
-            times["publish"].append(seconds(lambda: publisher.publish(version)))
-            if len(times["publish"]) % 10 == 1 and trainer.digests().result() != sampler.digests().result():
+            times["publish"].append(seconds(lambda: publish_as(version)))
+            if len(times["publish"]) % 10 == 1 and sampler.digests().result() not in (None, trainer.digests().result()):
                 raise SystemExit(f"{name}: the sampler does not hold what was published")
             return times["publish"][-1]
 
@@ -68,6 +96,7 @@ def measure(name: str, dtype: torch.dtype, shape: dict[str, int], *, rounds: int
         publish()  # the second slot, too, is warm then
         compared = compare(publish, copy, rounds=rounds)
         count = trainer.num_weights().result()
+        samplers.close()
     finally:
         for pool in pools:
             pool.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +12,8 @@ from harness import seconds
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from autoclave.models import take_views
+from autoclave.config import TinyModelConfig, VllmEngineConfig
+from autoclave.models import WeightViews, build_tiny_policy, save_policy
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.weights.receiving import ReceivesWeights
@@ -28,6 +31,12 @@ def model(dtype: torch.dtype, shape: Mapping[str, int]) -> LlamaForCausalLM:
         return LlamaForCausalLM(config).eval()
     finally:
         torch.set_default_dtype(before)
+
+
+def save(folder: Path, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
+    """Write the model to `folder`, with a tokenizer."""
+    tokenized = build_tiny_policy(TinyModelConfig(), ["Print 3."], seed=0, device="cpu")
+    save_policy(replace(tokenized, model=model(dtype, shape)), folder)
 
 
 def digests(weights: Mapping[str, Tensor]) -> dict[str, int]:
@@ -71,10 +80,10 @@ class ModelEngine:
     """A Transformers model whose parameters become what is published, as `TransformersEngine` does it."""
 
     def __init__(self, own: LlamaForCausalLM) -> None:
-        self.model = own
+        self.model, self._views = own, WeightViews(own)
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        take_views(self.model, weights)
+        self._views.take(weights)
 
 
 class Sampler(ReceivesWeights):
@@ -87,3 +96,17 @@ class Sampler(ReceivesWeights):
     @register(Dispatch.ONE_TO_ALL)
     def digests(self) -> dict[str, int]:
         return digests(self._engine.model.state_dict())
+
+
+class VllmSampler(ReceivesWeights):
+    """An engine of vLLM that samples nothing here."""
+
+    def __init__(self, folder: Path) -> None:
+        from autoclave.rollout.vllm_engine import VllmEngine
+
+        torch.set_num_threads(1)
+        self._engine = VllmEngine(folder, VllmEngineConfig())
+
+    @register(Dispatch.ONE_TO_ALL)
+    def digests(self) -> None:
+        """It holds weights in shapes of its own; what it computes with them is a test's."""

@@ -24,8 +24,11 @@ PACKAGES = sorted(
 PUBLIC = [package for package in PACKAGES if package.count(".") == 1]
 
 
-@pytest.mark.parametrize("package", [*LIGHT, "compose.host", "cli", "training.accounting", "training.planning"])
-def test_what_judging_needs_loads_no_heavy_library(package: str):
+@pytest.mark.parametrize(
+    "package",
+    [*LIGHT, "compose.host", "cli", "training.accounting", "training.planning", "workers.sampler_pool"],
+)
+def test_what_computes_nothing_with_tensors_loads_no_heavy_library(package: str):
     script = f"import autoclave.{package}, json, sys; print(json.dumps(list(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert HEAVY.isdisjoint(json.loads(ended.stdout))

@@ -12,7 +12,13 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaForTokenClassification,
+    PreTrainedTokenizerBase,
+)
 
 from autoclave.config import TinyModelConfig
 from autoclave.core import (
@@ -79,12 +85,12 @@ def _with_head(kind: type[LlamaForTokenClassification | LlamaForSequenceClassifi
     return HeadModel(model, policy.tokenizer)
 
 
-def reciting_policy(text: str) -> Policy:
+def reciting_policy(text: str, tokenizer: PreTrainedTokenizerBase | None = None) -> Policy:
     """A policy that answers `text`, whatever it is asked. No token of `text` may occur twice.
 
     The hidden state names the last token alone, and the head holds its successor.
     """
-    tokenizer = _tiny_policy(0).tokenizer
+    tokenizer = tokenizer or _tiny_policy(0).tokenizer
     size = len(tokenizer)
     shape = LlamaConfig(
         vocab_size=size,

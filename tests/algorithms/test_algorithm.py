@@ -64,7 +64,6 @@ def needs(settings) -> tuple[bool, ...]:
         algorithm.needs_reference,
         algorithm.needs_critic,
         algorithm.needs_entropy,
-        algorithm.needs_sampler_log_probs,
         algorithm.needs_scores,
     )
 
@@ -72,18 +71,17 @@ def needs(settings) -> tuple[bool, ...]:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        # reference, critic, entropy, sampler log-probs, scores before advantages
-        (PpoConfig(), (True, True, False, False, True)),
-        (PpoConfig(kl_coefficient=0.0), (False, True, False, False, True)),
-        (GrpoConfig(entropy_coefficient=0.01), (True, False, True, False, False)),
-        (GrpoConfig(kl_coefficient=0.0), (False, False, False, False, False)),
-        (GrpoPlusConfig(), (False, False, False, False, False)),
-        (GrpoPlusConfig(correction=TruncatedCorrectionConfig()), (False, False, False, True, False)),
-        (GrpoPlusConfig(reading="introduction"), (False, False, True, False, False)),
-        (RlooConfig(), (True, False, False, False, True)),
-        (RlooConfig(kl_coefficient=0.0), (False, False, False, False, False)),
-        (ReinforcePlusPlusConfig(), (True, False, False, False, True)),
-        (ReinforcePlusPlusConfig(baseline="group"), (True, False, False, False, False)),
+        # reference, critic, entropy, scores before advantages
+        (PpoConfig(), (True, True, False, True)),
+        (PpoConfig(kl_coefficient=0.0), (False, True, False, True)),
+        (GrpoConfig(entropy_coefficient=0.01), (True, False, True, False)),
+        (GrpoConfig(kl_coefficient=0.0), (False, False, False, False)),
+        (GrpoPlusConfig(), (False, False, False, False)),
+        (GrpoPlusConfig(reading="introduction"), (False, False, True, False)),
+        (RlooConfig(), (True, False, False, True)),
+        (RlooConfig(kl_coefficient=0.0), (False, False, False, False)),
+        (ReinforcePlusPlusConfig(), (True, False, False, True)),
+        (ReinforcePlusPlusConfig(baseline="group"), (True, False, False, False)),
     ],
 )
 def test_what_must_be_computed_follows_from_the_choices(settings, expected):

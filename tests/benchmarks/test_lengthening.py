@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import lengthening
 import pytest
-from lengthening import NAMES, QUICK, RECIPE, arms, cost_ratio, cost_until, heldout_curve, smoothed
+from lengthening import LONG, NAMES, QUICK, RECIPE, SHORT, arms, cost_ratio, cost_until, heldout_curve, smoothed
 from runs import FinishedRun
 
-from autoclave.config import TrainConfig, load, parse_override
+from autoclave.config import ArithmeticConfig, TrainConfig, load, parse_override
+from autoclave.models import build_tiny_policy
+from autoclave.problems import arithmetic_demonstrations
+from autoclave.training.sft import encode_demonstrations
 
 
 def run(arm: str, passes: list[float], *, step_s: float = 1.0, seed: int = 0) -> FinishedRun:
@@ -55,6 +58,17 @@ def test_figures_are_means_over_seeds_and_ratios_are_of_equal_seeds():
     assert "stages_without_filter_reward_end" not in figures
     assert lengthening.figures_of(runs[:1])["lengthening_wallclock_ratio"] is None
     assert len(lengthening.table(runs).splitlines()) == 4
+
+
+def test_the_short_window_cuts_a_good_part_of_what_the_warm_start_imitates_and_the_long_one_nothing():
+    config = load(TrainConfig, RECIPE).config
+    assert isinstance(config.problems, ArithmeticConfig)
+    written = arithmetic_demonstrations(config.problems, config.sft.model_copy(update={"demonstrations": 600}))
+    texts = [f"{each.messages[0]['content']}\n{each.response}" for each in written]
+    policy = build_tiny_policy(config.model.tiny, texts, seed=0, device="cpu")
+    lengths = [len(response) for _, response in encode_demonstrations(policy, written)]
+    assert 0.2 < sum(length > SHORT for length in lengths) / len(lengths) < 0.5
+    assert max(lengths) <= LONG
 
 
 @pytest.mark.parametrize("changes", [(), QUICK], ids=["whole", "quick"])

@@ -26,7 +26,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
     [
         # no such name
         ("stepz=1", "stepz: no such setting; did you mean steps?"),
-        ("qqq=1", "qqq: no such setting; known are algorithm, checkpoint, critic, "),
+        ("qqq=1", "qqq: no such setting; known are algorithm, alignment, checkpoint, critic, "),
         (
             "sandbox.memroy_limit_mb=1",
             "sandbox.memroy_limit_mb: no such setting; did you mean sandbox.memory_limit_mb?",

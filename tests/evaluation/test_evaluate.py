@@ -178,7 +178,7 @@ def test_an_exception_of_the_judge_is_raised():
 
 def test_a_reward_without_a_verdict_counts_as_none():
     def unjudged(asked, response: str):
-        return settled(Reward(0.5, "by_hand"))
+        return settled(Reward(None, "no_verdict"))
 
     with pytest.raises(FaultError):
         evaluate(

@@ -121,6 +121,17 @@ def test_mathematics_that_means_something_else_is_wrong(answer_judge: LocalJudge
     assert (verdict.failing_test, len(verdict.tests), verdict.level) == (0, 1, "sealed")
 
 
+@pytest.mark.parametrize(("expected", "answer"), [("7", "07"), ("-7", "7"), ("0", "-0"), ("12", "21")])
+def test_plain_integers_are_compared_without_a_cell_as_math_verify_does(
+    value_judge: LocalJudge, expected: str, answer: str
+):
+    math_verify = pytest.importorskip("math_verify")
+    verdict = verdict_on(value_judge, problem(expected), answer)
+    read = [math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (expected, answer)]
+    assert verdict.is_accepted == math_verify.verify(*read, timeout_seconds=None)
+    assert not value_judge._environments.spare_cells._cells
+
+
 @pytest.mark.parametrize(
     ("expected", "answer", "status"),
     [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.judge.extraction import EXTRACTION_RULES
+from autoclave.judge.extraction import EXTRACTION_RULES, program_place
 
 last_fence, lcb, whole = (EXTRACTION_RULES[name] for name in ("last_fence", "lcb", "whole"))
 
@@ -56,6 +56,20 @@ def test_a_fenced_program_is_found_as_it_was_written(program: str, around: str):
     response = f"{around}\n```python\n{program}\n```\n{around}"
     assert last_fence(response) == program
     assert lcb(response) == program
+
+
+@given(st.lists(st.sampled_from(["```", "```python", "````", " ```", "a = 1", "", "\r", "x ``` y"]), max_size=12))
+def test_the_place_of_a_program_holds_it(lines: list[str]):
+    response = "\n".join(lines)
+    for name, rule in EXTRACTION_RULES.items():
+        place = program_place(response, name)
+        assert rule(response) == (None if place is None else response[slice(*place)])
+
+
+def test_of_two_equal_programs_the_place_is_that_of_the_one_that_is_taken():
+    response = "```python\na\n```\n```python\na\n```\n```\na\n```"
+    assert program_place(response, "last_fence") == (26, 27)
+    assert program_place(response, "lcb") == (36, 37)
 
 
 @pytest.mark.timeout(20)  # quadratic time would take minutes

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,18 @@ def test_an_attack_is_not_rewarded_and_honest_programs_are(judge, stdin_problem,
     assert {verdict.status for name, verdict in verdicts.items() if name != "attack"} == {"accepted"}
 
 
-def test_a_batch_of_attacks_leaves_no_file_on_the_host(judge, stdin_problem):
-    before = {path for path in os.listdir("/tmp") if not path.startswith("pytest")}
+def test_a_batch_of_attacks_leaves_no_file_on_the_host_and_takes_none_away(judge, stdin_problem):
     problem = stdin_problem(("", "?"))
-    source = "import tempfile\ntempfile.mkstemp()\nopen('/tmp/left', 'w').close()"
-    list(stream(judge, [JudgeJob(problem, Program(f"{source}  # {copy}")) for copy in range(5)]))
-    assert "left" not in os.listdir("/tmp")
+    with tempfile.NamedTemporaryFile(dir="/tmp") as of_the_host:
+        mark = Path(of_the_host.name).name
+        source = (
+            f"import os, tempfile\ntempfile.mkstemp(prefix='left-{mark}')\nopen('/tmp/left-{mark}', 'w').close()\n"
+            f"os.unlink('{of_the_host.name}')"
+        )
+        list(stream(judge, [JudgeJob(problem, Program(f"{source}  # {copy}")) for copy in range(5)]))
+        assert Path(of_the_host.name).exists()
+    assert not [name for name in os.listdir("/tmp") if name.startswith(f"left-{mark}")]
     assert not Path("/tmp/answer").exists()
-    assert before <= set(os.listdir("/tmp"))
 
 
 def test_memory_of_the_judge_stays_bounded_whatever_a_program_prints(judge, stdin_problem):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from autoclave.core import InputError
-from autoclave.models import take_views
+from autoclave.models import WeightViews
 from tests.training_parts import tiny_policy
 
 IDS = torch.tensor([[2, 40, 41, 3]])
@@ -23,7 +23,7 @@ def logits(policy) -> torch.Tensor:
 
 def test_parameters_become_the_given_tensors_and_tied_ones_stay_tied():
     policy, given = tiny_policy(0), weights(1)
-    take_views(policy.model, given)
+    WeightViews(policy.model).take(given)
     for name, tensor in policy.model.state_dict().items():
         assert tensor.data_ptr() == given[name].data_ptr()
     assert policy.model.lm_head.weight is policy.model.model.embed_tokens.weight
@@ -34,14 +34,15 @@ def test_one_name_of_tied_weights_is_enough():
     for name in ("lm_head.weight", "model.embed_tokens.weight"):
         policy, given = tiny_policy(0), weights(1)
         del given[name]
-        take_views(policy.model, given)
+        WeightViews(policy.model).take(given)
         assert torch.equal(logits(policy), logits(tiny_policy(1)))
 
 
 def test_another_number_format_is_converted_and_what_was_there_before_is_not_written_to():
     policy, first = tiny_policy(0), weights(1)
-    take_views(policy.model, first)
-    take_views(policy.model, weights(2, dtype=torch.bfloat16))
+    views = WeightViews(policy.model)
+    views.take(first)
+    views.take(weights(2, dtype=torch.bfloat16))
     assert {tensor.dtype for tensor in policy.model.state_dict().values()} == {torch.float32}
     for name, tensor in policy.model.state_dict().items():
         assert torch.equal(tensor, weights(2)[name].bfloat16().float())
@@ -71,5 +72,37 @@ def test_weights_that_do_not_fit_are_named_and_nothing_is_taken_over(given, said
     size = len(policy.tokenizer)
     given = {name: t if t is None or t.ndim == 1 else torch.ones(size, 32) for name, t in given.items()}
     with pytest.raises(InputError, match=said):
-        take_views(policy.model, changed(**given))
+        WeightViews(policy.model).take(changed(**given))
     assert torch.equal(logits(policy), logits(tiny_policy(0)))
+
+
+def test_the_same_tensors_given_again_show_what_was_written_to_them():
+    policy, one, other = tiny_policy(0), weights(1), weights(2)
+    views = WeightViews(policy.model)
+    for given in (one, other, one, other):
+        views.take(given)
+        assert torch.equal(logits(policy), logits(tiny_policy(1 if given is one else 2)))
+    with torch.no_grad():
+        for name, tensor in one.items():
+            tensor.copy_(weights(3)[name])
+    views.take(one)
+    assert torch.equal(logits(policy), logits(tiny_policy(3)))
+
+
+def test_the_same_tensors_in_another_number_format_are_converted_again():
+    policy, given = tiny_policy(0), weights(1, dtype=torch.bfloat16)
+    views = WeightViews(policy.model)
+    views.take(given)
+    with torch.no_grad():
+        given["model.norm.weight"].fill_(3)
+    views.take(given)
+    assert (policy.model.model.norm.weight == 3).all()
+
+
+def test_another_tensor_under_a_known_name_is_taken_over():
+    policy, given = tiny_policy(0), weights(1)
+    views = WeightViews(policy.model)
+    views.take(given)
+    given["model.norm.weight"] = torch.full((32,), 5.0)
+    views.take(given)
+    assert (policy.model.model.norm.weight == 5).all()

@@ -82,6 +82,20 @@ def test_problems_have_the_numbers_of_operations_asked_for_and_right_answers(see
     assert {num_operations(problem) for problem in built.train} == set(range(fewest, fewest + more + 1))
 
 
+@pytest.mark.parametrize(("signs", "highest"), [(("+", "-"), 9), (("*", "mod", "+"), 30)])
+def test_problems_and_workings_keep_to_the_signs_and_numbers_asked_for(signs: tuple[str, ...], highest: int):
+    config = SMALL.model_copy(update={"signs": signs, "highest": highest})
+    built = build_arithmetic(config)
+    written = arithmetic_demonstrations(config, SftConfig(demonstrations=300))
+    for problem in built.train + built.heldout:
+        used = {re.sub(r"\d+$", "", name) for name in problem.id.split(".")[2:]}
+        assert used <= set(signs)
+        assert all(1 <= right <= highest for _, right in steps(problem.solutions[0]))
+    assert all(1 <= int(number) <= highest for each in written for number in re.findall(r"=(\d+)", each.response))
+    known = [operation for operation in OPERATIONS if operation.sign in signs]
+    assert len(built.heldout_pairs) == round(0.25 * len(known) ** 2)
+
+
 def num_operations(problem: Problem) -> int:
     return int(problem.tags[0].removeprefix("operations-"))
 

@@ -43,6 +43,7 @@ def test_the_public_names():
     assert problems.__all__ == [
         "Arithmetic",
         "Curriculum",
+        "DemonstratedProgram",
         "Demonstration",
         "Messages",
         "ProblemSets",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
+from itertools import islice
+from typing import Any
 
 import pytest
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.config.training import SftConfig
+from autoclave.core import CallTests, StdinTests
 from autoclave.problems import demonstrations
+from autoclave.problems.curriculum import demonstrated_programs
 from autoclave.problems.curriculum.compose import DOMAINS
 from tests.problems.whole_programs import operation_names, passes, program_of
 
@@ -64,3 +69,26 @@ def test_a_misunderstood_operation_is_always_mistaken_in_the_same_way():
         written.setdefault(demonstration.task_id, set()).add(demonstration.response)
     assert any(task_id.count(".") == 4 for task_id in written)  # depth 1, of which some come up again
     assert all(len(responses) == 1 for responses in written.values())
+
+
+def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
+    for demonstrated in islice(demonstrated_programs(_SMALL, SftConfig()), 300):
+        tests = demonstrated.problem.tests
+        for case, working in zip(tests.cases, demonstrated.workings, strict=True):
+            if not working:  # the only operation was forgotten
+                continue
+            name, _, value = working[-1].partition(" = ")
+            assert final_value(demonstrated.program, tests, case, name) == ast.literal_eval(value)
+
+
+def final_value(program: str, tests: CallTests | StdinTests, case: Any, name: str) -> Any:
+    """The value of a variable after a run, by Python itself."""
+    found: dict[str, Any] = {}
+    if isinstance(tests, StdinTests):
+        names: dict[str, Any] = {"input": lambda: case.input.rstrip("\n"), "print": lambda *_: None}
+        exec(program, names)
+        return names[name]
+    lines = program.splitlines()
+    assert lines[-1].startswith("    return ")
+    exec("\n".join([*lines[:-1], f"    return {name}"]), found)
+    return found["f"](*copy.deepcopy(case.arguments))

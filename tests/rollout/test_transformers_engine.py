@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy, encode_prompt
+from autoclave.models import Policy, encode_prompt, load_policy
 from autoclave.rollout import Request, running_batch
+from autoclave.rollout.conformance import EngineConformance
 from autoclave.rollout.interface import uniforms
 from autoclave.rollout.transformers_engine import TransformersEngine
 from tests.training_parts import plain_log_probs, reciting_policy, request, sample_all, tiny_policy
@@ -262,14 +264,14 @@ def test_new_weights_change_what_is_sampled_and_how_it_is_stamped():
     assert [before.policy_versions, after.policy_versions] == [((0, 0, 4),), ((7, 0, 5),)]
 
 
-def test_an_engine_keeps_its_own_copy_of_the_weights():
-    engine = TransformersEngine(reciting_policy("abc"), batch_size=4)
-    trained = reciting_policy("xyz").model
+def test_an_engine_computes_with_the_weights_that_it_is_given_themselves():
+    policy, trained = reciting_policy("abc"), reciting_policy("xyz").model
+    engine = TransformersEngine(policy, batch_size=4)
     engine.update_weights(1, trained.state_dict())
-    with torch.no_grad():
-        trained.get_output_embeddings().weight.zero_()
     ((_, said),) = sample_all(engine, [request([3], 0, temperature=0.0)])
     assert said.text == "xyz"
+    ours, theirs = (model.get_output_embeddings().weight for model in (policy.model, trained))
+    assert ours.data_ptr() == theirs.data_ptr()
 
 
 # --- While it samples ----------------------------------------------------------------------------------------------
@@ -370,3 +372,13 @@ def test_requests_of_two_waves_are_not_computed_together_unless_that_is_asked_fo
         return engine.stats.running
 
     assert (most_running(False), most_running(True)) == (2, 4)
+
+
+# --- What holds for every engine -----------------------------------------------------------------------------------
+
+
+class TestConformance(EngineConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls, policy_folder: Path) -> TransformersEngine:
+        return TransformersEngine(load_policy(policy_folder, device="cpu"), batch_size=16, mixes_waves=True)

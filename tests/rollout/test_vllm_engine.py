@@ -25,7 +25,9 @@ from autoclave.rollout.conformance import (
     plain_log_probs,
     request,
     sample,
+    step_until,
 )
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.rollout.vllm_engine import VllmEngine
 from autoclave.rollout.vllm_guest import Guest, require_vllm
 
@@ -50,6 +52,38 @@ class TestVllm(EngineConformance):
         engine = VllmEngine(policy_folder, SETTINGS)
         yield engine
         engine.close()
+
+    # --- Random numbers
+
+    def test_equal_seeds_give_the_responses_of_the_transformers_engine(self, engine: VllmEngine, policy: Policy):
+        kinds = [(1.0, 1.0), (0.6, 1.0), (0.1, 1.0), (1.3, 0.8), (0.0, 1.0)]
+        asked = [
+            request(prompt, place, temperature=temperature, top_p=top_p, max_new_tokens=40)
+            for place, (temperature, top_p) in enumerate(kinds)
+            for prompt in PROMPTS
+        ]
+        theirs = sample(TransformersEngine(policy, batch_size=64), asked)
+        for ours, other in zip(sample(engine, asked), theirs, strict=True):
+            assert ours.tokens.tolist() == other.tokens.tolist()
+            assert ours.log_probs == pytest.approx(other.log_probs, abs=self.tolerance)
+
+    def test_prompts_that_are_computed_in_parts_give_the_same_responses(self, engine: VllmEngine, policy: Policy):
+        prompts = [[2, *(40 + (place * number) % 60 for place in range(100)), 3] for number in range(1, 41)]
+        assert sum(map(len, prompts)) > SETTINGS.batch_tokens
+        asked = [request(prompt, number, max_new_tokens=8) for number, prompt in enumerate(prompts)]
+        together = sample(engine, asked)
+        engine.update_weights(1000, self.weights(policy))  # which drops what was cached of the prompts
+        for alone, done in zip((sample(engine, [each])[0] for each in asked), together, strict=True):
+            assert done.tokens.tolist() == alone.tokens.tolist()
+
+    def test_a_response_that_is_computed_anew_goes_on_with_the_random_numbers_of_its_places(self, engine, policy):
+        asked = [request(PROMPTS[0], number, max_new_tokens=40) for number in range(4)]
+        whole = sample(engine, asked)
+        places = add(engine, asked)
+        step_until(engine, 24)
+        engine.update_weights(1000, self.weights(policy))
+        found = dict(collect(engine, places))
+        assert [found[place].tokens.tolist() for place in range(4)] == [done.tokens.tolist() for done in whole]
 
     # --- Weights that are not the new ones
 
@@ -79,14 +113,10 @@ class TestVllm(EngineConformance):
 
     # --- Requests that vLLM cannot take
 
-    def test_a_temperature_that_vllm_would_change_is_refused(self, engine, policy):
-        with pytest.raises(InputError, match=r"temperature = 0.001: vLLM samples with 0.01 or more"):
-            engine.add({5001: request(PROMPTS[0], 0), 5002: request(PROMPTS[0], 0, temperature=0.001)})
-        assert engine.stats.waiting == 0
-
-    def test_a_prompt_that_fills_the_context_is_refused(self, engine, policy):
+    def test_a_prompt_that_fills_the_context_is_refused_and_so_is_what_comes_with_it(self, engine, policy):
         with pytest.raises(InputError, match="a prompt of 128 tokens leaves no room in a context of 128"):
-            engine.add({5003: request([5] * 128, 0)})
+            engine.add({5001: request(PROMPTS[0], 0), 5002: request([5] * 128, 0)})
+        assert engine.stats.waiting == 0
 
     def test_the_end_of_the_context_cuts_a_response(self, engine, policy):
         (done,) = sample(engine, [request([5] * 120, 0, temperature=0.0, max_new_tokens=50)])

@@ -1,8 +1,9 @@
-"""A program: trains in a child that is killed with -9 at a random moment, again and again, until one may end by itself.
+"""A program: trains in a child that is struck at a random moment, again and again, until one may end by itself.
 
-Its arguments are a folder, a schedule as JSON, how often to kill, and a seed. It prints one JSON object: how many
-children were killed, whether the weights at the end are those of a run that nothing disturbed, the ledger's counts, and
-the requests that were learnt from.
+It is killed with -9 three times of four, and else told to stop, as by Ctrl-C. The arguments are a folder, schedules as
+a JSON list, how often to strike in each, and a seed. For each schedule it prints a JSON line: how often a child was
+killed and how often it stopped, the ledger's counts, and whether the weights at the end are those of a run that nothing
+disturbed. What must hold of requests is checked at each iteration, at each checkpoint and at the end.
 """
 
 from __future__ import annotations
@@ -16,72 +17,120 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter
 
-from autoclave.config import CheckpointConfig, ScheduleConfig, TrainConfig
+from autoclave.config import CheckpointConfig, EvaluationConfig, ScheduleConfig
+from autoclave.core import IncompleteError
 from autoclave.training.checkpoints import latest_checkpoint
+from autoclave.training.interrupt import StopRequest
 from autoclave.training.schedules import Iteration
+from tests.training.history import History
 from tests.training.killed_trainer import in_child
 from tests.training.test_run_to_end import CONFIG, go_on, run_in
+from tests.training.toy import is_even
 
-SETTINGS: TrainConfig = CONFIG.model_copy(update={"checkpoint": CheckpointConfig(every=1, keep=1)})
+Strike = tuple[signal.Signals, float]
+"""A signal, and after how many seconds it comes."""
 
 
-def train(folder: Path, schedule: ScheduleConfig, kill_after_s: float | None = None) -> None:
+def is_even_late(response: str) -> float:
+    """Sampling takes longer than learning by this, so that a checkpoint finds batches that are begun."""
+    time.sleep(0.01)
+    return is_even(response)
+
+
+def train(folder: Path, schedule: ScheduleConfig, steps: int, strike: Strike | None = None) -> None:
     """Train from the newest checkpoint to the end, and leave in `result` what became of it."""
-    if kill_after_s is not None:
-        timer = threading.Timer(kill_after_s, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        timer.daemon = True
-        timer.start()
-    found = latest_checkpoint(folder / "checkpoints", SETTINGS)
-    with run_in(folder, config=SETTINGS, schedule=schedule, goes_on_from=found) as run:
-        given = run.schedule
+    once = {"checkpoint": CheckpointConfig(every=1, keep=1), "evaluation": EvaluationConfig(every=0)}
+    config = CONFIG.model_copy(update={"steps": steps, **once})
+    with StopRequest() as stop:
+        if strike:
+            timer = threading.Timer(strike[1], os.kill, [os.getpid(), strike[0]])
+            timer.daemon = True
+            timer.start()
+        found = latest_checkpoint(folder / "checkpoints", config)
+        with run_in(folder, is_even_late, config=config, schedule=schedule, goes_on_from=found) as run:
+            given, history = run.schedule, history_in(folder)
+            history.saved = found.step if found else 0
+            history.go_back()
 
-        def noted(stages, items, course) -> Iterator[Iteration]:
-            for step, iteration in enumerate(given(stages, items, course), start=course.done + 1):
-                names = [rollout.request for group in iteration.learned.groups for rollout in group.rollouts]
-                (folder / f"learnt-{step}.json").write_text(json.dumps(names))
-                yield iteration
+            def noted(stages, items, course) -> Iterator[Iteration]:
+                note(folder, course.done)
+                history.check(run.requests.counts())
+                for iteration in given(stages, items, course):
+                    names = [rollout.request for group in iteration.learned.groups for rollout in group.rollouts]
+                    note(folder, names)
+                    history.learnt.append(names)
+                    yield iteration
+                    history.check(run.requests.counts())
 
-        run = replace(run, schedule=noted)
-        go_on(run, found)
-        weights = run.stages.actor.export_weights().result()
-        digest = hashlib.sha256(b"".join(weights[name].numpy().tobytes() for name in sorted(weights))).hexdigest()
-        (folder / "result").write_text(json.dumps({"digest": digest, "counts": run.requests.counts()}))
+            run = replace(run, schedule=noted)
+            with suppress(IncompleteError):
+                go_on(run, found, stop)
+                weights = run.stages.actor.export_weights().result()
+                digest = hashlib.sha256(b"".join(weights[name].numpy().tobytes() for name in sorted(weights)))
+                result = {"digest": digest.hexdigest(), "counts": run.requests.counts()}
+                (folder / "result").write_text(json.dumps(result))
 
 
-def main(parent: Path, schedule: ScheduleConfig, kills: int, seed: int) -> None:
+def note(folder: Path, what: int | list) -> None:
+    """Add a line: the step that a child went on from, or what it learnt from."""
+    with (folder / "history").open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+def history_in(folder: Path) -> History:
+    """What children learnt from, as far as it counts."""
+    history = History(problems=2, samples=8)
+    for line in (folder / "history").read_text().splitlines() if (folder / "history").exists() else []:
+        found = json.loads(line)
+        if isinstance(found, int):
+            history.saved = found
+            history.go_back()
+        else:
+            history.learnt.append([tuple(name) for name in found])
+    return history
+
+
+def strike_all(parent: Path, schedule: ScheduleConfig, strikes: int, seed: int) -> dict[str, object]:
+    """Strike that often or until a child is done, let the last one end, and compare it with a run of its own."""
+    draw, steps, whole, struck = random.Random(seed), strikes + 2, parent / "whole", parent / "struck"
+    started = time.monotonic()
+    assert in_child(lambda: train(whole, schedule, steps)) == 0
+    step_s = (time.monotonic() - started) / steps
+    codes: list[int] = []
+    while len(codes) < strikes and not (struck / "result").exists():
+        number = signal.SIGKILL if draw.random() < 0.75 else signal.SIGINT
+        after_s = draw.uniform(0, 4) * step_s
+        codes.append(in_child(lambda: train(struck, schedule, steps, (number, after_s))))  # noqa: B023  it is done by then
+        assert codes[-1] in (0, -signal.SIGKILL), codes
+    is_done = (struck / "result").exists()  # the last strike came too late
+    if not is_done:
+        assert in_child(lambda: train(struck, schedule, steps)) == 0
+    undisturbed, found = (json.loads((folder / "result").read_text()) for folder in (whole, struck))
+    history_in(struck).check_end(found["counts"], steps)
+    return {
+        "killed": codes.count(-signal.SIGKILL),
+        "stopped": codes.count(0) - is_done,
+        "counts": found["counts"],
+        "is_same": undisturbed["digest"] == found["digest"],
+    }
+
+
+def main(parent: Path, schedules: list[ScheduleConfig], strikes: int, seed: int) -> None:
     """See above."""
     torch.set_num_threads(1)
-    draw = random.Random(seed)
-    started = time.monotonic()
-    assert in_child(lambda: train(parent / "whole", schedule)) == 0
-    whole_s = time.monotonic() - started
-    folder, codes = parent / "killed", []
-    for _ in range(kills):
-        code = in_child(lambda: train(folder, schedule, draw.uniform(0.1, 1.0) * whole_s))
-        assert code in (0, -signal.SIGKILL), code
-        codes.append(code)
-    assert in_child(lambda: train(folder, schedule)) == 0
-    whole, killed = (json.loads((path / "result").read_text()) for path in (parent / "whole", folder))
-    learnt = [
-        name for step in range(SETTINGS.steps) for name in json.loads((folder / f"learnt-{step + 1}.json").read_text())
-    ]
-    print(  # noqa: T201
-        json.dumps(
-            {
-                "killed": codes.count(-signal.SIGKILL),
-                "is_same": whole["digest"] == killed["digest"],
-                "counts": killed["counts"],
-                "learnt": learnt,
-            }
-        )
-    )
+    for number, schedule in enumerate(schedules):
+        folder = parent / str(number)
+        folder.mkdir()
+        print(json.dumps(strike_all(folder, schedule, strikes, seed + number)), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), TypeAdapter(ScheduleConfig).validate_json(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    of_json = TypeAdapter(list[ScheduleConfig]).validate_json
+    main(Path(sys.argv[1]), of_json(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -1,62 +1,180 @@
 """Tiny iterations of any schedule on real samplers, while engines, the judge and the trainer fail at random.
 
-The policy is a number: its version. An engine samples its version as each token, so that a response says itself which
-weights it is of. The trainer is a worker that can be killed; the run then goes on from its last checkpoint, as a real
-one does. What must hold is checked at each iteration and at the end.
+The policy is a number: the version of its weights, and which life of the run made them. An engine samples that number
+as each token, so that a response says itself which weights it is of. The trainer is a worker that can be killed; the
+run then lives again from its last checkpoint, as a real one does. What must hold is checked at each iteration, at each
+checkpoint and at the end.
 """
 
 from __future__ import annotations
 
 import random
-import threading
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from autoclave.config import ScheduleConfig
-from autoclave.core import EngineFault, Group, MaskReason, Reward, TaskItem, WorkerDied
-from autoclave.rollout import Collection, Request
-from autoclave.training.items import ItemSource
+from autoclave.config import CodeGenerationConfig, JudgeConfig, ScheduleConfig
+from autoclave.core import (
+    EngineFault,
+    Group,
+    MaskReason,
+    Problem,
+    Reward,
+    Rollout,
+    StdinCase,
+    StdinTests,
+    TaskItem,
+    WorkerDied,
+)
+from autoclave.judge import LocalJudge
+from autoclave.rollout import Collection, Request, RewardFunction
+from autoclave.tasks import CodeGeneration
+from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
-from autoclave.training.schedules import Course, Iteration, choose_schedule
-from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
-from autoclave.workers.sampler import SamplerWorker
+from autoclave.training.schedules import Course, choose_schedule
+from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
+from tests.training.chaos import Chaos, Role, descendants
+from tests.training.history import History
+from tests.training.soak_workers import CountingTrainer
 from tests.training_parts import earned, item, request
-from tests.workers.sample_engines import CountingEngine, make_worker
+from tests.workers.sample_engines import VERSIONS, CountingEngine, CountingWorker, Handed, make_worker
 
 PROBLEMS, SAMPLES, TOKENS = 4, 2, 3
 SAVES_EVERY = 3
 """Iterations between checkpoints."""
 WAIT_S = 300.0
 """Longest wait for anything; a run that hangs fails by it."""
+SILENT_S = 5.0
+"""A process that samples and says nothing for so long is ended."""
+PROGRAMMING = Problem(
+    statement="Print 4.", tests=StdinTests("stdin", [StdinCase("", "4\n")]), id="four", profile="plain"
+)
 
 
-class CountingTrainer:
-    """Has learnt so many times. Where it cannot be killed, it says now and then that it was."""
+# --- The three stages ----------------------------------------------------------------------------------------------
 
-    def __init__(self, draw: random.Random | None = None, chance: float = 0.0) -> None:
-        self._version, self._draw, self._chance = 0, draw or random.Random(), chance
 
-    @register(Dispatch.ONE_TO_ALL)
-    def learn(self, version: int) -> None:
-        self._fail()
-        self._version = version
+@dataclass(slots=True)
+class Soaked:
+    """What happened."""
 
-    @register(Dispatch.ONE_TO_ALL)
-    def export(self) -> int:
-        self._fail()
-        return self._version
+    iterations: int = 0
+    """Learnt from, those that were done again included."""
+    lives: int = 1
+    """How often the run began, from its last checkpoint all times but the first."""
+    faults: Counter[str] = field(default_factory=Counter)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
-    def _fail(self) -> None:
-        if self._draw.random() < self._chance:
-            raise WorkerDied.of("trainer", 0, "here", "was killed, so to speak")
+
+class SoakStages:
+    """Collect, learn and publish, on two samplers and a trainer."""
+
+    def __init__(
+        self,
+        pools: Sequence[ResourcePool],
+        makes: Sequence[Callable[[], object]],
+        reward: RewardFunction,
+        *,
+        restarts: int,
+        timeout_s: float = WAIT_S,
+        strike: Callable[[], object] = lambda: None,
+    ) -> None:
+        """With a worker in each of `pools`, by the same place of `makes`: two that sample, and one that learns.
+
+        `strike` is called at the beginning of each stage.
+        """
+        self.found, self.version, self._reward, self._strike = Soaked(), 0, reward, strike
+        *samplers, self.trainer = (
+            WorkerGroup(pool, make, name=pool.name) for pool, make in zip(pools, makes, strict=True)
+        )
+        self.sampler = SamplerPool(samplers, in_flight=8, restarts=restarts, timeout_s=timeout_s, say=self._heard)
+
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection:
+        self._strike()
+        wanted = range(len(items)) if known is None else [index for index, group in known.items() if group is None]
+        complete = {index: group for index, group in (known or {}).items() if group}
+
+        def requests(index: int, times: int) -> list[Request]:
+            samples = range(times * SAMPLES, (times + 1) * SAMPLES)
+            return [request([3 + index], 0, iteration, index, n, max_new_tokens=TOKENS) for n in samples]
+
+        def refill(index: int, times: int, group: Group) -> list[Request] | None:
+            return requests(index, times + 1) if not times and (iteration + index) % 5 == 0 else None
+
+        asked = [requests(index, 0) if index in wanted else [] for index in range(len(items))]
+        return Collection(items, asked, self.sampler, self._reward, refill=refill, complete=complete, stall_s=WAIT_S)
+
+    def learn(self, groups: Sequence[Group]) -> Learned:
+        self._strike()
+        self.trainer.learn(self._weights(self.version + 1)).result(WAIT_S)
+        groups = [replace(group, rollouts=tuple(map(_masked, group.rollouts))) for group in groups]
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        self.found.faults["no verdict"] += sum(rollout.reward.value is None for rollout in rollouts)
+        return Learned(groups, [_Entry(float(r.is_trained)) for r in rollouts], {"loss": 1.0}, [None] * len(rollouts))
+
+    def publish(self, version: int) -> Mapping[str, float]:
+        self._strike()
+        weights = self.trainer.export().result(WAIT_S)
+        self.sampler.update_weights(version, Handed(version, weights)).result(WAIT_S)
+        self.version = version
+        return {}
+
+    def go_on(self, done: int) -> None:
+        """Take the weights of a checkpoint, after `done` iterations."""
+        self.version = done
+        self.trainer.learn(self._weights(done)).result(WAIT_S)
+        self.publish(done)
+
+    def live_again(self) -> None:
+        """Make all workers anew."""
+        self.found.lives += 1
+        self.version = 0
+        _until_it_holds(lambda: self.trainer.restart().result(WAIT_S))
+        _until_it_holds(self.sampler.restart)
+
+    def _weights(self, version: int) -> int:
+        return (self.found.lives - 1) * VERSIONS + version
+
+    def _heard(self, line: str) -> None:
+        self.found.faults["a sampler left out" if "left out" in line else "a sampler started anew"] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    weight: float
+
+
+def _masked(rollout: Rollout) -> Rollout:
+    return rollout.masked(MaskReason.NO_VERDICT) if rollout.reward.value is None else rollout
+
+
+def _until_it_holds(restart: Callable[[], object]) -> None:
+    for _ in range(20):
+        try:
+            restart()
+        except WorkerDied:
+            continue
+        return
+    raise AssertionError("killed each time that it was started")
+
+
+def deserved(response: str) -> float:
+    """What a response earns from a judge without fault."""
+    return float(zlib.crc32(response.encode()) % 4 > 0)
+
+
+# --- What fails ----------------------------------------------------------------------------------------------------
 
 
 class Faulty(CountingEngine):
@@ -75,7 +193,7 @@ class Faulty(CountingEngine):
         done = super().step(seconds)
         return done * 2 if self._draw.random() < self._chance else done
 
-    def update_weights(self, version: int, weights: object) -> None:
+    def update_weights(self, version: int, weights: int) -> None:
         self._fail()
         super().update_weights(version, weights)
 
@@ -84,182 +202,126 @@ class Faulty(CountingEngine):
             raise EngineFault("the engine is dead")
 
 
-@dataclass(slots=True)
-class Soaked:
-    """What happened."""
+@contextmanager
+def failing_parts(*, seed: int = 0, chance: float = 0.1) -> Generator[SoakStages]:
+    """Stages in this process. One of so many rewards has no verdict; engines and trainer fail more rarely."""
 
-    iterations: int = 0
-    """Learnt from, those that were done again included."""
-    faults: Counter[str] = field(default_factory=Counter)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    def engine(draw: random.Random) -> CountingWorker:
+        return CountingWorker(Faulty(draw, chance / 10))
 
+    names = ("sampler-0", "sampler-1", "trainer")
+    draws = {name: random.Random(f"{seed} {name}") for name in (*names, "judge")}
+    makes = [partial(engine, draws[name]) for name in names[:2]]
+    with ExitStack() as opened:
+        judge = opened.enter_context(ThreadPoolExecutor(2, thread_name_prefix="judge"))
 
-class SoakStages:
-    """The three stages on real samplers and a real worker; `faults` strike as the seed says."""
+        def reward(asked: TaskItem, response: str) -> Future[Reward]:
+            return judge.submit(earned, None if draws["judge"].random() < chance else deserved(response))
 
-    def __init__(self, seed: int, chance: float, *, processes: bool) -> None:
-        self.draw, self._chance = random.Random(seed), chance
-        self.soaked, self.version = Soaked(), 0
-        self._processes = processes
-        executors = [SpawnExecutor([()]) if processes else None for _ in range(3)]
-        self.pools = [ResourcePool(f"pool-{number}", executor) for number, executor in enumerate(executors)]
-        makes = [
-            make_worker if processes else partial(_faulty_worker, random.Random(f"{seed}-{number}"), chance / 10)
-            for number in range(2)
-        ]
-        samplers = [WorkerGroup(self.pools[n], makes[n], name=f"sampler-{n}") for n in range(2)]
-        frail = partial(CountingTrainer, random.Random(f"{seed}-trainer"), chance / 4)
-        self.trainer = WorkerGroup(self.pools[2], CountingTrainer if processes else frail, name="trainer")
-        self.sampler = SamplerPool(samplers, in_flight=8, restarts=10**6, timeout_s=WAIT_S, say=self._heard)
-        self._victims = [*samplers, self.trainer]
-        self._judge = ThreadPoolExecutor(2, thread_name_prefix="soak-judge")
-
-    def close(self) -> None:
-        self.sampler.close()
-        self._judge.shutdown()
-        for pool in self.pools:
-            pool.close()
-
-    # --- The stages
-
-    def collect(
-        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
-    ) -> Collection:
-        self._strike()
-        wanted = range(len(items)) if known is None else [index for index, group in known.items() if group is None]
-        complete = {index: group for index, group in (known or {}).items() if group}
-
-        def requests(index: int, times: int) -> list[Request]:
-            samples = range(times * SAMPLES, (times + 1) * SAMPLES)
-            return [request([3 + index], 0, iteration, index, n, max_new_tokens=TOKENS) for n in samples]
-
-        def refill(index: int, times: int, group: Group) -> list[Request] | None:
-            return requests(index, times + 1) if not times and (iteration + index) % 5 == 0 else None
-
-        asked = [requests(index, 0) if index in wanted else [] for index in range(len(items))]
-        reward = self._reward
-        return Collection(items, asked, self.sampler, reward, refill=refill, complete=complete, stall_s=WAIT_S)
-
-    def learn(self, groups: Sequence[Group]) -> Learned:
-        self._strike()
-        self.trainer.learn(self.version + 1).result(WAIT_S)
-        groups = [replace(group, rollouts=tuple(map(_masked, group.rollouts))) for group in groups]
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
-        return Learned(groups, [_Entry(float(r.is_trained)) for r in rollouts], {"loss": 1.0}, [None] * len(rollouts))
-
-    def publish(self, version: int) -> None:
-        self._strike()
-        self.sampler.update_weights(version, self.trainer.export()).result(WAIT_S)
-        self.version = version
-
-    # --- Faults
-
-    def _reward(self, asked: TaskItem, response: str) -> Future[Reward]:
-        value = None if self.draw.random() < self._chance else 1.0
-        self.soaked.faults["judge"] += value is None
-        return self._judge.submit(earned, value)
-
-    def _strike(self) -> None:
-        """Perhaps kill somebody, a little later."""
-        if not self._processes or self.draw.random() >= self._chance:
-            return
-        victim = self.draw.choice(self._victims)
-        timer = threading.Timer(self.draw.uniform(0, 0.1), self._kill, [victim])
-        timer.daemon = True
-        timer.start()
-
-    def _kill(self, victim: WorkerGroup) -> None:
-        self.soaked.faults[victim.name] += 1
-        for process in victim._ranks._processes:
-            process.kill()
-
-    def _heard(self, line: str) -> None:
-        self.soaked.faults["engine"] += 1
+        pools = [ResourcePool(name) for name in names]
+        for pool in pools:
+            opened.callback(pool.close)
+        trainer = partial(CountingTrainer, draws["trainer"], chance / 4)
+        stages = SoakStages(pools, [*makes, trainer], reward, restarts=3)
+        opened.callback(stages.sampler.close)
+        yield stages
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    weight: float
+@contextmanager
+def killed_processes(*, seed: int = 0, chance: float = 0.1) -> Generator[SoakStages]:
+    """Stages of processes: two that sample, one that learns, those of a judge. All are killed and stopped."""
+    executors = {name: SpawnExecutor([()]) for name in ("sampler-0", "sampler-1", "trainer")}
+    shares = {"sampler-0": (0.15, 2 * SILENT_S), "sampler-1": (0.15, 2 * SILENT_S), "trainer": (0.1, 1.0)}
+    roles = {name: Role(partial(_newest, executors[name]), *share) for name, share in shares.items()}
+    with ExitStack() as opened:
+        judge = opened.enter_context(LocalJudge(judge_config=JudgeConfig(workers=2)))
+        task = CodeGeneration(judge, CodeGenerationConfig())
+        programming = task.item(PROGRAMMING)
+
+        def reward(asked: TaskItem, response: str) -> Future[Reward]:
+            program = f"import time\ntime.sleep(0.02)\nprint({3 + deserved(response):.0f})  # {response}"
+            return task.reward(programming, f"```python\n{program}\n```")
+
+        pools = [ResourcePool(name, executor) for name, executor in executors.items()]
+        for pool in pools:
+            opened.callback(pool.close)
+        chaos = Chaos(roles | {"judge": Role(_cells, 0.6, 1.0)}, seed=seed, chance=chance)
+        makes = [make_worker, make_worker, CountingTrainer]
+        stages = SoakStages(pools, makes, reward, restarts=5, timeout_s=SILENT_S, strike=chaos.perhaps)
+        opened.callback(stages.sampler.close)
+        with chaos:
+            yield stages
+        stages.found.faults += chaos.strikes
 
 
-def _faulty_worker(draw: random.Random, chance: float) -> SamplerWorker:
-    return SamplerWorker(Faulty(draw, chance))
+def _newest(executor: SpawnExecutor) -> Sequence[int]:
+    """The processes that an executor started last."""
+    return executor._started[-1].process_ids
 
 
-def _masked(rollout):
-    return rollout.masked(MaskReason.NO_VERDICT) if rollout.reward.value is None else rollout
+def _cells() -> Sequence[int]:
+    """Processes of the sandbox, down to the first one of each cell. Below are programs, which may kill themselves."""
+    return [number for number, (depth, command) in descendants().items() if " zygote " in command and depth <= 3]
 
 
-def soak(
-    config: ScheduleConfig, folder: Path, *, total: int, seed: int = 0, chance: float = 0.1, processes: bool = False
-) -> Soaked:
+# --- The run -------------------------------------------------------------------------------------------------------
+
+
+def soak(config: ScheduleConfig, folder: Path, stages: SoakStages, *, total: int) -> Soaked:
     """Do `total` iterations, and check that each request of each was learnt from once, by weights that may be."""
-    source = ItemSource([item(name) for name in "abcdefg"], per_iteration=PROBLEMS, seed=0)
-    stages, ledger = SoakStages(seed, chance, processes=processes), RequestLedger()
-    learnt: list[list[tuple[int, ...]]] = []
-    checkpoint, done = None, 0
-    try:
-        while len(learnt) < total:
-            try:
-                known = load_groups(checkpoint, source) if checkpoint else {}
-                if checkpoint:
-                    ledger.load(checkpoint, names_of(known))
-                    stages.trainer.learn(done).result(WAIT_S)
-                    stages.sampler.update_weights(done, stages.trainer.export()).result(WAIT_S)
-                schedule = choose_schedule(config, 2)
-                for iteration in schedule(AccountedStages(stages, ledger), source, Course(done, total, known)):
-                    stages.soaked.iterations += 1
-                    ledger.check(iteration.ahead.values())
-                    check_stamps(config, iteration, len(learnt))
-                    learnt.append([r.request for g in iteration.learned.groups for r in g.rollouts])
-                    if len(learnt) % SAVES_EVERY == 0:
-                        known = iteration.known()  # may fail, and is then no checkpoint
-                        checkpoint, done = folder / f"{stages.soaked.iterations}", len(learnt)
-                        checkpoint.mkdir(parents=True)
-                        save_groups(known, checkpoint)
-                        ledger.save(checkpoint)
-            except WorkerDied:
-                stages.soaked.faults["run went on"] += 1
-                del learnt[done:]
-                stages.version = done
-                ledger.begin_anew()
-                _until_it_holds(lambda: stages.trainer.restart().result(WAIT_S))
-                _until_it_holds(stages.sampler.restart)
-        stages.soaked.counts = ledger.counts()
-    finally:
-        stages.close()
-    check_end(learnt, stages.soaked.counts, total)
-    return stages.soaked
-
-
-def _until_it_holds(restart: Callable[[], object]) -> None:
-    for _ in range(20):
+    source = ShuffledItems([item(name) for name in "abcdefg"], per_iteration=PROBLEMS, seed=0)
+    ledger, history, found = RequestLedger(), History(problems=PROBLEMS, samples=SAMPLES), stages.found
+    last_versions = [VERSIONS]  # by life, the last one that counts
+    checkpoint: Path | None = None
+    while len(history.learnt) < total:
         try:
-            restart()
-        except WorkerDied:
-            continue
-        return
-    raise AssertionError("killed each time that it was started")
+            known = load_groups(checkpoint, source) if checkpoint else {}
+            if checkpoint:
+                ledger.load(checkpoint, names_of(known))
+                history.check(ledger.counts())
+                stages.go_on(history.saved)
+            schedule = choose_schedule(config, 2)
+            for iteration in schedule(AccountedStages(stages, ledger), source, Course(history.saved, total, known)):
+                found.iterations += 1
+                ledger.check(iteration.ahead.values())
+                rollouts = [rollout for group in iteration.learned.groups for rollout in group.rollouts]
+                check_rollouts(rollouts, versions_in(config, len(history.learnt)), last_versions)
+                history.learnt.append([rollout.request for rollout in rollouts])
+                history.check(ledger.counts())
+                if len(history.learnt) % SAVES_EVERY == 0:
+                    known = iteration.known()  # may fail, and is then no checkpoint
+                    checkpoint = folder / f"{found.iterations}"
+                    checkpoint.mkdir(parents=True)
+                    save_groups(known, checkpoint)
+                    ledger.save(checkpoint)
+                    history.check(ledger.counts())
+                    history.saved = len(history.learnt)
+        except (WorkerDied, EngineFault):
+            history.go_back()
+            last_versions = [*(min(last, history.saved) for last in last_versions), VERSIONS]
+            ledger.begin_anew()
+            stages.live_again()
+    found.counts = ledger.counts()
+    history.check_end(found.counts, total)
+    return found
 
 
-def check_stamps(config: ScheduleConfig, iteration: Iteration, number: int) -> None:
-    """Each token is of the weights that its stamp says, and none is of weights too old."""
-    allowed = {"asynchronous": getattr(config, "max_staleness", 0), "one_off_pipeline": 1}.get(config.name, 0)
-    for group in iteration.learned.groups:
-        for rollout in group.rollouts:
-            tokens, ranges = rollout.completion.tokens.tolist(), rollout.completion.policy_versions
-            assert len(tokens) == TOKENS
-            assert tokens == [version for version, start, stop in ranges for _ in range(start, stop)]
-            assert all(number - allowed <= version <= number for version in tokens), (number, tokens)
+def versions_in(config: ScheduleConfig, iteration: int) -> range:
+    """Of the weights that responses may be of, from which an iteration learns."""
+    oldest = {"asynchronous": getattr(config, "max_staleness", 0), "one_off_pipeline": 1}.get(config.name, 0)
+    return range(iteration - oldest, iteration + 1)
 
 
-def check_end(learnt: list[list[tuple[int, ...]]], counts: Mapping[str, int], total: int) -> None:
-    """Each place of each batch was learnt from once, and the ledger says so too."""
-    names = [name for batch in learnt for name in batch]
-    assert len(names) == len(set(names)), "a request was learnt from twice"
-    places = sorted((iteration, index, sample % SAMPLES) for _, iteration, index, sample in names)
-    assert places == [(i, g, n) for i in range(total) for g in range(PROBLEMS) for n in range(SAMPLES)]
-    dropped = sum(count for name, count in counts.items() if name.startswith("dropped/"))
-    assert counts["open"] == 0
-    assert counts["dispatched"] == counts["trained"] + dropped + counts.get("requeued", 0)
-    assert counts["trained"] + counts.get("dropped/no_verdict", 0) == len(names)
+def check_rollouts(rollouts: Sequence[Rollout], allowed: range, last_versions: Sequence[int]) -> None:
+    """Each token is of the weights that its stamp says, which were published in a life that counts, and may be.
+
+    Each reward is what a judge without fault gives, or none.
+    """
+    for rollout in rollouts:
+        tokens, ranges = rollout.completion.tokens.tolist(), rollout.completion.policy_versions
+        stamps = [version for version, start, stop in ranges for _ in range(start, stop)]
+        assert len(tokens) == TOKENS
+        assert stamps == [token % VERSIONS for token in tokens]
+        assert all(version in allowed for version in stamps), (stamps, allowed)
+        assert all(token % VERSIONS <= last_versions[token // VERSIONS] for token in tokens), (tokens, last_versions)
+        assert rollout.reward.value in (None, deserved(rollout.completion.text)), rollout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoclave.config import GrpoConfig, LoraConfig
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.schedules import Course, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
@@ -15,7 +15,7 @@ LORA = LoraConfig(rank=8, alpha=32.0)
 
 def learn(steps: int, **settings: object) -> list[Learned]:
     with toy_stages(steps=steps, lora=LORA, **settings) as stages:
-        source = ItemSource(ITEMS, per_iteration=4, seed=0)
+        source = ShuffledItems(ITEMS, per_iteration=4, seed=0)
         return [iteration.learned for iteration in synchronous(stages, source, Course(0, steps))]
 
 

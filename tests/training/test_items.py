@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ItemSource, ShuffledItems
 from tests.training_parts import item
 
 SIZES = {"num_items": st.integers(1, 12), "per_iteration": st.integers(1, 20), "seed": st.integers(0, 2**63 - 1)}
 
 
 def source_of(num_items: int, per_iteration: int, seed: int) -> ItemSource:
-    return ItemSource([item(str(number)) for number in range(num_items)], per_iteration=per_iteration, seed=seed)
+    return ShuffledItems([item(str(number)) for number in range(num_items)], per_iteration=per_iteration, seed=seed)
 
 
 def dealt(source: ItemSource, iterations: int) -> list[str]:

@@ -25,7 +25,7 @@ from autoclave.config import (
     SynchronousConfig,
 )
 from autoclave.core import CheckpointError, FinishReason, Group
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.lengthening import Lengthening, Rewards, StageState, advanced, begun, has_plateau
 from autoclave.training.saved_groups import load_groups, save_groups
 from autoclave.training.schedules import Course, choose_schedule
@@ -171,10 +171,10 @@ def limits_of(
     limits: list[set[int]] = []
     tmp_path.mkdir()
     curriculum, total = two_stages(1, 3, after=2), 5
-    items = ItemSource(ITEMS, per_iteration=4, seed=0)
+    items = ShuffledItems(ITEMS, per_iteration=4, seed=0)
     for done, last in ((0, stops_after), (stops_after, total)):
-        with toy_stages(schedule=config, curriculum=curriculum, goes_on_from=tmp_path if done else None) as stages:
-            stages.sampler.update_weights(done, stages.actor.export_weights()).result()
+        found = {"goes_on_from": tmp_path, "begins_at": done} if done else {}
+        with toy_stages(schedule=config, curriculum=curriculum, **found) as stages:
             course = Course(done, total, load_groups(tmp_path, items) if done else {})
             for step, iteration in enumerate(choose_schedule(config, 2)(stages, items, course), start=done + 1):
                 groups = iteration.learned.groups

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from autoclave.algorithms import LedgerEntry
-from autoclave.core import FinishReason, MaskReason
+from autoclave.core import FinishReason, Group, Lesson, MaskReason, Reward, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
@@ -52,3 +53,56 @@ def test_an_iteration_without_any_verdict_has_no_mean_reward():
     assert math.isnan(metrics["reward/mean"])
     assert metrics["no_verdict_share"] == 1.0
     assert "nan" in describe_iteration(metrics)
+
+
+def lessons(rewards: list[tuple[float, str, dict[str, float]]]) -> Group:
+    about = Lesson(
+        problem_id="p",
+        test=0,
+        program="x" * 150,
+        entry="<module>",
+        input="",
+        variables={"a": "1", "b": "'s'"},
+        version=3,
+    )
+    asked = TaskItem("execution_semantics", "p/1", "p/1", (), about)
+    later = replace(completion([5] * 7), policy_versions=((5, 0, 7),))
+    return Group(
+        asked,
+        tuple(
+            Rollout(asked, n, later, Reward(v, why, parts), length_limit=8) for n, (v, why, parts) in enumerate(rewards)
+        ),
+    )
+
+
+def test_lessons_are_counted_by_themselves():
+    answered = lessons(
+        [
+            (1.0, "exact", {"variable/a": 1.0, "variable/b": 1.0}),
+            (0.5, "partly", {"variable/a": 1.0, "variable/b": 0.0}),
+            (0.0, "bad_format", {}),
+            (0.0, "wrong", {"variable/a": 0.0, "variable/b": 0.0}),
+        ]
+    )
+    metrics = metrics_of(group_of([1.0, 1.0]), answered)
+    assert metrics["reward/mean"] == metrics["accepted_share"] == 1.0
+    assert metrics["response_length/mean"] == 3
+    assert metrics["sampled_tokens"] == 2 * 3 + 4 * 7
+    assert metrics["alignment/reward"] == pytest.approx(1.5 / 4)
+    assert metrics["alignment/exact_share"] == metrics["alignment/bad_format_share"] == 1 / 4
+    assert metrics["alignment/accuracy/kind/int"] == 2 / 4
+    assert metrics["alignment/accuracy/kind/str"] == 1 / 4
+    assert metrics["alignment/accuracy/length/under-200"] == pytest.approx(1.5 / 4)
+    assert metrics["alignment/staleness"] == 2
+
+
+def test_an_iteration_of_lessons_alone_has_no_figures_of_programs():
+    metrics = metrics_of(lessons([(1.0, "exact", {"variable/a": 1.0, "variable/b": 1.0})]))
+    assert metrics["accepted_share"] == metrics["no_verdict_share"] == 0
+    assert math.isnan(metrics["reward/mean"])
+    assert metrics["alignment/reward"] == 1
+    describe_iteration(metrics)
+
+
+def test_without_lessons_nothing_is_said_of_them():
+    assert not [name for name in metrics_of(group_of([1.0, 0.0])) if name.startswith("alignment")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -28,14 +29,15 @@ from autoclave.config import (
     SynchronousConfig,
     TrainConfig,
 )
-from autoclave.core import IncompleteError, JudgeFault, Reward, TaskItem
+from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, TaskItem
 from autoclave.evaluation import Evaluation, ProblemResult
 from autoclave.rollout import RewardFunction
 from autoclave.training.accounting import Throughput
-from autoclave.training.checkpoints import Checkpoint, latest_checkpoint
+from autoclave.training.alignment.alignment import NoAlignment
+from autoclave.training.checkpoints import Checkpoint, find_checkpoint, latest_checkpoint
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import choose_schedule
@@ -76,14 +78,14 @@ def run_in(
     try:
         chosen = schedule or SynchronousConfig()
         with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, curriculum=curriculum, **found) as stages:
-            source = ItemSource(ITEMS, per_iteration=2, seed=0)
+            source = ShuffledItems(ITEMS, per_iteration=2, seed=0)
             yield Run(
                 config=config,
                 folder=folder,
                 log=log,
                 stages=stages,
                 schedule=choose_schedule(chosen, config.minibatches),
-                items=source,
+                alignment=NoAlignment(source),
                 evaluate=evaluate,
                 stopwatch=Stopwatch(),
                 throughput=Throughput(None, None, scoring_passes=1),
@@ -97,7 +99,7 @@ def run_in(
 
 def go_on(run: Run, checkpoint: Checkpoint | None, stop: StopRequest | None = None) -> None:
     """Run to the end from a checkpoint, whose weights the stages have, or from the beginning."""
-    known = load_groups(checkpoint.folder, run.items) if checkpoint else {}
+    known = load_groups(checkpoint.folder, run.alignment.items) if checkpoint else {}
     if checkpoint:
         run.requests.load(checkpoint.folder, names_of(known))
         run.stages.publish(checkpoint.step)
@@ -136,7 +138,17 @@ def test_a_run_evaluates_trains_and_saves_when_the_settings_say(tmp_path: Path):
         ("evaluation", 4),
     ]
     assert [path.name for path in sorted(run.folder.checkpoints.iterdir())] == ["step-000003", "step-000004"]
+    scores = {step: find_checkpoint(run.folder.checkpoints, step).score for step in ("3", "4")}
+    assert scores == {"3": None, "4": EVALUATION.pass_at_1_of(frozenset())}
     assert len(list((tmp_path / "rollouts").iterdir())) == 4
+
+
+def test_what_became_of_all_requests_is_recorded_with_each_step(tmp_path: Path):
+    with run_in(tmp_path) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    trained = [line["requests/trained"] for line in lines if line["kind"] == "train"]
+    assert trained == [16, 32, 48, 64]  # 2 problems of a step, 8 samples of each
 
 
 def test_a_stage_that_begins_is_told_and_recorded(tmp_path: Path):
@@ -242,6 +254,18 @@ def test_a_stop_in_any_schedule_ends_at_a_checkpoint_from_which_all_that_is_left
         with run_in(tmp_path / "whole", schedule=schedule) as run:
             go_on(run, None)
             assert torch.equal(final_weights(run), found)
+
+
+def test_a_stop_whose_checkpoint_cannot_be_written_says_so(tmp_path: Path):
+    stop, limits = StopRequest(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    stop.is_made = True
+    with run_in(tmp_path) as run:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # bytes; less than the weights
+        try:
+            with pytest.raises(HostError, match=r"step-000001\.partial/actor: cannot be written"):
+                run_to_end(run, done=0, stop=stop)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_stop_in_the_last_step_is_no_early_end(tmp_path: Path):

@@ -22,7 +22,7 @@ from autoclave.config import (
 )
 from autoclave.core import Completion, Group
 from autoclave.rollout import Collection, Request
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.schedules import Course, Iteration, choose_schedule
@@ -91,9 +91,10 @@ class RecordingStages:
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         return Learned(groups, [ENTRY for _ in rollouts], {"loss": 1.0}, [None for _ in rollouts])
 
-    def publish(self, version: int) -> None:
+    def publish(self, version: int) -> dict[str, float]:
         self.calls.append(("publish", version))
         self.version = version
+        return {}
 
 
 class Reading(Collection):
@@ -118,7 +119,7 @@ class ENTRY:
 
 
 def source() -> ItemSource:
-    return ItemSource([item(name) for name in "abcdefg"], per_iteration=GROUPS, seed=0)
+    return ShuffledItems([item(name) for name in "abcdefg"], per_iteration=GROUPS, seed=0)
 
 
 def run(stages, config: ScheduleConfig, course: Course) -> list[Iteration]:
@@ -238,7 +239,7 @@ def learnt(
 ) -> tuple[dict[str, torch.Tensor], list[Iteration]]:
     """The weights after some steps of the toy task, and what happened."""
     with toy_stages(schedule=config) as stages:
-        items = ItemSource(ITEMS, per_iteration=4, seed=0)
+        items = ShuffledItems(ITEMS, per_iteration=4, seed=0)
         iterations = list(choose_schedule(config, 2)(stages, items, Course(0, steps)))
         return dict(stages.actor.export_weights().result()), iterations
 
@@ -264,7 +265,7 @@ def test_a_one_off_pipeline_learns_from_the_batch_of_the_iteration_before():
     """Against a loop that does so one after the other."""
     found, _ = learnt(OneOffPipelineConfig(), steps=4)
     with toy_stages() as stages:
-        items = ItemSource(ITEMS, per_iteration=4, seed=0)
+        items = ShuffledItems(ITEMS, per_iteration=4, seed=0)
         groups = stages.collect(items.at(0), 0).result()
         for iteration in range(4):
             following = stages.collect(items.at(iteration + 1), iteration + 1).result()

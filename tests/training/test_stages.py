@@ -23,11 +23,13 @@ from autoclave.config import (
     ReinforcePlusPlusConfig,
     RlooConfig,
 )
-from autoclave.core import CheckpointError
+from autoclave.core import CheckpointError, FaultError
 from autoclave.models import encode_prompt
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
+from autoclave.workers.weights.probe import LIMITS, Probe
 from tests.training.toy import ITEMS, toy_stages
-from tests.training_parts import DEADLINE_S, group_of, tiny_reward_model
+from tests.training_parts import DEADLINE_S, group_of, tiny_policy, tiny_reward_model
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)
 
@@ -85,6 +87,34 @@ def test_only_publishing_changes_what_is_sampled():
         assert responses(stages, ITEMS, 0) == before
         stages.publish(1)
         assert responses(stages, ITEMS, 0) != before
+
+
+class Forgetful(TransformersEngine):
+    """Keeps the weights that it was made with, and says that it has the new ones."""
+
+    def update_weights(self, version, weights):
+        super().update_weights(version, self._policy.model.state_dict())
+
+
+def probe() -> Probe:
+    """A few prompts of the toy task."""
+    prompts = [encode_prompt(tiny_policy().tokenizer, item.messages) for item in ITEMS[:2]]
+    return Probe(prompts, temperature=1.0, tokens=3, limit=LIMITS["float32"], deadline_s=DEADLINE_S)
+
+
+def test_after_each_publish_sampler_and_trainer_are_compared():
+    with toy_stages(probe=probe()) as stages:
+        for version in (1, 2):
+            stages.learn(stages.collect(ITEMS, version).result())
+            metrics = stages.publish(version)
+            assert 0 <= metrics["publish/mismatch_mean"] <= metrics["publish/mismatch_max"] < 1e-5
+
+
+def test_a_sampler_that_goes_on_with_old_weights_ends_the_run():
+    with toy_stages(probe=probe(), engine=lambda policy: Forgetful(policy, batch_size=64)) as stages:
+        stages.learn(stages.collect(ITEMS, 0).result())
+        with pytest.raises(FaultError, match="probe of version 1: the log-probs of sampler 'sampler/0' are off"):
+            stages.publish(1)
 
 
 def test_masked_rollouts_do_not_move_the_policy():

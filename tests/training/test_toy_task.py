@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autoclave.config import GrpoConfig, PpoConfig
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.schedules import Course, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
@@ -26,7 +26,7 @@ def shares_of_even(learned: list[Learned]) -> list[float]:
 
 def learn(**settings: object) -> list[Learned]:
     with toy_stages(steps=STEPS, **settings) as stages:
-        source = ItemSource(ITEMS, per_iteration=4, seed=0)
+        source = ShuffledItems(ITEMS, per_iteration=4, seed=0)
         return [iteration.learned for iteration in synchronous(stages, source, Course(0, STEPS))]
 
 
@@ -48,7 +48,7 @@ def test_rewards_that_ignore_the_response_teach_nothing():
 def test_equal_rewards_leave_the_policy_as_it_is():
     with toy_stages(rule=lambda response: 1.0) as stages:
         before = stages.actor.export_weights().result()
-        first, _ = synchronous(stages, ItemSource(ITEMS, per_iteration=4, seed=0), Course(0, 2))
+        first, _ = synchronous(stages, ShuffledItems(ITEMS, per_iteration=4, seed=0), Course(0, 2))
         after = stages.actor.export_weights().result()
     assert first.learned.metrics == {}
     assert all((before[name] == after[name]).all() for name in before)

@@ -410,6 +410,7 @@ def test_a_critic_elsewhere_does_the_same_and_one_that_is_killed_is_replaced(tra
     assert peaks.keys() == {"actor", "reference", "critic", "sampler"}
     assert peaks["critic"]["process"] != peaks["actor"]["process"] == peaks["sampler"]["process"]
     assert all(peak["resident"] > peak["grown"] >= 0 for peak in peaks.values())
+    assert peaks["critic"]["resident"] - peaks["critic"]["grown"] > 300  # MiB of libraries
 
 
 def test_a_plan_that_needs_more_memory_than_a_pool_may_take_is_refused_before_any_work(trainings):

@@ -11,7 +11,7 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LengtheningConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
-from autoclave.rollout import SamplingParameters
+from autoclave.rollout import Engine, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -27,6 +27,8 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
+from autoclave.workers.weights.probe import Probe
+from autoclave.workers.weights.publisher import Publisher
 from tests.training_parts import earned, item, settled, tiny_critic, tiny_policy
 
 ITEMS = [item(name) for name in ("one", "two", "three", "four")]
@@ -45,6 +47,9 @@ def toy_stages(
     load: Callable[[], Policy] = tiny_policy,
     start: Callable[[], Policy] = tiny_policy,
     goes_on_from: Path | None = None,
+    begins_at: int = 0,
+    engine: Callable[[Policy], Engine] = lambda policy: TransformersEngine(policy, batch_size=64),
+    probe: Probe | None = None,
     load_critic: Callable[[], HeadModel] = tiny_critic,
     reward_model: Callable[[], HeadModel] | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
@@ -58,11 +63,13 @@ def toy_stages(
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
+    What is sampled first is stamped `begins_at`.
+
     The critic has a pool of its own, and a reward model, if there is one, that of the sampler. With `lora` an adapter
     learns; the reference can then be the actor without it.
     """
     chosen = build_algorithm(algorithm)
-    in_parts = schedule is not None and schedule.name == "minibatch_pipeline"
+    in_parts = schedule is not None and schedule.learns_in_parts
     scoring = {"temperature": 1.0, "micro_batch_tokens": 1 << 16}
     optimizer = OptimizerConfig(learning_rate=learning_rate)
 
@@ -109,9 +116,9 @@ def toy_stages(
             )
             if reward_model
             else NoRewardModel(),
-            sampler=SamplerPool(
-                [WorkerGroup(pools[1], lambda: SamplerWorker(TransformersEngine(load(), batch_size=64)))]
-            ),
+            publisher=Publisher(actor, deadline_s=60),
+            probe=probe,
+            sampler=SamplerPool([WorkerGroup(pools[1], lambda: SamplerWorker(engine(load())))]),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,
             algorithm=chosen,
@@ -123,7 +130,7 @@ def toy_stages(
         )
         if goes_on_from:
             stages.load(goes_on_from)
-            stages.publish(0)
+        stages.begin(begins_at)
         yield stages
     finally:
         for pool in pools:

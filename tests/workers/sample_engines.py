@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from autoclave.core import Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
+from autoclave.workers import Dispatch, WorkerGroup, register
 from autoclave.workers.sampler import SamplerWorker
+
+VERSIONS = 10_000
+"""Weights are a number that is the version modulo this."""
 
 
 class CountingEngine:
-    """Answers each request with as many tokens as it asks for, one for each step; a token is the version of its time.
+    """Answers each request with as many tokens as it asks for, one for each step; a token is the weights of its time.
 
     The first number of a request's seed can order more: `KILL` ends the process, `HANG` stops it, `FAIL` raises, and
     with `BREAK` the engine is not to be used any more.
@@ -29,7 +35,7 @@ class CountingEngine:
         self._requests: dict[int, Request] = {}
         self._tokens: dict[int, list[int]] = {}
         self._aborted: list[int] = []
-        self._version = self._sampled = 0
+        self._weights = self._sampled = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
         for number, request in requests.items():
@@ -42,7 +48,7 @@ class CountingEngine:
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
         for tokens in self._tokens.values():
-            tokens.append(self._version)
+            tokens.append(self._weights)
             self._sampled += 1
         time.sleep(0.001)
         done = {n for n, tokens in self._tokens.items() if len(tokens) >= self._requests[n].parameters.max_new_tokens}
@@ -51,9 +57,9 @@ class CountingEngine:
         self._aborted = []
         return found
 
-    def update_weights(self, version: int, weights: object) -> None:
-        assert version == weights, "the weights of another version"
-        self._version = version
+    def update_weights(self, version: int, weights: int) -> None:
+        assert weights in range(version, VERSIONS**2, VERSIONS), "the weights of another version"
+        self._weights = weights
 
     @property
     def stats(self) -> EngineStats:
@@ -79,8 +85,8 @@ class CountingEngine:
 
     def _pop(self, number: int, reason: FinishReason) -> Completion:
         request, tokens = self._requests.pop(number), self._tokens.pop(number)
-        versions = sorted(set(tokens))
-        starts = [tokens.index(version) for version in versions]
+        starts = [place for place, token in enumerate(tokens) if place == 0 or token != tokens[place - 1]]
+        versions = [tokens[start] % VERSIONS for start in starts]
         return Completion(
             prompt_tokens=request.prompt_tokens,
             tokens=np.array(tokens, dtype=np.int64),
@@ -94,5 +100,33 @@ class CountingEngine:
         )
 
 
+class CountingWorker(SamplerWorker):
+    """Weights come with the call: no trainer is there, and no tensor."""
+
+    @register(Dispatch.ONE_TO_ALL)
+    def be_handed(self, version: int, weights: Any) -> None:
+        self._engine.update_weights(version, weights)
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A `WeightSource` for such workers."""
+
+    version: int
+    weights: Any
+
+    def deliver(self, group: WorkerGroup, call: Callable[..., Any]) -> int:
+        call("be_handed", self.version, self.weights)
+        return self.version
+
+    def release(self, group: WorkerGroup, call: Callable[..., Any]) -> None:
+        """They hold nothing that others need."""
+
+
+def numbered(version: int) -> Handed:
+    """What a `CountingEngine` takes over."""
+    return Handed(version, version)
+
+
 def make_worker(flags: str = "") -> SamplerWorker:
-    return SamplerWorker(CountingEngine(flags))
+    return CountingWorker(CountingEngine(flags))

@@ -9,8 +9,6 @@ import threading
 import time
 
 import numpy as np
-import torch
-import torch.distributed
 
 from autoclave.core import FaultError
 from autoclave.workers import Batch, Dispatch, register
@@ -162,6 +160,9 @@ class Summer:
 
     @register(Dispatch.ALL_TO_LIST)
     def total(self, amount: float) -> float:
+        import torch
+        import torch.distributed
+
         mine = torch.tensor(amount * (torch.distributed.get_rank() + 1))
         torch.distributed.all_reduce(mine)
         return mine.item()

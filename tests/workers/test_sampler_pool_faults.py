@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from concurrent.futures import Future
+from itertools import count
 
 import pytest
 
@@ -14,7 +15,7 @@ from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
 from autoclave.workers.sampler_pool import SamplerPool
 from tests.training_parts import DEADLINE_S
-from tests.workers.sample_engines import CountingEngine
+from tests.workers.sample_engines import CountingEngine, CountingWorker, numbered
 from tests.workers.test_sampler_pool import asked, results, samplers, seeds_of
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 def first_then(first: type[CountingEngine]):
     """Makes an engine of a kind, and sound ones after it."""
     kinds = iter([first])
-    return lambda: SamplerWorker(next(kinds, CountingEngine)())
+    return lambda: CountingWorker(next(kinds, CountingEngine)())
 
 
 # --- Engines that answer wrongly -----------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("engine", "message"), WRONG.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_an_engine_that_loses_doubles_or_invents_a_request_is_an_error_that_names_it(engine, message):
-    with samplers(make=lambda: SamplerWorker(engine())) as sampler:
+    with samplers(make=lambda: CountingWorker(engine())) as sampler:
         for future in sampler.submit(asked((0, 0), (0, 3), (0, 6))):
             with pytest.raises(EngineFault, match=message):
                 future.result(DEADLINE_S)
@@ -98,24 +99,10 @@ def test_a_callback_that_raises_takes_no_other_request_with_it(caplog):
 def test_who_hears_that_weights_are_published_can_publish_at_once():
     with samplers() as sampler:
         again: list[Future] = []
-        first = sampler.update_weights(1, 1)
-        first.add_done_callback(lambda _: again.append(sampler.update_weights(2, 2)))
+        first = sampler.update_weights(1, numbered(1))
+        first.add_done_callback(lambda _: again.append(sampler.update_weights(2, numbered(2))))
         first.result(DEADLINE_S)
         again[0].result(DEADLINE_S)
-
-
-def test_weights_that_never_come_to_be_leave_samplers_as_they_are():
-    with samplers(2) as sampler:
-        weights: Future = Future()
-        update = sampler.update_weights(1, weights)
-        with pytest.raises(RuntimeError, match="version 2: those of version 1 are not there yet"):
-            sampler.update_weights(2, 2)
-        weights.set_exception(WorkerDied("rank 0 of worker group 'actor' is dead"))
-        with pytest.raises(WorkerDied, match="worker group 'actor'"):
-            update.result(DEADLINE_S)
-        assert {done.tokens[0] for done in results(sampler.submit(asked((0, 0), (0, 1))))} == {0}
-        sampler.update_weights(2, 2).result(DEADLINE_S)
-        assert len(sampler.groups) == 2
 
 
 class Refusing(CountingEngine):
@@ -125,7 +112,7 @@ class Refusing(CountingEngine):
 
 def test_one_of_two_idle_samplers_that_refuses_weights_is_an_error_with_version_and_name():
     with samplers(2, make=first_then(Refusing)) as sampler:
-        update = sampler.update_weights(7, 7)
+        update = sampler.update_weights(7, numbered(7))
         with pytest.raises(FaultError, match="weights of version 7 did not reach sampler-0: no room for them"):
             update.result(DEADLINE_S)
 
@@ -141,18 +128,18 @@ def endless(sampler: SamplerPool) -> Future:
 def test_weights_that_wait_for_a_request_when_all_is_started_anew_are_not_taken_over_later():
     with samplers() as sampler:
         endless(sampler)
-        update = sampler.update_weights(5, 5, drains=True)
+        update = sampler.update_weights(5, numbered(5), drains=True)
         sampler.restart()
         with pytest.raises(RuntimeError, match="started anew"):
             update.result(DEADLINE_S)
         assert results(sampler.submit(asked((0, 1))))[0].tokens[0] == 0
-        sampler.update_weights(2, 2).result(DEADLINE_S)
+        sampler.update_weights(2, numbered(2)).result(DEADLINE_S)
 
 
 def test_closing_ends_weights_on_their_way_in_an_error():
     with samplers() as sampler:
         endless(sampler)
-        update = sampler.update_weights(1, 1, drains=True)
+        update = sampler.update_weights(1, numbered(1), drains=True)
     with pytest.raises(RuntimeError, match="the samplers are closed"):
         update.result(DEADLINE_S)
 
@@ -182,8 +169,29 @@ def test_samplers_that_were_given_up_come_back_when_all_is_started_anew():
         (future,) = sampler.submit(asked((0, 0)))
         with pytest.raises(EngineFault, match="the engine is dead"):
             future.result(DEADLINE_S)
-        with pytest.raises(FaultError, match="no sampler is left"):
+        with pytest.raises(WorkerDied, match="no sampler is left"):
             sampler.submit(asked((0, 0)))
+        with pytest.raises(WorkerDied, match="weights of version 1: no sampler is left"):
+            sampler.update_weights(1, numbered(1)).result(DEADLINE_S)
+        sampler.restart()
+        assert len(results(sampler.submit(asked((0, 0))))) == 1
+
+
+def test_samplers_that_were_given_up_come_back_also_when_starting_anew_fails_at_first():
+    numbers = count()
+
+    def make() -> SamplerWorker:
+        number = next(numbers)
+        if number == 1:
+            raise WorkerDied("it was killed while it was made")
+        return CountingWorker(Dead() if number == 0 else CountingEngine())
+
+    with samplers(make=make) as sampler:
+        (future,) = sampler.submit(asked((0, 0)))
+        with pytest.raises(EngineFault, match="the engine is dead"):
+            future.result(DEADLINE_S)
+        with pytest.raises(WorkerDied, match="while it was made"):
+            sampler.restart()
         sampler.restart()
         assert len(results(sampler.submit(asked((0, 0))))) == 1
 
@@ -199,7 +207,7 @@ def test_two_that_die_at_once_lose_nothing():
 
     def make() -> SamplerWorker:
         made["engines"] += 1
-        return SamplerWorker(Dying() if made["engines"] <= 2 else CountingEngine())
+        return CountingWorker(Dying() if made["engines"] <= 2 else CountingEngine())
 
     with samplers(2, make=make, restarts=1) as sampler:
         seeds = [(0, prompt) for prompt in range(6)]
@@ -221,9 +229,9 @@ def test_a_request_that_is_aborted_while_its_engine_is_made_anew_is_not_sampled_
 
     def make() -> SamplerWorker:
         if not dies.is_set():
-            return SamplerWorker(Dying())
+            return CountingWorker(Dying())
         comes_back.wait(DEADLINE_S)
-        return SamplerWorker(Noting())
+        return CountingWorker(Noting())
 
     with samplers(make=make, restarts=1) as sampler:
         unwanted, wanted = sampler.submit(asked((0, 0), (0, 1)))
@@ -238,7 +246,7 @@ def test_a_request_that_is_aborted_while_its_engine_is_made_anew_is_not_sampled_
 def test_a_sampler_that_waits_for_its_turn_on_the_devices_has_not_failed():
     goes_on, said = threading.Event(), []
     pool = ResourcePool("shared")
-    group = WorkerGroup(pool, lambda: SamplerWorker(CountingEngine()), name="sampler")
+    group = WorkerGroup(pool, lambda: CountingWorker(CountingEngine()), name="sampler")
     sampler = SamplerPool([group], timeout_s=0.1, restarts=1, say=said.append)
     other = pool.submit(goes_on.wait, DEADLINE_S)
     (future,) = sampler.submit(asked((0, 0)))
@@ -255,7 +263,7 @@ def test_a_sampler_that_waits_for_its_turn_on_the_devices_has_not_failed():
 def test_what_samplers_do_can_be_read():
     with samplers() as sampler:
         endless(sampler)
-        sampler.update_weights(3, 3).result(DEADLINE_S)
+        sampler.update_weights(3, numbered(3)).result(DEADLINE_S)
         head, line = sampler.state().splitlines()
         assert head == "0 requests wait for a sampler"
         assert line.startswith("sampler-0: ")

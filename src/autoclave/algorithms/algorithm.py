@@ -57,6 +57,11 @@ class Column(StrEnum):
     SAMPLER_LOG_PROBS = "sampler_log_probs"
     """(N,) float, natural logarithms, of the policy that sampled, as the sampler computed them."""
 
+    TERM = "term"
+    """(B,) int64: which term of a composite objective the row is of; terms are normalised each by itself. Optional."""
+    TERM_WEIGHTS = "term_weights"
+    """(B,) float: factor on the row's term. Optional."""
+
     # What controllers set: one number for all tokens of a step.
     KL_COEFFICIENT = "kl_coefficient"
     """(N,) float: cost of a nat of KL to the reference, in units of reward."""
@@ -104,7 +109,16 @@ class Column(StrEnum):
 
 
 _PER_ROW = frozenset(
-    {Column.REWARDS, Column.GROUP, Column.MINIBATCH, Column.LENGTH_LIMITS, Column.TRAINS, Column.VOTES}
+    {
+        Column.REWARDS,
+        Column.GROUP,
+        Column.MINIBATCH,
+        Column.TERM,
+        Column.TERM_WEIGHTS,
+        Column.LENGTH_LIMITS,
+        Column.TRAINS,
+        Column.VOTES,
+    }
 )
 _SCORES = frozenset({Column.OLD_LOG_PROBS, Column.REFERENCE_LOG_PROBS, Column.OLD_VALUES})
 
@@ -233,11 +247,6 @@ class Algorithm:
         return Column.ENTROPY in self.reads
 
     @property
-    def needs_sampler_log_probs(self) -> bool:
-        """The sampler's log-probs are read, so it must give those of the distribution that it sampled from."""
-        return Column.SAMPLER_LOG_PROBS in self.reads
-
-    @property
     def needs_scores(self) -> bool:
         """Advantages depend on what models say, so models must be asked before `prepare`."""
         return any(not _SCORES.isdisjoint(equation.compute.reads) for equation in self.advantage)
@@ -266,16 +275,35 @@ class Algorithm:
     def prepare(self, columns: Columns) -> dict[str, Tensor]:
         """`columns` with ADVANTAGES, WEIGHTS, VOTES and whatever else the equations give.
 
+        With TERM each term of the objective is prepared as if the others were not there, so that it is normalised over
+        its own rows, and multiplied by its TERM_WEIGHTS (Jiang et al., CodeRL+, equation 6: a sum of two expectations).
+
         Args:
             columns: of whole groups, and of all optimizer steps of a `learn` (MINIBATCH tells them apart; without it
                 there is one). Rows that neither train nor vote may be missing, and may hold anything.
 
         Returns:
-            ADVANTAGES are 0 for rows that do not train; WEIGHTS are those of each optimizer step by itself.
+            ADVANTAGES are 0 for rows that do not train; WEIGHTS are those of each optimizer step and term by itself.
 
         Raises:
             ValueError: a column is missing, or columns do not fit each other.
         """
+        term = columns.get(Column.TERM)
+        if term is None or len(term) == 0:
+            return self._prepared(columns)
+        given = {Column.TRAINS, Column.VOTES, Column.ADVANTAGES, Column.WEIGHTS, *(e.gives for e in self.advantage)}
+        found = dict(columns)
+        for number in range(int(term.amax()) + 1):
+            own = term == number
+            if not own.any():
+                continue
+            part = self._prepared(_only(columns, own))
+            for name in given:
+                mask = own if name.is_per_row else own[columns[Column.ROW]]
+                found[name] = torch.where(mask, part[name], found.get(name, torch.zeros_like(part[name])))
+        return found
+
+    def _prepared(self, columns: Columns) -> dict[str, Tensor]:
         found = dict(columns)
         for equation in self.advantage:
             found[Column.VOTES] = self.votes(found)
@@ -379,7 +407,8 @@ class Algorithm:
         weights = torch.zeros(len(columns[Column.ROW]), device=trains.device)
         for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
             weights += self.weighting({**columns, Column.TRAINS: trains & (minibatch == number)})
-        return weights
+        factors = columns.get(Column.TERM_WEIGHTS)
+        return weights if factors is None else weights * factors[columns[Column.ROW]].float()
 
 
 def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -> StepLoss:
@@ -392,6 +421,16 @@ def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -
     means |= {name: values for part in parts.values() for name, values in part.means.items()}
     maxima = {name: values for part in parts.values() for name, values in part.maxima.items()}
     return StepLoss(total, observe({"loss": total} | totals, means, maxima))
+
+
+def _only(columns: Columns, own: Tensor) -> dict[str, Tensor]:
+    """`columns` in which rows that are not `own` (B,) neither train nor vote."""
+    rewards = columns[Column.REWARDS]
+    return {
+        **columns,
+        Column.TRAINS: columns[Column.TRAINS] & own,
+        Column.REWARDS: torch.where(own, rewards, torch.full_like(rewards, torch.nan)),
+    }
 
 
 def _read(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from autoclave.cli.evaluate import evaluate
 from autoclave.cli.export import export
 from autoclave.cli.judge import judge
 from autoclave.cli.plan import plan
+from autoclave.cli.probe import probe
 from autoclave.cli.report import report
 from autoclave.cli.run import run
 from autoclave.cli.timeline import timeline
@@ -40,7 +41,7 @@ def cli() -> None:
     """
 
 
-for command in (doctor, plan, train, sft, evaluate, export, judge, run, trace, config, report, view, timeline):
+for command in (doctor, plan, train, sft, evaluate, probe, export, judge, run, trace, config, report, view, timeline):
     cli.add_command(command)
 
 

@@ -9,11 +9,16 @@ import click
 
 @click.command()
 @click.argument("run_folder", type=click.Path(path_type=Path))
-def report(run_folder: Path) -> None:
+@click.option("--against", type=click.Path(path_type=Path), multiple=True, help="Run folder to compare with; several.")
+@click.option("--out", type=click.Path(path_type=Path), help="File for the page; in RUN_FOLDER by default.")
+def report(run_folder: Path, against: tuple[Path, ...], out: Path | None) -> None:
     """Write report.html of a run, finished or not, into its folder.
+
+    With --against it is comparison.html: the held-out curves, the final figures and the differing settings of all
+    these runs on one page.
 
     Example: autoclave report runs/demo
     """
-    from autoclave.training.report import write_report
+    from autoclave.training.report import write_comparison, write_report
 
-    click.echo(write_report(run_folder))
+    click.echo(write_comparison([run_folder, *against], out) if against else write_report(run_folder, out))

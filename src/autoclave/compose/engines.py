@@ -29,10 +29,10 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
     """
     match config.sampler.engine:
         case TransformersEngineConfig() as settings:
-            policy = load_policy(model_folder, dtype=config.model.dtype, device=config.model.device)
-            return TransformersEngine(policy, batch_size=settings.batch_size, mixes_waves=mixes_batches(config))
+            policy = load_policy(model_folder, dtype=config.sampling_dtype, device=config.model.device)
+            return TransformersEngine(policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches)
         case VllmEngineConfig() as settings:
-            return VllmEngine(model_folder, settings, dtype=config.model.dtype, seed=config.seed % 2**31)
+            return VllmEngine(model_folder, settings, dtype=config.sampling_dtype, seed=config.seed % 2**31)
         case SglangEngineConfig() as settings:
             return sglang_engine(settings, model_folder)
         case OpenAiEngineConfig() as settings:
@@ -56,8 +56,3 @@ def require_trainable(config: TrainConfig) -> None:
             "sampler.engine.weights_folder: name a folder that this process can write and the server can read; new "
             "weights go through it"
         )
-
-
-def mixes_batches(config: TrainConfig) -> bool:
-    """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
-    return config.schedule.name == "asynchronous" and config.schedule.max_staleness > 0

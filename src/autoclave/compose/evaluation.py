@@ -16,13 +16,12 @@ from autoclave.compose.models import check_tokens
 from autoclave.compose.tasks import build_task
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
-from autoclave.core import TaskItem, read_problems
+from autoclave.core import MAIN_PROGRAM, Lesson, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
-from autoclave.rollout import SamplingParameters
-from autoclave.tasks import Task
+from autoclave.rollout import RewardFunction, SamplingParameters
 from autoclave.workers.sampler_pool import SamplerPool
 
 EVALUATION = 1
@@ -30,14 +29,14 @@ EVALUATION = 1
 
 
 def evaluate_during_training(
-    config: TrainConfig, workers: Workers, task: Task, heldout: Sequence[TaskItem], step: int, whole: bool
+    config: TrainConfig, workers: Workers, reward: RewardFunction, heldout: Sequence[TaskItem], step: int, whole: bool
 ) -> Evaluation:
     """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     settings = config.evaluation
     return _evaluate(
         workers.sampler,
         workers.tokenizer,
-        task,
+        reward,
         heldout if whole else pinned(config, heldout),
         SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
         samples=settings.final_samples if whole else settings.samples,
@@ -73,7 +72,7 @@ def evaluate(
             evaluation = _evaluate(
                 samplers,
                 tokenizer,
-                task,
+                task.reward,
                 [task.item(problem) for problem in asked],
                 SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
                 samples=samples or config.evaluation.final_samples,
@@ -87,7 +86,7 @@ def evaluate(
 def _evaluate(
     samplers: SamplerPool,
     tokenizer: PreTrainedTokenizerBase,
-    task: Task,
+    reward: RewardFunction,
     items: Sequence[TaskItem],
     parameters: SamplingParameters,
     *,
@@ -97,11 +96,19 @@ def _evaluate(
     return autoclave.evaluation.evaluate(
         items,
         sampler=samplers,
-        reward=task.reward,
+        reward=reward,
         encode=lambda item: encode_prompt(tokenizer, item.messages),
-        family=lambda item: item.payload.tags[0] if item.payload.tags else "all",
+        family=_family,
         parameters=parameters,
         samples=samples,
         with_greedy=True,
         seed=seed,
     )
+
+
+def _family(item: TaskItem) -> str:
+    """What an item is counted with in tables: the first tag of a problem; of a lesson how it is run."""
+    payload = item.payload
+    if isinstance(payload, Lesson):
+        return "stdin" if payload.entry == MAIN_PROGRAM else "call"
+    return payload.tags[0] if payload.tags else "all"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from autoclave.compose.alignment import build_alignment, heldout_items, reward_of, task_limits, term_weights
 from autoclave.compose.engines import require_trainable
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
@@ -19,17 +20,17 @@ from autoclave.compose.tasks import build_task, build_task_by_all_tests
 from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
-from autoclave.core import InputError, WorkerDied
+from autoclave.core import EngineFault, InputError, TaskItem, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
-from autoclave.models import resolve_device
+from autoclave.models import encode_prompt, load_architecture, resolve_device
 from autoclave.problems import ProblemSets
 from autoclave.tasks import Task
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
 from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs, weights_digest
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.items import ItemSource
+from autoclave.training.items import ShuffledItems
 from autoclave.training.loggers import open_sinks, require_loggers
 from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
@@ -40,6 +41,7 @@ from autoclave.training.stages import Stages
 from autoclave.training.summary import describe, summarise
 from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
+from autoclave.workers.weights.probe import LIMITS, Probe
 
 Say = Callable[[str], None]
 
@@ -122,26 +124,37 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
 
     Raises:
         WorkerDied: once too often.
+        EngineFault: so, where no sampler is left.
     """
-    for restarts_left in range(run.config.worker_restarts, -1, -1):
+    for number in range(run.config.worker_restarts + 1):
         try:
-            known = load_groups(checkpoint.folder, run.items) if checkpoint else {}
+            if number:
+                _begin_anew(run, workers)
+            if checkpoint:
+                run.alignment.load(checkpoint.folder)
+            known = load_groups(checkpoint.folder, run.alignment.items) if checkpoint else {}
             if checkpoint:
                 run.stages.load(checkpoint.folder)
                 run.requests.load(checkpoint.folder, names_of(known))
-                run.stages.publish(checkpoint.step)
-            run_to_end(run, done=checkpoint.step if checkpoint else 0, stop=stop, known=known)
+            done = checkpoint.step if checkpoint else 0
+            run.stages.begin(done)
+            run_to_end(run, done=done, stop=stop, known=known)
             return
-        except WorkerDied as death:
-            if not restarts_left:
+        except (WorkerDied, EngineFault) as death:
+            if number == run.config.worker_restarts:
                 raise
             checkpoint = _newest_checkpoint(run.folder, run.config)
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
-            workers.restart()
-            run.stages.adaptation.begin_anew()
-            run.stages.lengthening.begin_anew()
-            run.requests.begin_anew()
-            run.health.go_on_from([])
+
+
+def _begin_anew(run: Run, workers: Workers) -> None:
+    """Make all workers anew, and forget what was under way."""
+    workers.restart()
+    run.stages.adaptation.begin_anew()
+    run.stages.lengthening.begin_anew()
+    run.requests.begin_anew()
+    run.alignment.begin_anew()
+    run.health.go_on_from([])
 
 
 def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | None:
@@ -160,8 +173,8 @@ def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
     return policy_inputs(folder.start) | frozen
 
 
-def build_stages(config: TrainConfig, workers: Workers, task: Task) -> Stages:
-    """The three stages on `workers`, with rewards by `task`."""
+def build_stages(config: TrainConfig, workers: Workers, task: Task, items: Sequence[TaskItem]) -> Stages:
+    """The three stages on `workers`, with rewards by `task`; `items` are those of training."""
     return Stages(
         actor=workers.actor,
         reference=workers.reference,
@@ -169,14 +182,34 @@ def build_stages(config: TrainConfig, workers: Workers, task: Task) -> Stages:
         reward_model=workers.reward_model,
         sampler=workers.sampler,
         tokenizer=workers.tokenizer,
-        reward=task.reward,
+        reward=reward_of(config, task),
         algorithm=workers.algorithm,
         sampling=sampling_parameters(config.sampler),
         group_size=config.group_size,
-        minibatches=1 if config.schedule.name == "minibatch_pipeline" else config.minibatches,
+        minibatches=1 if config.schedule.learns_in_parts else config.minibatches,
         seed=config.seed,
+        term_weights=term_weights(config),
+        task_limits=task_limits(config),
         curriculum=config.curriculum,
-        drains=config.schedule.name == "asynchronous" and not config.schedule.partial,
+        drains=config.schedule.drains,
+        publisher=workers.publisher,
+        probe=_probe(config, workers, items),
+        publish_s=config.publish.timeout_s,
+    )
+
+
+def _probe(config: TrainConfig, workers: Workers, items: Sequence[TaskItem]) -> Probe | None:
+    """The comparison of trainer and samplers after each publish, on the first prompts of the run."""
+    settings = config.publish.probe
+    if settings is None:
+        return None
+    formats = {config.sampling_dtype, config.model.dtype, config.trainer.mixed_precision} & LIMITS.keys()
+    return Probe(
+        [encode_prompt(workers.tokenizer, item.messages) for item in items[: settings.prompts]],
+        temperature=config.sampler.temperature,
+        tokens=min(settings.tokens, config.longest_trained),
+        limit=settings.limit or max(LIMITS[name] for name in formats),
+        deadline_s=config.publish.timeout_s,
     )
 
 
@@ -194,14 +227,23 @@ def _run(
     task, by_all = build_task(config.task, judge), build_task_by_all_tests(config.task, judge)
     items = [task.item(problem) for problem in problems.train]
     heldout = [task.item(problem) for problem in problems.heldout]
+    programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
+    context = _context(config, folder.start)
+    others = heldout_items(config, judge, workers.tokenizer, problems.heldout, context)
+    if config.alignment and config.alignment.evaluation_items and not others:
+        say("alignment.evaluation_items: no solution of a held-out problem can be traced; nothing is measured")
     return Run(
         config=config,
         folder=folder,
         log=log,
-        stages=build_stages(config, workers, task),
+        stages=build_stages(config, workers, task, items),
         schedule=schedule or choose_schedule(config.schedule, config.minibatches),
-        items=ItemSource(items, per_iteration=config.problems_per_step, seed=config.seed),
-        evaluate=partial(evaluate_during_training, config, workers, task, heldout),
+        alignment=build_alignment(config, task, judge, workers.tokenizer, programs, problems.train, context=context),
+        evaluate=partial(evaluate_during_training, config, workers, reward_of(config, task), heldout),
+        evaluate_others={
+            name: partial(evaluate_during_training, config, workers, reward_of(config, task), each, whole=False)
+            for name, each in others.items()
+        },
         stopwatch=stopwatch,
         throughput=_throughput(config, workers, folder.start),
         health=Health(config.health),
@@ -211,6 +253,13 @@ def _run(
         inputs=_inputs(folder, config),
         roles={"judge": judge.state},
     )
+
+
+def _context(config: TrainConfig, model: Path) -> int | None:
+    """Tokens of a prompt and a response together, as far as that is known."""
+    own = getattr(load_architecture(model), "max_position_embeddings", None)
+    limits = [limit for limit in (own, getattr(config.sampler.engine, "context", None)) if limit]
+    return min(limits, default=None)
 
 
 def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughput:

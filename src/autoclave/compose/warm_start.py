@@ -12,6 +12,8 @@ from typing import Any
 
 from autoclave import __version__
 from autoclave.algorithms import supervised
+from autoclave.compose.alignment import lesson_demonstrations
+from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.core import InputError
@@ -62,7 +64,7 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
         CheckpointError: the newest checkpoint is damaged, or of other settings or demonstrations.
         IncompleteError: a stop was requested; a checkpoint was written.
     """
-    demonstrations = problems.demonstrations() if _imitates(config) else []
+    demonstrations = _demonstrations(config, problems)
     policy = _initial_policy(config, demonstrations)
     if not config.sft.is_on:
         save_policy(policy, model)
@@ -89,6 +91,17 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
         }
         _imitate(config, batches, actor, inputs, around)
         actor.export(model).result()
+
+
+def _demonstrations(config: TrainConfig, problems: ProblemSets) -> list[Demonstration]:
+    """All that is imitated: programs, and answers to lessons if settings ask for some."""
+    if not _imitates(config):
+        return []
+    found, share = problems.demonstrations(), config.alignment.sft_share if config.alignment else 0.0
+    if share:
+        with build_judge(config.judge, config.sandbox) as judge:
+            found += lesson_demonstrations(config, problems, judge, round(len(found) * share / (1 - share)))
+    return found
 
 
 def _imitate(
@@ -182,6 +195,9 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens", "deterministic")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
+    if config.alignment and config.alignment.sft_share:
+        lessons = ("template", "asks", "min_informative", "limits", "sft_share")
+        key["lessons"] = config.alignment.model_dump(mode="json", include=set(lessons))
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()

@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 import autoclave.workers
 from autoclave.algorithms import build_algorithm
-from autoclave.compose.engines import make_engine, mixes_batches
+from autoclave.compose.engines import make_engine
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
 from autoclave.config import PoolConfig, TrainConfig
@@ -43,6 +45,8 @@ from autoclave.workers.trainer import (
     SharedReference,
 )
 from autoclave.workers.trainer.sharding import check_device
+from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.publisher import Publisher
 
 W = TypeVar("W")
 
@@ -118,6 +122,12 @@ class Workers:
             else NoRewardModel()
         )
         self.sampler = _open_samplers(config, pools, model, self._say)
+        self.publisher = Publisher(
+            self.actor,
+            _form(config),
+            deadline_s=config.publish.timeout_s,
+            may_alias=config.schedule.takes_turns,
+        )
 
     def _choose_reference(
         self, pool: ResourcePool, model: Path
@@ -163,6 +173,11 @@ class Workers:
         self._opened.close()
 
 
+def _form(config: TrainConfig) -> Form:
+    dtype = getattr(torch, config.publish.dtype) if config.publish.dtype else None
+    return Form(dtype, adapter_only=config.publish.content == "adapter")
+
+
 def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> WorkerGroup[W]:
     """A group whose ranks hold one model together."""
     return WorkerGroup(pool, make_worker, name=name, process_group=pool.executor.processes > 1)
@@ -179,11 +194,17 @@ def _open_samplers(
     ]
     return SamplerPool(
         groups,
-        in_flight=config.sampler.engine.batch_size if mixes_batches(config) else None,
+        in_flight=_most_in_flight(config) if config.schedule.mixes_batches else None,
         restarts=config.sampler.restarts,
         timeout_s=config.sampler.timeout_s,
         say=say,
     )
+
+
+def _most_in_flight(config: TrainConfig) -> int:
+    """Requests of an engine at a time, with room left for a probe, which would wait for the end of another."""
+    probe = config.publish.probe
+    return max(1, config.sampler.engine.batch_size - (probe.prompts if probe else 0))
 
 
 def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
@@ -240,7 +261,7 @@ def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
         micro_batch_tokens=config.micro_batch_tokens,
         trainer=config.trainer,
         device=resolve_device(config.model.device),
-        learns_in_parts=config.schedule.name == "minibatch_pipeline",
+        learns_in_parts=config.schedule.learns_in_parts,
     )
 
 
@@ -281,7 +302,7 @@ def _make_reward_model(config: TrainConfig) -> RewardModelWorker:
 
 def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     _share_cores(config)
-    return SamplerWorker(make_engine(config, model))
+    return SamplerWorker(make_engine(config, model), resolve_device(config.model.device))
 
 
 def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:

@@ -19,6 +19,7 @@ from autoclave.config.algorithm import (
     TruncatedCorrectionConfig,
 )
 from autoclave.config.algorithm_choice import AlgorithmConfig
+from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.engine import (
@@ -42,6 +43,7 @@ from autoclave.config.load import Override, Resolved, dump, load, parse_override
 from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+from autoclave.config.publish import ProbeConfig, PublishConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
 from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
@@ -52,6 +54,7 @@ from autoclave.config.training import (
     MinibatchPipelineConfig,
     OneOffPipelineConfig,
     ScheduleConfig,
+    ScheduleSettings,
     SftConfig,
     SynchronousConfig,
     TrainConfig,
@@ -67,6 +70,7 @@ __all__ = [
     "AdvanceConfig",
     "AlgorithmConfig",
     "AlgorithmSettings",
+    "AlignmentConfig",
     "ArithmeticConfig",
     "AsynchronousConfig",
     "CheckpointConfig",
@@ -90,6 +94,8 @@ __all__ = [
     "JudgeRunConfig",
     "LengthStageConfig",
     "LengtheningConfig",
+    "LessonGrowthConfig",
+    "LessonLimitsConfig",
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",
@@ -103,9 +109,11 @@ __all__ = [
     "Override",
     "PoolConfig",
     "PpoConfig",
+    "ProbeConfig",
     "ProblemFilesConfig",
     "ProblemsConfig",
     "ProfileConfig",
+    "PublishConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",
     "Resolved",
@@ -114,6 +122,7 @@ __all__ = [
     "SamplerConfig",
     "SandboxConfig",
     "ScheduleConfig",
+    "ScheduleSettings",
     "SftConfig",
     "SglangEngineConfig",
     "SynchronousConfig",

@@ -64,10 +64,21 @@ class ArithmeticConfig(Config):
     """Share of the pairs of operations in a row that occur in no training problem."""
 
     operations: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(ge=2)]] = (2, 6)
-    """Fewest and most operations of a problem. A response needs about nine tokens for each: they set its length."""
+    """Fewest and most operations of a problem. A response needs six to nine tokens for each: they set its length."""
+
+    signs: Annotated[tuple[Literal["+", "-", "*", "mod"], ...], Field(min_length=1)] = ("+", "-", "*", "mod")
+    """Signs of the operations."""
+
+    highest: Annotated[int, Field(ge=9)] = 99
+    """The largest number on the way; the smallest is 1."""
 
     answer_alone_share: Fraction = 0.0
     """Share of the demonstrations that give the answer without the steps to it: short, and beyond a small policy."""
+
+    @property
+    def numbers(self) -> range:
+        """Those that occur on the way."""
+        return range(1, self.highest + 1)
 
     @model_validator(mode="after")
     def _operations_are_ordered(self) -> Self:

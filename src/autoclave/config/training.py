@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.algorithm_choice import AlgorithmConfig
+from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
@@ -15,6 +16,7 @@ from autoclave.config.lengthening import LengtheningConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
+from autoclave.config.publish import PublishConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.config.task import CodeGenerationConfig, TaskConfig
 from autoclave.config.trainer import TrainerConfig
@@ -86,14 +88,48 @@ class SftConfig(Config):
         return 1200 if self.steps is None else self.steps
 
 
-class SynchronousConfig(Config):
+class ScheduleSettings(Config):
+    """What schedules ask of the other parts of a run."""
+
+    @property
+    def learns_in_parts(self) -> bool:
+        """A batch comes in several updates, each one optimizer step."""
+        return False
+
+    @property
+    def mixes_batches(self) -> bool:
+        """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
+        return False
+
+    @property
+    def drains(self) -> bool:
+        """New weights wait for responses in the making."""
+        return False
+
+    @property
+    def takes_turns(self) -> bool:
+        """Nothing is sampled while anything is learnt."""
+        return False
+
+    @property
+    def staleness(self) -> int:
+        """Versions that the weights which sample a batch may be older than those that learn from it."""
+        return 0
+
+
+class SynchronousConfig(ScheduleSettings):
     """Sample, judge, learn, publish, one after the other."""
 
     name: Literal["synchronous"] = "synchronous"
     """The schedule."""
 
+    @property
+    def takes_turns(self) -> bool:
+        """See `ScheduleSettings`."""
+        return True
 
-class MinibatchPipelineConfig(Config):
+
+class MinibatchPipelineConfig(ScheduleSettings):
     """Learn from each minibatch as soon as it is there, while the rest of the batch is sampled; on policy."""
 
     name: Literal["minibatch_pipeline"] = "minibatch_pipeline"
@@ -102,15 +138,25 @@ class MinibatchPipelineConfig(Config):
     order: Literal["completion", "prompt"] = "completion"
     """Which groups are a minibatch: those that complete first, or those that `synchronous` puts together."""
 
+    @property
+    def learns_in_parts(self) -> bool:
+        """See `ScheduleSettings`."""
+        return True
 
-class OneOffPipelineConfig(Config):
+
+class OneOffPipelineConfig(ScheduleSettings):
     """Learn from a batch while the next one is sampled, with weights one iteration old."""
 
     name: Literal["one_off_pipeline"] = "one_off_pipeline"
     """The schedule."""
 
+    @property
+    def staleness(self) -> int:
+        """See `ScheduleSettings`."""
+        return 1
 
-class AsynchronousConfig(Config):
+
+class AsynchronousConfig(ScheduleSettings):
     """Sample without a pause, ahead of the weights that learn."""
 
     name: Literal["asynchronous"] = "asynchronous"
@@ -125,6 +171,26 @@ class AsynchronousConfig(Config):
 
     order: Literal["prompt", "completion"] = "prompt"
     """Which groups are a batch: those of `synchronous`, or those that complete first."""
+
+    @property
+    def mixes_batches(self) -> bool:
+        """See `ScheduleSettings`."""
+        return self.max_staleness > 0
+
+    @property
+    def drains(self) -> bool:
+        """See `ScheduleSettings`."""
+        return not self.partial
+
+    @property
+    def takes_turns(self) -> bool:
+        """See `ScheduleSettings`."""
+        return self.max_staleness == 0
+
+    @property
+    def staleness(self) -> int:
+        """See `ScheduleSettings`."""
+        return self.max_staleness
 
 
 ScheduleConfig = Annotated[
@@ -222,6 +288,9 @@ class TrainConfig(Config):
     curriculum: LengtheningConfig | None = None
     """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
 
+    alignment: AlignmentConfig | None = None
+    """Lessons about what programs do, beside writing them; null: none."""
+
     algorithm: AlgorithmConfig = GrpoPlusConfig()
     """What is learnt from rewards, and how."""
 
@@ -239,6 +308,9 @@ class TrainConfig(Config):
 
     schedule: ScheduleConfig = SynchronousConfig()
     """When sampling, learning and publishing happen."""
+
+    publish: PublishConfig = PublishConfig()
+    """New weights for the samplers."""
 
     pools: dict[str, PoolConfig] = {"main": PoolConfig()}
     """Resource pools, by name; they do not overlap."""
@@ -364,6 +436,20 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _publish_has_an_effect(self) -> Self:
+        if self.publish.content == "adapter" and not self.trainer.lora:
+            raise ValueError(
+                "publish.content = adapter: there is no adapter; set trainer.lora, or use publish.content=weights"
+            )
+        if self.publish.content == "adapter" and self.publish.dtype:
+            raise ValueError(
+                f"publish.dtype = {self.publish.dtype}: is ignored with publish.content = adapter; remove one of them"
+            )
+        if self.publish.dtype == self.model.dtype:
+            raise ValueError(f"publish.dtype = {self.publish.dtype}: is that of model.dtype anyway; remove it")
+        return self
+
+    @model_validator(mode="after")
     def _every_rank_has_rollouts(self) -> Self:
         sampled = self.problems_per_step * self.group_size
         in_minibatch = sampled // self.minibatches, "minibatch", "problems_per_step x group_size / minibatches"
@@ -411,6 +497,33 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _alignment_has_programs(self) -> Self:
+        if self.alignment is None:
+            return self
+        if self.task.name != "code_generation":
+            raise ValueError(
+                f"alignment: lessons are made of programs, and task.name = {self.task.name} asks for none; remove it"
+            )
+        if self.problems_per_step < 2:
+            raise ValueError("alignment: a step needs a lesson and a program at least; raise problems_per_step")
+        if self.reward_model.path:
+            raise ValueError(
+                "alignment: a reward model would be added to the rewards of lessons too; remove reward_model.path"
+            )
+        if self.alignment.sft_share and not self.sft.is_on and self.model.path:
+            raise ValueError(
+                f"alignment.sft_share = {self.alignment.sft_share}: is ignored without a warm start (sft.steps = 0); "
+                "remove it"
+            )
+        youngest, most = self.schedule.staleness + 1, self.alignment.max_staleness
+        if self.alignment.programs != "reference" and most is not None and most < youngest:
+            raise ValueError(
+                f"alignment.max_staleness = {most}: with schedule.name = {self.schedule.name} a lesson is {youngest} "
+                f"versions old when it can be asked first; use {youngest} or more, or null"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _last_stage_is_reached(self) -> Self:
         earliest = self.curriculum.fewest_steps if self.curriculum else 0
         if earliest >= self.steps:
@@ -432,6 +545,11 @@ class TrainConfig(Config):
         return found
 
     @property
+    def sampling_dtype(self) -> str:
+        """Number format in which samplers compute."""
+        return self.publish.dtype or self.model.dtype
+
+    @property
     def longest_trained(self) -> int:
         """Most tokens of a response that is learnt from."""
         return self.curriculum.limits[-1] if self.curriculum else self.sampler.max_new_tokens
@@ -440,8 +558,3 @@ class TrainConfig(Config):
     def longest_evaluated(self) -> int:
         """Most tokens of a response of an evaluation."""
         return self.evaluation.max_new_tokens or self.longest_trained
-
-    @property
-    def longest_sampled(self) -> int:
-        """Most tokens of a response that an engine must have room for."""
-        return max(self.longest_trained, self.longest_evaluated)

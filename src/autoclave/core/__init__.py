@@ -18,6 +18,7 @@ from autoclave.core.errors import (
     WorkerDied,
     WorkerFault,
 )
+from autoclave.core.lesson import Lesson
 from autoclave.core.outcome import Ended, Outcome
 from autoclave.core.problem import (
     AnswerTests,
@@ -63,6 +64,7 @@ __all__ = [
     "InputError",
     "IsolationError",
     "JudgeFault",
+    "Lesson",
     "MaskReason",
     "Outcome",
     "Primitive",

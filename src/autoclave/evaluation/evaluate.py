@@ -166,5 +166,8 @@ def _result(group: Group, samples: int, family: str) -> ProblemResult:
 
 
 def _accepted(rollout: Rollout) -> bool | None:
-    verdict = rollout.reward.verdict
-    return None if verdict is None or verdict.status is None else verdict.is_accepted
+    """Whether all tests passed, or, where no program is judged, the reward is whole; None without a verdict."""
+    reward = rollout.reward
+    if reward.verdict is None:
+        return None if reward.value is None else reward.value == 1.0
+    return None if reward.verdict.status is None else reward.verdict.is_accepted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 _FENCE = re.compile(r"^[ \t]*(`{3,})([^`\n]*)$")
 _PYTHON_TAGS = frozenset({"python", "python3", "py", "py3"})
@@ -11,16 +11,12 @@ _PYTHON_TAGS = frozenset({"python", "python3", "py", "py3"})
 
 def last_fence(response: str) -> str | None:
     """The last complete fenced block that is tagged as Python, else the last complete one."""
-    blocks = list(_complete_blocks(response))
-    tagged = [text for tag, text in blocks if tag in _PYTHON_TAGS]
-    return tagged[-1] if tagged else blocks[-1][1] if blocks else None
+    return _text(response, _last_fence(response))
 
 
 def lcb(response: str) -> str | None:
     """The text between the last two lines that contain three backticks, as LiveCodeBench takes it."""
-    lines = response.split("\n")
-    marks = [index for index, line in enumerate(lines) if "```" in line]
-    return None if len(marks) < 2 else "\n".join(lines[marks[-2] + 1 : marks[-1]])
+    return _text(response, _lcb(response))
 
 
 def whole(response: str) -> str | None:
@@ -32,19 +28,55 @@ EXTRACTION_RULES: Mapping[str, Callable[[str], str | None]] = {"last_fence": las
 """Rules by the name that settings use."""
 
 
-def _complete_blocks(response: str) -> list[tuple[str, str]]:
-    """(tag, text) of each fenced block that is closed, in order."""
-    blocks: list[tuple[str, str]] = []
-    opening: tuple[str, str] | None = None
-    lines: list[str] = []
-    for line in response.split("\n"):  # not splitlines: a program may hold other line separators in its texts
+def program_place(response: str, rule: str) -> tuple[int, int] | None:
+    """Where the program that the rule of that name finds begins and ends, in characters of `response`."""
+    return _PLACES[rule](response)
+
+
+def _last_fence(response: str) -> tuple[int, int] | None:
+    blocks = _complete_blocks(response)
+    tagged = [place for tag, place in blocks if tag in _PYTHON_TAGS]
+    return tagged[-1] if tagged else blocks[-1][1] if blocks else None
+
+
+def _lcb(response: str) -> tuple[int, int] | None:
+    marks = [(start, line) for start, line in _lines(response) if "```" in line]
+    if len(marks) < 2:
+        return None
+    start = marks[-2][0] + len(marks[-2][1]) + 1
+    return start, max(start, marks[-1][0] - 1)
+
+
+_PLACES: Mapping[str, Callable[[str], tuple[int, int] | None]] = {
+    "last_fence": _last_fence,
+    "lcb": _lcb,
+    "whole": lambda response: (0, len(response)),
+}
+
+
+def _text(response: str, place: tuple[int, int] | None) -> str | None:
+    return None if place is None else response[place[0] : place[1]]
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line with where it begins. Not splitlines: a program may hold other line separators in its texts."""
+    start = 0
+    for line in text.split("\n"):
+        yield start, line
+        start += len(line) + 1
+
+
+def _complete_blocks(response: str) -> list[tuple[str, tuple[int, int]]]:
+    """Tag and place of each fenced block that is closed, in order."""
+    blocks: list[tuple[str, tuple[int, int]]] = []
+    opening: tuple[str, str, int] | None = None
+    for start, line in _lines(response):
         mark = _FENCE.match(line.rstrip("\r"))
         if opening is None:
             if mark:
-                opening, lines = (mark[1], mark[2].strip().split(" ")[0].lower()), []
+                opening = mark[1], mark[2].strip().split(" ")[0].lower(), start + len(line) + 1
         elif mark and not mark[2].strip() and len(mark[1]) >= len(opening[0]):
-            blocks.append((opening[1], "\n".join(lines)))
+            first = opening[2]
+            blocks.append((opening[1], (first, max(first, start - 1))))  # an empty block has no line to end
             opening = None
-        else:
-            lines.append(line)
     return blocks

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoclave.core import CustomChecker, Ended, InputError, Outcome, SandboxFault, Status
+from autoclave.judge.checkers import Rule
 from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import encode
 from autoclave.judge.profiles import CUSTOM_CHECKER, PROFILES
@@ -40,6 +41,11 @@ class SpecialJudge:
         self._problem_id = problem_id
         self._limits = roomy(limits)
         self._cell: Cell | None = None
+
+    @staticmethod
+    def of(checker: Rule | CustomChecker, sandbox: Sandbox, problem_id: str, limits: Limits) -> SpecialJudge | None:
+        """For a checker that the problem brings along; a rule of ours needs none."""
+        return SpecialJudge(sandbox, checker, problem_id, limits) if isinstance(checker, CustomChecker) else None
 
     def judge(self, kind: str, given: Any, expected: Any, answer: bytes) -> tuple[Status, str]:
         """What `check` says of `answer`: text as it was printed (`stdin`), or an encoded result (`call`).

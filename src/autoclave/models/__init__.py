@@ -45,7 +45,7 @@ from autoclave.models.policy import (
 )
 from autoclave.models.scoring import response_scores
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
-from autoclave.models.views import take_views
+from autoclave.models.views import WeightViews
 
 __all__ = [
     "INCIDENTAL",
@@ -53,6 +53,7 @@ __all__ = [
     "HeadRole",
     "Part",
     "Policy",
+    "WeightViews",
     "adapter_scale",
     "added",
     "apply_liger",
@@ -81,7 +82,6 @@ __all__ = [
     "save_head_model",
     "save_policy",
     "sequence_scores",
-    "take_views",
     "tiny_architecture",
     "with_adapter",
     "without_adapter",

@@ -45,10 +45,6 @@ class Policy:
         """Id that a response in training ends with."""
         return int(self.tokenizer.eos_token_id)  # pyright: ignore[reportArgumentType]
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of `tokens`, without special ones."""
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
-
 
 def resolve_device(name: str) -> torch.device:
     """The device called `auto`, `cpu` or `cuda`.

@@ -1,8 +1,9 @@
-"""Weights taken over by a model without a copy: its parameters become the tensors that it is given."""
+"""Weights taken over by a model without a copy, as the tensors that it is given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,21 +11,58 @@ from torch import Tensor, nn
 from autoclave.core import InputError
 from autoclave.core.json import nearest
 
+REMEMBERED = 2
+"""Sets of weights of which it is remembered where they belong: a publisher writes two in turn."""
 
-def take_views(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Let `model` compute with `weights`, by the names of its `state_dict`; nothing changes unless all of them fit.
 
-    A parameter becomes the given tensor itself where device, number format and layout are its own, else a converted
-    copy. Parameters that are tied stay so; of their names one is enough. What was there before is let go and never
-    written to, since it may be a view of memory that others read.
+class WeightViews:
+    """Lets `model` compute with weights that it is given. The same tensors, given again, are taken over quickly."""
 
-    Raises:
-        InputError: a weight is missing, unknown, of another shape, or two different ones are given for tied names.
-    """
-    taken = _matched(model, weights)
-    with torch.inference_mode(False), torch.no_grad():
-        for own, given in taken:
-            own.data = given.detach().to(device=own.device, dtype=own.dtype).contiguous()
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._known: list[_Fitting] = []
+
+    def take(self, weights: Mapping[str, Tensor]) -> None:
+        """Compute with `weights`, by the names of the model's `state_dict`; nothing changes unless all of them fit.
+
+        A parameter becomes the given tensor itself where device, number format and layout are its own, else a
+        converted copy. Parameters that are tied stay so; of their names one is enough. What was there before is let
+        go and never written to, since it may be a view of memory that others read.
+
+        Raises:
+            InputError: a weight is missing, unknown, of another shape, or two different ones are given for tied names.
+        """
+        fitting = next((known for known in self._known if known.is_of(weights)), None)
+        with torch.inference_mode(False), torch.no_grad():
+            if fitting is None:
+                pairs = [(own, _as(given, own)) for own, given in _matched(self._model, weights)]
+                fitting = _Fitting(dict(weights), pairs)
+                if fitting.is_of_views:
+                    self._known = [*self._known, fitting][-REMEMBERED:]
+            for own, tensor in fitting.pairs:
+                own.data = tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Weights, and each tensor of the model, once, with the one that takes its place."""
+
+    weights: Mapping[str, Tensor]
+    pairs: Sequence[tuple[Tensor, Tensor]]
+
+    def is_of(self, weights: Mapping[str, Tensor]) -> bool:
+        own = self.weights
+        return len(weights) == len(own) and all(weights.get(name) is tensor for name, tensor in own.items())
+
+    @property
+    def is_of_views(self) -> bool:
+        """Whether no tensor is a copy, which would not show what is written to the weights later."""
+        places = {tensor.data_ptr() for tensor in self.weights.values()}
+        return all(tensor.data_ptr() in places for _, tensor in self.pairs)
+
+
+def _as(given: Tensor, own: Tensor) -> Tensor:
+    return given.detach().to(device=own.device, dtype=own.dtype).contiguous()
 
 
 def _matched(model: nn.Module, weights: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:

@@ -2,7 +2,7 @@
 
 from autoclave.problems.arithmetic import Arithmetic, arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.curriculum import Curriculum, build_curriculum, demonstrations
-from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
 from autoclave.problems.fitting import require_fitting
 from autoclave.problems.prompts import Messages, Template, problem_messages
 from autoclave.problems.sets import ProblemSets
@@ -10,6 +10,7 @@ from autoclave.problems.sets import ProblemSets
 __all__ = [
     "Arithmetic",
     "Curriculum",
+    "DemonstratedProgram",
     "Demonstration",
     "Messages",
     "ProblemSets",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from autoclave.core import Problem
 from autoclave.problems.prompts import Messages
 
 
@@ -15,3 +17,13 @@ class Demonstration:
     messages: Messages
     response: str
     is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DemonstratedProgram:
+    """A program with a problem whose tests it can be run on. What it computes on the way may be known."""
+
+    problem: Problem
+    program: str
+    workings: Sequence[Sequence[str]] = field(default_factory=list[Sequence[str]])
+    """For each test, lines such as `n = 3`: what holds after each piece of the program. Empty: not known."""

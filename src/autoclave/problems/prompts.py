@@ -7,6 +7,7 @@ Not here: tokens and chat templates of tokenizers, and how a program or an answe
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from autoclave.core import CallTests, CheckTests, Problem
@@ -43,3 +44,10 @@ def _code_messages(problem: Problem) -> Messages:
         parts.append(_STARTER.format(code=problem.starter_code))
     parts.append(_ANSWER)
     return ({"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n\n".join(parts)})
+
+
+def fenced(text: str, language: str = "") -> str:
+    """`text` in a fence that ends where it does, whatever it contains."""
+    inside = max((len(run) for run in re.findall(r"^[ \t]*(`{3,})", text, re.MULTILINE)), default=2)
+    fence = "`" * (inside + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
 from autoclave.config import ArithmeticConfig, CurriculumConfig, TrainConfig
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
-from autoclave.problems.curriculum import build_curriculum, demonstrations
-from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.curriculum import build_curriculum, demonstrated_programs, demonstrations
+from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
 from autoclave.problems.fitting import require_fitting
-from autoclave.problems.prompts import problem_messages
+from autoclave.problems.prompts import fenced, problem_messages
 
 _HELDOUT_CURRICULUM = (
     "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
@@ -76,6 +76,21 @@ class ProblemSets:
             )
         return found
 
+    def demonstrated_programs(self) -> Iterator[DemonstratedProgram]:
+        """Programs like those that the warm start imitates.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if isinstance(self._config.problems, CurriculumConfig):
+            return demonstrated_programs(self._config.problems, self._config.sft)
+        found = [DemonstratedProgram(problem, solution) for problem in self.train for solution in problem.solutions]
+        if not found:
+            raise ConfigError(
+                "alignment.sft_share: the training problems have no solutions to make lessons of; set it to 0"
+            )
+        return iter(found)
+
 
 def _asked(problem: Problem) -> tuple[str, str]:
     """What two problems that ask the same have in common: their tests, and if those are an answer the words too."""
@@ -84,11 +99,4 @@ def _asked(problem: Problem) -> tuple[str, str]:
 
 def _response(problem: Problem, solution: str) -> str:
     """A solution as it is imitated: a program in a fence; the solution of mathematics is a response already."""
-    return solution if isinstance(problem.tests, AnswerTests) else _fenced(solution, problem.language)
-
-
-def _fenced(program: str, language: str) -> str:
-    """A response that holds `program` in a fence that ends where the program does, whatever that contains."""
-    inside = max((len(run) for run in re.findall(r"^[ \t]*(`{3,})", program, re.MULTILINE)), default=2)
-    fence = "`" * (inside + 1)
-    return f"{fence}{language}\n{program}\n{fence}"
+    return solution if isinstance(problem.tests, AnswerTests) else fenced(solution, problem.language)

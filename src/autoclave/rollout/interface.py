@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from autoclave.core import Completion, Reward, TaskItem
 from autoclave.core.rollout import IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Engine(Protocol):
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Take over `weights` by name (Hugging Face's names; a tied tensor may be left out).
 
+        They stay as they are until the next update, so that an engine may compute with them; it must not write to them.
         Tokens sampled from now on are stamped with `version`, those of requests in the making too: these go on with
         the new weights, and what was cached of the old ones is dropped.
         """

@@ -1,10 +1,11 @@
-"""Responses in the making, and what they become: the part that engines outside of this process's own model share."""
+"""Responses in the making, and what they become: the part that all engines share."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
@@ -14,16 +15,29 @@ from autoclave.core.rollout import LogProbKind
 from autoclave.rollout.interface import Request
 
 
+class InTheMaking(Protocol):
+    """What a completion is made from."""
+
+    request: Request
+    versions: list[tuple[int, int]]
+    """Versions of the weights, and the first token that was sampled with each."""
+    submitted_at: float
+    """Seconds since 1970."""
+    started_at: float | None
+    """When its first place was given; None if the engine does not say."""
+    tokens: list[int]
+    log_probs: list[float]
+
+
 @dataclass(slots=True, eq=False)
 class Growing:
-    """A request that is being sampled, with what there is of its response."""
+    """A request that is being sampled elsewhere, with what there is of its response; see `InTheMaking`."""
 
     number: int
     request: Request
     versions: list[tuple[int, int]]
-    """Versions of the weights, and the first token that was sampled with each."""
     submitted_at: float = field(default_factory=time.time)
-    """Seconds since 1970."""
+    started_at: float | None = None
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
 
@@ -50,7 +64,7 @@ class Responses:
         """What the tokens say, without special ones."""
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
-    def completion(self, growing: Growing, reason: FinishReason, kind: LogProbKind) -> Completion:
+    def completion(self, growing: InTheMaking, reason: FinishReason, kind: LogProbKind) -> Completion:
         """The response as it is now; a stop string that ended it, and what follows, is cut from the text alone."""
         text, stops = self.text(growing.tokens), growing.request.parameters.stops
         return Completion(
@@ -63,6 +77,7 @@ class Responses:
             policy_versions=_ranges(growing.versions, len(growing.tokens)),
             submitted_at=growing.submitted_at,
             finished_at=time.time(),
+            started_at=growing.started_at,
         )
 
 
@@ -85,4 +100,5 @@ def seed_number(seed: tuple[int, ...], bits: int) -> int:
 def _ranges(versions: list[tuple[int, int]], length: int) -> tuple[tuple[int, int, int], ...]:
     """`(version, start, stop)` of those that have a token."""
     stops = [start for _, start in versions[1:]] + [length]
-    return tuple((version, start, stop) for (version, start), stop in zip(versions, stops, strict=True) if stop > start)
+    pairs = zip(versions, stops, strict=False)  # what never had a place has no version
+    return tuple((version, start, stop) for (version, start), stop in pairs if stop > start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,11 +12,10 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from autoclave.models import Policy
+from autoclave.rollout.drawing import draw
 from autoclave.rollout.interface import Request, uniforms
 from autoclave.rollout.key_value_cache import Rows, can_be_joined, growing_cache, put_together
-
-WHOLE = 2.0**48
-"""What a probability of 1 is, where tokens are drawn; a float64 has room for it and five bits more."""
+from autoclave.rollout.responses import Responses
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +28,7 @@ class Sampled:
     submitted_at: float
     """Seconds since 1970."""
     started_at: float | None = None
+    """When it had its first place."""
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
@@ -60,15 +60,15 @@ class Sampled:
 class RunningBatch:
     """Rows with a key-value cache, and the logits of the next token of each."""
 
-    def __init__(self, policy: Policy, version: int) -> None:
-        self._policy, self._model, self._version = policy, policy.model, version
+    def __init__(self, policy: Policy, responses: Responses, version: int) -> None:
+        self._responses, self._model, self._version = responses, policy.model, version
         self._ends = torch.tensor(sorted(policy.end_tokens), device=policy.model.device)
         self._rows: list[Sampled] = []
         self._lengths: list[int] = []  # tokens of each row that are in the cache
         self._cache: DynamicCache | None = None
         self._columns = 0  # of the cache; a row has its tokens in the last of them
         self._room = 0  # columns that the cache can take without being copied
-        self._logits: Tensor = torch.zeros(0)
+        self._logits = self._temperature = self._top_p = torch.zeros(0)
 
     @property
     def sequences(self) -> list[Sampled]:
@@ -80,12 +80,12 @@ class RunningBatch:
         """Whether further sequences can be sampled beside those that are here."""
         return self._cache is None or can_be_joined(self._cache)
 
-    def join(self, sequences: Sequence[Sampled], *, spare: int) -> int:
+    def join(self, sequences: Sequence[Sampled], *, spare: Callable[[], int]) -> int:
         """Sample these too; rows that are over make room.
 
         Args:
             sequences: with what was sampled of them so far.
-            spare: the cache gets room for so many more tokens of each at most; it is copied when they are used up.
+            spare: asked when the cache is copied, for how many more tokens of each it gets room at most.
 
         Returns:
             Tokens that were computed: each distinct context once.
@@ -107,20 +107,15 @@ class RunningBatch:
             sequence.versions.append((self._version, len(sequence.tokens)))
         return sum(map(len, distinct))
 
-    def decode(self, *, spare: int, shrink_at: float) -> list[Sampled]:
+    def decode(self, *, spare: Callable[[], int], shrink_at: float) -> list[Sampled]:
         """Draw a token for each row, and compute the logits of the next; returns the sequences that are over now.
 
         Args:
             spare: see `join`.
             shrink_at: rows that are over leave the batch when at most this share of it goes on.
         """
-        parameters = [row.request.parameters for row in self._rows]
-        tokens, log_probs = draw(
-            self._logits,
-            uniform=self._column([row.uniform() for row in self._rows], torch.float64),
-            temperature=self._column([each.temperature for each in parameters], torch.float32),
-            top_p=self._column([each.top_p for each in parameters], torch.float64),
-        )
+        uniform = self._column([row.uniform() for row in self._rows], torch.float64)
+        tokens, log_probs = draw(self._logits, uniform=uniform, temperature=self._temperature, top_p=self._top_p)
         ends = torch.isin(tokens, self._ends).tolist()
         drawn = zip(self._rows, tokens.tolist(), log_probs.tolist(), ends, strict=True)
         over = [row for row, *found in drawn if not row.is_over and self._append(row, *found)]
@@ -160,9 +155,12 @@ class RunningBatch:
         columns = max(self._lengths) if can_be_joined(self._cache) else self._columns
         return Rows(self._cache, self._index(alive), columns)
 
-    def _hold(self, parts: list[Rows], spare: int) -> None:
-        self._room = min(spare, max(row.tokens_left for row in self._rows))
+    def _hold(self, parts: list[Rows], spare: Callable[[], int]) -> None:
+        self._room = min(spare(), max(row.tokens_left for row in self._rows))
         self._columns = max(part.columns for part in parts)
+        parameters = [row.request.parameters for row in self._rows]
+        self._temperature = self._column([each.temperature for each in parameters], torch.float32)
+        self._top_p = self._column([each.top_p for each in parameters], torch.float64)
         self._cache = put_together(parts, self._room)
 
     def _append(self, row: Sampled, token: int, log_prob: float, is_end: bool) -> bool:
@@ -178,7 +176,7 @@ class RunningBatch:
         if not stops:
             return False
         reach = max(len(stop.encode()) for stop in stops) + 4  # it lies within as many tokens as it has bytes, and some
-        tail = self._policy.decode(row.tokens[-reach:])
+        tail = self._responses.text(row.tokens[-reach:])
         return any(stop in tail for stop in stops)
 
     def _index(self, numbers: list[int]) -> Tensor:
@@ -223,33 +221,3 @@ class RunningBatch:
         ).logits[:, -1]
         self._lengths = [length + 1 for length in self._lengths]
         self._room -= 1
-
-
-def draw(logits: Tensor, *, uniform: Tensor, temperature: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
-    """A token per row by inversion of the distribution function, and its log-prob before top-p: (R,) int64 and float32.
-
-    Args:
-        logits: (R, V).
-        uniform: (R, 1) float64 in [0, 1).
-        temperature: (R, 1) float32; 0 takes the most likely token, whose log-prob is then that at temperature 1.
-        top_p: (R, 1) float64; 1 keeps all.
-    """
-    is_greedy = temperature == 0
-    log_probs = torch.log_softmax(logits.float() / torch.where(is_greedy, 1.0, temperature), dim=-1)  # (R, V)
-    # Whole numbers, because their sums are the same in whatever order a GPU adds them.
-    shares = log_probs.double().exp_().mul_(WHOLE).long()  # (R, V)
-    if bool((top_p < 1).any()):
-        shares = _nucleus(shares, top_p)
-    cumulative = shares.cumsum(-1)
-    point = (uniform * cumulative[:, -1:]).long()
-    tokens = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
-    if bool(is_greedy.any()):
-        tokens = torch.where(is_greedy, logits.argmax(-1, keepdim=True), tokens)
-    return tokens[:, 0], log_probs.gather(1, tokens)[:, 0]
-
-
-def _nucleus(shares: Tensor, top_p: Tensor) -> Tensor:
-    """(R, V) with zeros outside the smallest set of most likely tokens that holds `top_p` (R, 1); 1 keeps all."""
-    ordered, order = shares.sort(dim=-1, descending=True)
-    outside = (ordered.cumsum(-1) - ordered >= top_p * WHOLE) & (top_p < 1)  # sums of rounded numbers reach 1 too early
-    return shares.masked_fill(outside.scatter(1, order, outside), 0)

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy
+from autoclave.models import Policy, WeightViews
 from autoclave.rollout.interface import EngineStats, Request
+from autoclave.rollout.responses import Responses
 from autoclave.rollout.running_batch import RunningBatch, Sampled
 
 SHRINK_AT = 0.75
@@ -29,14 +29,16 @@ than those that leave."""
 
 
 class TransformersEngine:
-    """Samples with `policy`, which the engine owns: `update_weights` writes into it. See `Engine`."""
+    """Samples with `policy`, which the engine owns: its weights become those of `update_weights`. See `Engine`."""
 
     def __init__(self, policy: Policy, *, batch_size: int, mixes_waves: bool = False) -> None:
         """Sample at most `batch_size` requests at a time; only with `mixes_waves`, those of several waves together."""
         self._policy, self._batch_size, self._mixes_waves = policy, batch_size, mixes_waves
+        self._views = WeightViews(policy.model)
         self._version = self._wave = 0
         self._waiting: deque[Sampled] = deque()
-        self._batch = RunningBatch(policy, self._version)
+        self._responses = Responses(policy.tokenizer, policy.end_tokens)
+        self._batch = self._empty_batch()
         self._over: list[Sampled] = []
         self._prompt_tokens = self._sampled_tokens = 0
 
@@ -54,12 +56,12 @@ class TransformersEngine:
         self._waiting = deque(sequence for sequence in self._waiting if sequence.number not in wanted)
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Copy `weights` in; see `Engine`."""
-        self._policy.model.load_state_dict(dict(weights))
+        """Compute with `weights` themselves where device and number format allow; see `Engine`."""
+        self._views.take(weights)
         self._version = version
         # What was sampled is computed again with the new weights, as soon as it is their turn, which is first.
         self._waiting.extendleft(reversed(self._batch.sequences))
-        self._batch = RunningBatch(self._policy, version)
+        self._batch = self._empty_batch()
 
     @torch.inference_mode()
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
@@ -68,7 +70,7 @@ class TransformersEngine:
         while self._batch.sequences or self._waiting:
             self._admit()
             running = len(self._batch.sequences)
-            self._over += self._batch.decode(spare=self._spare(), shrink_at=SHRINK_AT)
+            self._over += self._batch.decode(spare=self._spare, shrink_at=SHRINK_AT)
             self._sampled_tokens += running
             if time.monotonic() >= deadline:
                 break
@@ -84,7 +86,10 @@ class TransformersEngine:
     def close(self) -> None:
         """Forget all requests."""
         self._waiting.clear()
-        self._batch = RunningBatch(self._policy, self._version)
+        self._batch = self._empty_batch()
+
+    def _empty_batch(self) -> RunningBatch:
+        return RunningBatch(self._policy, self._responses, self._version)
 
     def _admit(self) -> None:
         """Fill the places that are free with those that have waited longest, if it is enough of them."""
@@ -96,42 +101,15 @@ class TransformersEngine:
         while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].wave == wave:
             joining.append(self._waiting.popleft())
         if joining:
-            self._prompt_tokens += self._batch.join(joining, spare=self._spare(joining))
+            self._prompt_tokens += self._batch.join(joining, spare=self._spare)
 
-    def _spare(self, joining: Collection[Sampled] = ()) -> int:
-        longest = max((s.request.parameters.max_new_tokens for s in (*self._batch.sequences, *joining)), default=0)
+    def _spare(self) -> int:
+        longest = max(sequence.request.parameters.max_new_tokens for sequence in self._batch.sequences)
         return max(1, longest // SPARE if self._waiting else longest)
 
     def _completion(self, sequence: Sampled) -> Completion:
-        request, tokens = sequence.request, sequence.tokens
-        text = self._policy.decode(tokens)
-        if sequence.is_stopped:
-            text = text[: min((text.find(stop) for stop in request.parameters.stops if stop in text), default=None)]
-        is_stop = sequence.is_ended or sequence.is_stopped
-        is_whole = is_stop or not sequence.tokens_left
-        return Completion(
-            prompt_tokens=request.prompt_tokens,
-            tokens=np.array(tokens, dtype=np.int64),
-            log_probs=np.array(sequence.log_probs, dtype=np.float32),
-            log_prob_kind="raw",
-            finish_reason=_reason(is_stop, is_whole),
-            text=text,
-            policy_versions=_ranges(sequence.versions, len(tokens)),
-            submitted_at=sequence.submitted_at,
-            finished_at=time.time(),
-            started_at=sequence.started_at,
-        )
-
-
-def _reason(is_stop: bool, is_whole: bool) -> FinishReason:
-    if is_stop:
-        return FinishReason.STOP
-    return FinishReason.LENGTH if is_whole else FinishReason.ABORT
-
-
-def _ranges(versions: list[tuple[int, int]], length: int) -> tuple[tuple[int, int, int], ...]:
-    """`(version, start, stop)` from versions and where they begin; those without a token are left out."""
-    stops = [start for _, start in versions[1:]] + [length]
-    return tuple(
-        (version, start, stop) for (version, start), stop in zip(versions, stops, strict=False) if stop > start
-    )
+        if sequence.is_ended or sequence.is_stopped:
+            reason = FinishReason.STOP
+        else:
+            reason = FinishReason.ABORT if sequence.tokens_left else FinishReason.LENGTH
+        return self._responses.completion(sequence, reason, "raw")

@@ -24,11 +24,8 @@ from transformers import AutoConfig, PretrainedConfig
 from autoclave.config import VllmEngineConfig
 from autoclave.core import Completion, ConfigError, EngineFault, FinishReason, InputError
 from autoclave.rollout.interface import EngineStats, Request
-from autoclave.rollout.responses import Growing, load_responses, seed_number
+from autoclave.rollout.responses import Growing, load_responses
 from autoclave.rollout.vllm_guest import Guest, require_vllm
-
-LEAST_TEMPERATURE = 0.01
-"""vLLM takes a lower one for this, unless it is 0."""
 
 BLOCK_TOKENS = 32
 """What prompts share is shared in blocks of so many tokens; the least that vLLM takes on a CPU."""
@@ -140,12 +137,7 @@ class VllmEngine:
     # --- Requests
 
     def _require_possible(self, number: int, request: Request) -> None:
-        temperature, length = request.parameters.temperature, len(request.prompt_tokens)
-        if 0 < temperature < LEAST_TEMPERATURE:
-            raise InputError(
-                f"request {number}: temperature = {temperature}: vLLM samples with {LEAST_TEMPERATURE} or more, or "
-                "with 0, which is greedy"
-            )
+        length = len(request.prompt_tokens)
         if length >= self._context:
             raise InputError(
                 f"request {number}: a prompt of {length} tokens leaves no room in a context of {self._context}; raise "
@@ -156,12 +148,14 @@ class VllmEngine:
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
         from vllm.sampling_params import RequestOutputKind  # pyright: ignore[reportMissingImports]
 
+        from autoclave.rollout.vllm_parts import DrawsTokens
+
         asked = request.parameters
         return SamplingParams(
-            temperature=asked.temperature,
-            top_p=asked.top_p,
+            temperature=0,  # tokens are drawn by us, and taken by vLLM
+            extra_args={DrawsTokens.REQUEST: request},
+            skip_clone=True,  # nobody else has them
             max_tokens=asked.max_new_tokens,
-            seed=seed_number(request.seed, 63),
             stop=list(asked.stops) or None,
             stop_token_ids=sorted(self._responses.end_tokens),
             logprobs=0,  # of the token that is sampled, and of no other
@@ -221,7 +215,7 @@ def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int) -> A
     from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
-    from autoclave.rollout.vllm_parts import AtTemperature, BeforeTemperature, TakesWeights
+    from autoclave.rollout.vllm_parts import DrawsTokens, TakesWeights
 
     arguments = EngineArgs(
         model=str(folder),
@@ -239,7 +233,7 @@ def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int) -> A
         tensor_parallel_size=settings.tensor_parallel,
         distributed_executor_backend="mp" if settings.tensor_parallel > 1 else "uni",
         logprobs_mode="processed_logits",
-        logits_processors=[BeforeTemperature, AtTemperature],
+        logits_processors=[DrawsTokens],
         generation_config="vllm",  # what the folder says of sampling is not asked for
         worker_extension_cls=f"{TakesWeights.__module__}.{TakesWeights.__name__}",
         disable_log_stats=True,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm  # pyright: ignore[reportMissingImports]
 from vllm.v1.sample.logits_processor import LogitsProcessor  # pyright: ignore[reportMissingImports]
+from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # pyright: ignore[reportMissingImports]
+
+from autoclave.rollout.drawing import draw
+from autoclave.rollout.interface import Request, uniforms
 
 
 class TakesWeights:
@@ -30,35 +35,53 @@ class TakesWeights:
                 dispatch_cpu_unquantized_gemm(module, remove_weight=False)
 
 
-class _Normalised(LogitsProcessor):
-    """Turns logits into log-probs, which changes no distribution.
+class _Row(NamedTuple):
+    request: Request
+    random: np.ndarray
+    """A number in [0, 1) for each token."""
+    tokens: list[int]
+    """Those so far; vLLM appends to it."""
 
-    vLLM can report what a token had where it was drawn (`processed_logits`): after temperature and nucleus. Normalised
-    before the nucleus is cut, that is the log-prob at the sampling temperature, which no mode of vLLM's gives.
+
+class DrawsTokens(LogitsProcessor):
+    """Draws the next token of each row, which is all that it leaves in the logits; its logit is its log-prob.
+
+    For vLLM every request is greedy, so it takes that token and reports its logit (`processed_logits`): the log-prob
+    at the sampling temperature before the nucleus is cut, which no mode of vLLM's gives. A token depends on the random
+    numbers of its request and its place alone, also where a prompt is computed in parts or a response anew. vLLM's own
+    seeds depend on how often it samples, and on a CPU it ends where one meets a prompt that is computed in parts.
     """
 
+    REQUEST = "autoclave"
+    """Where `SamplingParams.extra_args` has what is asked."""
+
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        pass
+        self._device = device
+        self._rows: dict[int, _Row] = {}
+        self._temperature = self._top_p = torch.zeros(0)
+
+    def is_argmax_invariant(self) -> bool:
+        """False is what vLLM calls processors that greedy requests go through."""
+        return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Every request is treated alike."""
+        """Follow requests as they come, go and move."""
+        if process_dict_updates(self._rows, batch_update, self._row):
+            asked = [self._rows[place].request.parameters for place in range(len(self._rows))]
+            self._temperature = self._column([each.temperature for each in asked], torch.float32)
+            self._top_p = self._column([each.top_p for each in asked], torch.float64)
 
     def apply(self, logits: Tensor) -> Tensor:
         """(R, V) float32."""
-        return logits.log_softmax(-1, dtype=torch.float32)
+        rows = (self._rows[place] for place in range(len(logits)))
+        uniform = self._column([row.random[len(row.tokens)] for row in rows], torch.float64)
+        tokens, log_probs = draw(logits, uniform=uniform, temperature=self._temperature, top_p=self._top_p)
+        return logits.fill_(-torch.inf).scatter_(1, tokens[:, None], log_probs[:, None])
 
+    def _row(self, parameters: Any, prompt: list[int] | None, tokens: list[int]) -> _Row:
+        request: Request = parameters.extra_args[self.REQUEST]
+        return _Row(request, uniforms(request.seed, request.parameters.max_new_tokens), tokens)
 
-class BeforeTemperature(_Normalised):
-    """For batches that are greedy throughout; these see neither temperature nor what follows."""
-
-    def is_argmax_invariant(self) -> bool:
-        """False is what vLLM calls processors that also greedy requests go through."""
-        return False
-
-
-class AtTemperature(_Normalised):
-    """For all other batches; greedy requests among them have temperature 1."""
-
-    def is_argmax_invariant(self) -> bool:
-        """True is what vLLM calls processors that stand between temperature and nucleus."""
-        return True
+    def _column(self, values: list[float], dtype: torch.dtype) -> Tensor:
+        """(R, 1)."""
+        return torch.tensor(values, dtype=dtype, device=self._device)[:, None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from autoclave.config import CodeGenerationConfig
-from autoclave.core import Problem, Program, Reward, TaskItem, Verdict
+from autoclave.core import Problem, Program, Reward, TaskItem
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
-from autoclave.problems import problem_messages
-from autoclave.tasks.interface import badly_formed, rewarded, settled, share_passed
+from autoclave.judge.extraction import program_place
+from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded, share_passed
 
 
 class CodeGeneration:
@@ -26,15 +26,22 @@ class CodeGeneration:
 
     def item(self, problem: Problem) -> TaskItem:
         """What the policy is asked for `problem`."""
-        messages = tuple(problem_messages(problem, self._config.template))
-        return TaskItem(self.name, problem.id, problem.id, messages, problem)
+        return item_of(self.name, problem, self._config.template)
+
+    def program_of(self, item: TaskItem, response: str) -> str | None:
+        """The program in a response to `item`; None if there is none."""
+        return EXTRACTION_RULES[self._config.extraction](response) if item.task == self.name else None
+
+    def place_of(self, item: TaskItem, response: str) -> tuple[int, int] | None:
+        """Where that program begins and ends, in characters of the response."""
+        return program_place(response, self._config.extraction) if item.task == self.name else None
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """What `response` earns; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
-        source = EXTRACTION_RULES[self._config.extraction](response)
+        source = self.program_of(item, response)
         if source is None:
-            return settled(self._scored(badly_formed(self._judge, item, "no program in the response")))
+            return badly_formed(self._judge, item, "no program in the response")
         job = JudgeJob(
             problem,
             Program(source, problem.language),
@@ -42,11 +49,4 @@ class CodeGeneration:
             tests=self._config.tests,
             stop_at_failure=self._config.reward == "binary",
         )
-        return rewarded(self._judge, job, self._scored)
-
-    def _scored(self, verdict: Verdict) -> Reward:
-        if verdict.status is None:
-            return Reward(None, "no_verdict", verdict=verdict)
-        share = share_passed(verdict)
-        value = float(verdict.is_accepted) if self._config.reward == "binary" else share
-        return Reward(value, verdict.status, {"tests_passed": share}, verdict)
+        return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else share_passed)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from autoclave.core import Problem, Reward, Status, TaskItem, Verdict
 from autoclave.judge import Judge, JudgeJob
+from autoclave.problems import Template, problem_messages
 
 
 class Task(Protocol):
@@ -31,8 +32,13 @@ class Task(Protocol):
         ...
 
 
-def rewarded(judge: Judge, job: JudgeJob, scored: Callable[[Verdict], Reward]) -> Future[Reward]:
-    """What `scored` makes of the verdict on `job`. A failed or cancelled verdict is a failed or cancelled reward."""
+def item_of(task: str, problem: Problem, template: Template) -> TaskItem:
+    """What the policy is asked for `problem` by the task of that name."""
+    return TaskItem(task, problem.id, problem.id, problem_messages(problem, template), problem)
+
+
+def rewarded(judge: Judge, job: JudgeJob, value: Callable[[Verdict], float]) -> Future[Reward]:
+    """The reward for `job`, by the `value` of its verdict. A failed or cancelled verdict is such a reward."""
     reward: Future[Reward] = Future()
 
     def finish(future: Future[Verdict]) -> None:
@@ -41,16 +47,23 @@ def rewarded(judge: Judge, job: JudgeJob, scored: Callable[[Verdict], Reward]) -
         elif error := future.exception():
             reward.set_exception(error)
         else:
-            reward.set_result(scored(future.result()))
+            reward.set_result(_reward(future.result(), value))
 
     judge.submit(job).add_done_callback(finish)
     return reward
 
 
-def badly_formed(judge: Judge, item: TaskItem, message: str) -> Verdict:
-    """The verdict on a response in which there is nothing to judge."""
-    problem: Problem = item.payload
-    return Verdict.of(Status.BAD_FORMAT, problem_id=problem.id, id=item.id, level=judge.level, message=message)
+def badly_formed(judge: Judge, item: TaskItem, message: str) -> Future[Reward]:
+    """The reward for a response in which there is nothing to judge: 0, at once."""
+    reward: Future[Reward] = Future()
+    verdict = Verdict.of(Status.BAD_FORMAT, problem_id=item.payload.id, id=item.id, level=judge.level, message=message)
+    reward.set_result(_reward(verdict, full_marks))
+    return reward
+
+
+def full_marks(verdict: Verdict) -> float:
+    """1 if all tests that ran passed, else 0."""
+    return float(verdict.is_accepted)
 
 
 def share_passed(verdict: Verdict) -> float:
@@ -59,8 +72,7 @@ def share_passed(verdict: Verdict) -> float:
     return sum(passed) / len(passed) if passed else 0.0
 
 
-def settled(reward: Reward) -> Future[Reward]:
-    """A future that has its reward already."""
-    future: Future[Reward] = Future()
-    future.set_result(reward)
-    return future
+def _reward(verdict: Verdict, value: Callable[[Verdict], float]) -> Reward:
+    if verdict.status is None:
+        return Reward(None, "no_verdict", verdict=verdict)
+    return Reward(value(verdict), verdict.status, {"tests_passed": share_passed(verdict)}, verdict)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from autoclave.config import MathematicsConfig
-from autoclave.core import Problem, Program, Reward, TaskItem, Verdict
+from autoclave.core import Problem, Program, Reward, TaskItem
 from autoclave.judge import ANSWER_RULES, Judge, JudgeJob
-from autoclave.problems import problem_messages
-from autoclave.tasks.interface import badly_formed, rewarded, settled, share_passed
+from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded
 
 
 class Mathematics:
@@ -25,19 +24,12 @@ class Mathematics:
 
     def item(self, problem: Problem) -> TaskItem:
         """What the policy is asked for `problem`."""
-        messages = tuple(problem_messages(problem, self._config.template))
-        return TaskItem(self.name, problem.id, problem.id, messages, problem)
+        return item_of(self.name, problem, self._config.template)
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """What `response` earns; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         answer = ANSWER_RULES[self._config.answer](response)
         if answer is None:
-            return settled(_scored(badly_formed(self._judge, item, "no final answer in the response")))
-        return rewarded(self._judge, JudgeJob(problem, Program(answer, problem.language), id=item.id), _scored)
-
-
-def _scored(verdict: Verdict) -> Reward:
-    if verdict.status is None:
-        return Reward(None, "no_verdict", verdict=verdict)
-    return Reward(float(verdict.is_accepted), verdict.status, {"tests_passed": share_passed(verdict)}, verdict)
+            return badly_formed(self._judge, item, "no final answer in the response")
+        return rewarded(self._judge, JudgeJob(problem, Program(answer, problem.language), id=item.id), full_marks)

@@ -1,16 +1,30 @@
-"""What is asked at each iteration: a pure function of seed and iteration, so that resuming needs only the number."""
+"""What is asked at each iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from autoclave.core import TaskItem
 
 
-class ItemSource:
-    """Deals `items` in an order shuffled anew for each epoch; an iteration may span two epochs."""
+class ItemSource(Protocol):
+    """Deals items. Asked again for an iteration that is not done, it deals the same."""
+
+    per_iteration: int
+
+    def at(self, iteration: int) -> list[TaskItem]:
+        """The items of an iteration, counted from 0. Iterations are asked for in their order."""
+        ...
+
+
+class ShuffledItems:
+    """Deals `items` in an order shuffled anew for each epoch; an iteration may span two epochs.
+
+    A pure function of seed and place, so that resuming needs only the number.
+    """
 
     def __init__(self, items: Sequence[TaskItem], *, per_iteration: int, seed: int) -> None:
         self._items = items
@@ -18,12 +32,16 @@ class ItemSource:
         self._seed = seed
 
     def at(self, iteration: int) -> list[TaskItem]:
-        """The items of an iteration, counted from 0."""
+        """The items of an iteration; see `ItemSource`."""
         start = iteration * self.per_iteration
-        return [self._item(position) for position in range(start, start + self.per_iteration)]
+        return self.deal(range(start, start + self.per_iteration))
 
-    def _item(self, position: int) -> TaskItem:
-        epoch, index = divmod(position, len(self._items))
+    def deal(self, places: Iterable[int]) -> list[TaskItem]:
+        """The items at these places of all that is ever dealt, counted from 0."""
+        return [self._item(place) for place in places]
+
+    def _item(self, place: int) -> TaskItem:
+        epoch, index = divmod(place, len(self._items))
         return self._items[self._order(epoch)[index]]
 
     def _order(self, epoch: int) -> np.ndarray:

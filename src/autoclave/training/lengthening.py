@@ -134,10 +134,15 @@ class Lengthening:
         return None if self.state.stage == before else self.limits[self.state.stage]
 
     def metrics(self, groups: Sequence[Group]) -> dict[str, float]:
-        """Stage, from 1, and limit of `groups`, means where they are of several; nothing if there is one stage."""
+        """Stage, from 1, and limit of `groups`, means where they are of several.
+
+        Nothing if there is one stage, or no rollout.
+        """
         if len(self.limits) == 1:
             return {}
         found = [rollout.length_limit for group in groups for rollout in group.rollouts]
+        if not found:
+            return {}
         return {
             "curriculum/stage": fmean(self.limits.index(limit) + 1 for limit in found),
             "curriculum/max_new_tokens": fmean(found),

@@ -10,24 +10,30 @@ import numpy as np
 from autoclave.algorithms import is_uniform
 from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
+from autoclave.training.alignment.metrics import lesson_metrics, without_lessons
 from autoclave.training.learned import Learned
 
 
 def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, float]:
-    """Rewards, statuses, lengths and shares over all rollouts of an iteration, and the metrics of its updates."""
-    rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+    """Rewards, statuses, lengths and shares of an iteration's rollouts, and the metrics of its updates.
+
+    Where lessons are asked too, what is said of responses is said of those to the other prompts; see `lesson_metrics`.
+    """
+    groups = without_lessons(learned.groups)
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
-    tokens = sum(len(rollout.completion.tokens) for rollout in rollouts)
+    tokens = [len(rollout.completion.tokens) for rollout in rollouts]
+    sampled = sum(len(rollout.completion.tokens) for group in learned.groups for rollout in group.rollouts)
     statuses = Counter(rollout.reward.reason for rollout in rollouts)
     return {
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
         "reward/variance": float(np.var(rewards)) if rewards else float("nan"),
-        "accepted_share": statuses["accepted"] / len(rollouts),
-        "response_length/mean": tokens / len(rollouts),
+        "accepted_share": _share([r.reward.reason == "accepted" for r in rollouts]),
+        "response_length/mean": float(np.mean(tokens)) if tokens else float("nan"),
         "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
         "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
         "masked_share": _share([not r.is_trained for r in rollouts]),
-        "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in learned.groups]),
+        "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in groups]),
         "groups/refilled": float(times.refills),
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
@@ -35,8 +41,9 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
         "time/judge_tail_s": times.judge_tail_s,
-        "sampled_tokens": tokens,
-        "sampled_tokens_per_s": tokens / times.sample_s if times.sample_s else 0.0,
+        **lesson_metrics(learned.groups),
+        "sampled_tokens": sampled,
+        "sampled_tokens_per_s": sampled / times.sample_s if times.sample_s else 0.0,
     }
 
 

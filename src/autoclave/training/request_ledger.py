@@ -14,6 +14,7 @@ from pathlib import Path
 from autoclave.core import CheckpointError, FaultError, Group, TaskItem
 from autoclave.core.files import write_atomically
 from autoclave.rollout import Collection
+from autoclave.rollout.collection import Name
 from autoclave.training.learned import Learned
 from autoclave.training.timing import ThreeStages
 
@@ -23,8 +24,6 @@ REFILLED = "refilled"
 """Why a rollout was dropped: its group taught nothing, and its item was asked again."""
 NO_SIGNAL = "no_signal"
 """Why a rollout was dropped: no reason masks it, but its advantage is 0, and so is its share in the loss."""
-
-Name = tuple[int, ...]
 
 
 class RequestLedger:
@@ -150,6 +149,6 @@ class AccountedStages:
         self.ledger.learn(learned)
         return learned
 
-    def publish(self, version: int) -> None:
+    def publish(self, version: int) -> Mapping[str, float]:
         """As the stages do."""
-        self.stages.publish(version)
+        return self.stages.publish(version)

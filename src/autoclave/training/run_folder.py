@@ -1,9 +1,9 @@
 """A run's folder: what stands where, and the writers of its files.
 
 config.yaml                     the resolved configuration
-metrics.jsonl                   one object per line; "kind" is sft, train, evaluation, alert or lengthening
+metrics.jsonl                   one object per line; "kind" is sft, train, evaluation[/TASK], alert or lengthening
 tensorboard/                    the same numbers for TensorBoard
-rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict, advantage and log-probs
+rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict or lesson, ledger and log-probs
 timeline/step-000010.jsonl.gz   what happened when in a step
 evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
@@ -11,6 +11,7 @@ checkpoints/step-000010/        state to resume from
 model/                          the policy of the last step, in Hugging Face form
 plan.json                       what `autoclave plan` expects of the schedule, if it was asked
 summary.json, report.html       written at the end
+comparison.html, view.html      written by `autoclave report --against` and `autoclave view`
 stalled-<time>.txt              what everybody was doing, of a run in which nothing moved
 """
 
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from autoclave.algorithms import LedgerEntry
-from autoclave.core import HostError, InputError, Rollout
+from autoclave.core import HostError, InputError, Lesson, Rollout
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
@@ -167,6 +168,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry, log_probs: Fl
         "format": ROLLOUT_FORMAT,
         "step": step,
         "item": rollout.item.id,
+        "task": rollout.item.task,
         "group": rollout.item.group_key,
         "sample": rollout.sample,
         "prompt": "\n\n".join(message["content"] for message in rollout.item.messages),
@@ -181,6 +183,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: LedgerEntry, log_probs: Fl
         "ledger": asdict(entry),
         "policy_versions": completion.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
+        "lesson": to_plain(rollout.item.payload) if isinstance(rollout.item.payload, Lesson) else None,
         "token_ids": completion.tokens.tolist(),
         "log_prob_kind": completion.log_prob_kind,
         "sampler_log_probs": _rounded(completion.log_probs),

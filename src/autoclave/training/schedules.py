@@ -38,6 +38,8 @@ class Iteration:
     learned: Learned
     times: CollectionTimes
     """Of the batch that was learnt from, or that most of it was of."""
+    published: Mapping[str, float]
+    """Metrics of the publish."""
     ahead: Mapping[int, Collection] = field(default_factory=dict[int, Collection])
     """By iteration, the batches that were begun and not learnt from to the end."""
     is_sampled: bool = False
@@ -60,8 +62,8 @@ def synchronous(stages: ThreeStages, items: ItemSource, course: Course) -> Itera
     for iteration in range(course.done, course.total):
         batch = stages.collect(items.at(iteration), iteration)
         learned = stages.learn(batch.result())
-        stages.publish(iteration + 1)
-        yield Iteration(learned, batch.times)
+        published = stages.publish(iteration + 1)
+        yield Iteration(learned, batch.times, published)
 
 
 def minibatch_pipeline(
@@ -75,8 +77,8 @@ def minibatch_pipeline(
         batch = stages.collect(items.at(iteration), iteration)
         groups = batch.in_order() if is_in_order else iter(batch)
         learned = joined([stages.learn(part) for part in _parts(groups, len(batch) // minibatches)])
-        stages.publish(iteration + 1)
-        yield Iteration(learned, batch.times)
+        published = stages.publish(iteration + 1)
+        yield Iteration(learned, batch.times, published)
 
 
 def one_off_pipeline(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
@@ -94,8 +96,8 @@ def one_off_pipeline(stages: ThreeStages, items: ItemSource, course: Course) -> 
         learned = stages.learn(batch.result())
         for following in ahead.values():
             following.wait_until_sampled()
-        stages.publish(iteration + 1)
-        yield Iteration(learned, batch.times, ahead, is_sampled=True)
+        published = stages.publish(iteration + 1)
+        yield Iteration(learned, batch.times, published, ahead, is_sampled=True)
         batch = ahead.get(iteration + 1, batch)
 
 
@@ -120,8 +122,8 @@ def asynchronous(
         times = next(iter(begun.values())).times
         begun = {number: batch for number, batch in begun.items() if len(batch)}
         learned = stages.learn(groups)
-        stages.publish(iteration + 1)
-        yield Iteration(learned, times, begun)
+        published = stages.publish(iteration + 1)
+        yield Iteration(learned, times, published, begun)
 
 
 def choose_schedule(config: ScheduleConfig, minibatches: int) -> Schedule:

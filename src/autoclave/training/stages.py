@@ -2,7 +2,7 @@
 
 collect(items, iteration)   sample and judge                      -> Collection of groups
 learn(groups)               advantages, log-probs, updates        -> Learned
-publish(version)            weights from the trainer to the sampler
+publish(version)            weights from the trainer to the samplers -> metrics
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
-
-PUBLISH_S = 3600.0
-"""Weights that are not published after so long are an error."""
+from autoclave.workers.weights.probe import Probe
+from autoclave.workers.weights.publisher import Publisher
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,7 @@ class Stages:
     critic: WorkerGroup[CriticWorker] | NoCritic
     reward_model: WorkerGroup[RewardModelWorker] | NoRewardModel
     sampler: SamplerPool
+    publisher: Publisher
     tokenizer: PreTrainedTokenizerBase
     reward: RewardFunction
     algorithm: Algorithm
@@ -69,9 +69,17 @@ class Stages:
     minibatches: int
     """Optimizer steps of a `learn`."""
     seed: int
+    probe: Probe | None = None
+    """Compares trainer and samplers after each publish."""
+    publish_s: float = 3600.0
+    """Weights that are not published after so long are an error."""
     drains: bool = False
     """New weights wait for responses in the making; else these go on with them."""
     timeline: Timeline = field(default_factory=Timeline)
+    term_weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By task, the factor on its term of the objective; 1 where none is given."""
+    task_limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By task, most new tokens of a response, where it may have fewer than others."""
     curriculum: LengtheningConfig | None = None
     """Limits of new tokens, stage by stage, in place of that of `sampling`."""
     adaptation: Adaptation = field(init=False)
@@ -102,7 +110,9 @@ class Stages:
 
         def requests(index: int, times: int) -> list[Request]:
             samples = range(times * self.group_size, (times + 1) * self.group_size)
-            return [Request(prompts[index], sampling, (self.seed, iteration, index, n)) for n in samples]
+            limit = min(sampling.max_new_tokens, self.task_limits.get(items[index].task, sampling.max_new_tokens))
+            own = replace(sampling, max_new_tokens=limit)
+            return [Request(prompts[index], own, (self.seed, iteration, index, n)) for n in samples]
 
         def refill(index: int, times: int, group: Group) -> list[Request] | None:
             is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
@@ -122,7 +132,7 @@ class Stages:
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
-        whole = Batch.from_groups(groups, minibatches=self.minibatches)
+        whole = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
         whole = self.reward_model.scores(whole).result()
         whole = prepared(self.algorithm, whole, self.adaptation.state)
         batch = self.actor.scores_ahead(whole.select(whole.rows["computes"]))
@@ -163,15 +173,32 @@ class Stages:
         self.adaptation.load(folder)
         self.lengthening.load(folder)
 
-    def publish(self, version: int) -> None:
-        """Hand the trainer's weights to the sampler; what is sampled from now on is stamped `version`.
+    def begin(self, version: int) -> Mapping[str, float]:
+        """Hand the trainer's weights to the samplers as `version`, any number; before all else.
+
+        At the start of a run, and again when workers were made anew; see `publish`.
+        """
+        self.publisher.begin(version, self.sampler.groups)
+        return self._handed_over(version)
+
+    def publish(self, version: int) -> Mapping[str, float]:
+        """Hand the trainer's weights to the samplers; what is sampled from now on is stamped `version`.
+
+        Returns:
+            Metrics: how far samplers and trainer are apart, if they are compared.
 
         Raises:
-            FaultError: they have not reached all samplers after `PUBLISH_S`; the message says who is waited for.
+            FaultError: they have not reached all samplers after `publish_s`, the message says who is waited for; or a
+                sampler computes with other weights.
             Exception: what the trainer raised, or a sampler; the message then names version and sampler.
         """
-        published = self.sampler.update_weights(version, self.actor.export_weights(), drains=self.drains)
-        if not wait([published], PUBLISH_S).done:
+        self.publisher.write(version)
+        return self._handed_over(version)
+
+    def _handed_over(self, version: int) -> Mapping[str, float]:
+        published = self.sampler.update_weights(version, self.publisher, drains=self.drains)
+        if not wait([published], self.publish_s).done:
             state = self.sampler.state()
-            raise FaultError(f"weights of version {version} are not published after {PUBLISH_S:.0f} s:\n{state}")
+            raise FaultError(f"weights of version {version} are not published after {self.publish_s:.0f} s:\n{state}")
         published.result()
+        return self.probe.check(version, self.actor, self.sampler) if self.probe else {}

@@ -24,7 +24,7 @@ class ThreeStages(Protocol):
 
     def learn(self, groups: Sequence[Group]) -> Learned: ...
 
-    def publish(self, version: int) -> None: ...
+    def publish(self, version: int) -> Mapping[str, float]: ...
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class TimedStages:
         with self.stopwatch.time("learn"), self.timeline.time(Role.TRAINER, "learn", rollouts=rollouts):
             return self.stages.learn(groups)
 
-    def publish(self, version: int) -> None:
+    def publish(self, version: int) -> Mapping[str, float]:
         """As the stages do, timed as `publish`."""
         with self.stopwatch.time("publish"), self.timeline.time(Role.PUBLISH, "publish", version=version):
-            self.stages.publish(version)
+            return self.stages.publish(version)

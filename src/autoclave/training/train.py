@@ -20,17 +20,18 @@ from autoclave.core.timeline import Role
 from autoclave.evaluation import Evaluation
 from autoclave.rollout import RewardFunction
 from autoclave.training.accounting import Throughput
+from autoclave.training.alignment.alignment import AlignedStages, Alignment, NoAlignment
+from autoclave.training.alignment.metrics import without_lessons
 from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.health import Health, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.items import ItemSource
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.pages.run_folder import read_metrics
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import Known
-from autoclave.training.schedules import Course, Schedule
+from autoclave.training.schedules import Course, Iteration, Schedule
 from autoclave.training.stages import Stages
 from autoclave.training.timeline import role_times, share_metrics
 from autoclave.training.timing import Stopwatch, TimedStages
@@ -46,7 +47,8 @@ class Run:
     log: MetricsLog
     stages: Stages
     schedule: Schedule
-    items: ItemSource
+    alignment: Alignment | NoAlignment
+    """What is asked: programs, and lessons if there are any."""
     evaluate: Callable[[int, bool], Evaluation]
     """`(step, whole)`: on all held-out problems, or on the pinned few."""
     stopwatch: Stopwatch
@@ -59,6 +61,10 @@ class Run:
     """Ids of the held-out problems of every evaluation, which checkpoints are compared by; empty: all."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """What a checkpoint is of besides the settings; see `policy_inputs`."""
+    evaluate_others: Mapping[str, Callable[[int], Evaluation]] = field(
+        default_factory=dict[str, Callable[[int], Evaluation]]
+    )
+    """By the name of a task, the same after a step on other held-out items."""
     requests: RequestLedger = field(default_factory=RequestLedger)
     """What became of all that was asked."""
     roles: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
@@ -71,11 +77,13 @@ class SavedRun:
 
     stages: Stages
     requests: RequestLedger
+    alignment: Alignment | NoAlignment
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state, and begin to write it."""
         self.stages.begin_save(folder)
         self.requests.save(folder)
+        self.alignment.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Whether it is written."""
@@ -96,48 +104,36 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
     if done == 0:
         timeline.begin(0)
         evaluate_and_record(run, 0)
+        run.alignment.begin_run()
         run.folder.write_timeline(timeline.recorded())
     else:
         rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
-    stages = TimedStages(AccountedStages(run.stages, run.requests), timeline=timeline)
-    checkpoints = Checkpoints(run.folder.checkpoints, config, SavedRun(run.stages, run.requests), run.inputs)
+    accounted = AccountedStages(run.stages, run.requests)
+    stages = TimedStages(AlignedStages(accounted, run.alignment), timeline=timeline)
+    checkpoints = Checkpoints(
+        run.folder.checkpoints, config, SavedRun(run.stages, run.requests, run.alignment), run.inputs
+    )
     with watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()
         course = Course(done, config.steps, known or {})
-        for step, iteration in enumerate(run.schedule(stages, run.items, course), start=done + 1):
-            learned = iteration.learned
+        for step, iteration in enumerate(run.schedule(stages, run.alignment.items, course), start=done + 1):
+            lessons = run.alignment.settle(step, iteration.ahead.keys(), iteration.learned.groups)
             timeline.end()
             checkpoints.finish(wait=False)
             run.requests.check(iteration.ahead.values())
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
-            metrics = iteration_metrics(iteration.times, learned)
-            metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
-            metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
-            metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
-            metrics |= judged_by_all(run, step, learned)
-            metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
-            metrics |= run.stages.lengthening.metrics(learned.groups)
-            record_iteration(run, step, learned, metrics)
-            lengthen(run, step, learned)
+            metrics = measured(run, step, iteration, spent) | lessons
+            record_iteration(run, step, iteration.learned, metrics)
+            lengthen(run, step, iteration.learned)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
-            is_last, is_stopped, score = step == config.steps, stop.is_made, None
-            is_evaluated = is_last or bool(config.evaluation.every and step % config.evaluation.every == 0)
-            is_saved = is_last or is_stopped or step % config.checkpoint.every == 0
-            if is_evaluated:
-                score = evaluate_and_record(run, step).pass_at_1_of(run.pinned)
-            if is_saved:
-                with run.stopwatch.time("checkpoint"), timeline.time(Role.CHECKPOINT, f"step {step}"):
-                    checkpoints.begin(step, run.stopwatch.so_far(), score, iteration.known())
-                    if is_last or is_stopped:
-                        checkpoints.finish()
-            if is_evaluated or is_saved:
-                run.folder.write_timeline(timeline.recorded())  # again, with what was done since the barrier
-            if is_last:
+            is_stopped = stop.is_made
+            evaluate_and_save(run, step, iteration, checkpoints, is_stopped=is_stopped)
+            if step == config.steps:
                 return
             if is_stopped:
                 raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
@@ -157,6 +153,19 @@ def watch_over(run: Run, stages: TimedStages, progress: Any, stop: StopRequest) 
     return Watchdog(path, roles, stop.end_run, patience_s=run.config.watchdog_s, say=say)
 
 
+def measured(run: Run, step: int, iteration: Iteration, spent: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of an iteration, by its parts; `spent` are seconds by name."""
+    learned, timeline = iteration.learned, run.stages.timeline
+    metrics = iteration_metrics(iteration.times, learned) | dict(iteration.published)
+    metrics |= {f"time/{name}_s": seconds for name, seconds in spent.items()}
+    metrics |= run.throughput.metrics(learned.computed, spent.get("learn", 0.0))
+    metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
+    metrics |= judged_by_all(run, step, learned)
+    metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
+    metrics |= run.stages.lengthening.metrics(without_lessons(learned.groups))
+    return metrics
+
+
 def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:
     """Write metrics, rollouts, timeline and alerts of an iteration, and end the run if its judge does not judge."""
     run.log.write("train", step, metrics)
@@ -172,9 +181,26 @@ def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str
         )
 
 
+def evaluate_and_save(run: Run, step: int, iteration: Iteration, checkpoints: Checkpoints, *, is_stopped: bool) -> None:
+    """Evaluate and save if that is due after `step`; the checkpoint with which a run ends is waited for."""
+    config, timeline, score = run.config, run.stages.timeline, None
+    is_end = is_stopped or step == config.steps
+    is_evaluated = step == config.steps or bool(config.evaluation.every and step % config.evaluation.every == 0)
+    is_saved = is_end or step % config.checkpoint.every == 0
+    if is_evaluated:
+        score = evaluate_and_record(run, step).pass_at_1_of(run.pinned)
+    if is_saved:
+        with run.stopwatch.time("checkpoint"), timeline.time(Role.CHECKPOINT, f"step {step}"):
+            checkpoints.begin(step, run.stopwatch.so_far(), score, iteration.known())
+            if is_end:
+                checkpoints.finish()
+    if is_evaluated or is_saved:
+        run.folder.write_timeline(timeline.recorded())  # again, with what was done since the barrier
+
+
 def lengthen(run: Run, step: int, learned: Learned) -> None:
     """Decide whether batches that are begun from now on may have longer responses, and say so if they may."""
-    limit = run.stages.lengthening.advance(step, learned.groups)
+    limit = run.stages.lengthening.advance(step, without_lessons(learned.groups))
     if limit is not None:
         stage, all_stages = run.stages.lengthening.state.stage + 1, len(run.stages.lengthening.limits)
         run.log.write("lengthening", step, {"stage": stage, "max_new_tokens": limit})
@@ -187,7 +213,7 @@ def judged_by_all(run: Run, step: int, learned: Learned) -> dict[str, float]:
     if run.judge_by_all is None or not every or step % every:
         return {}
     with run.stopwatch.time("judging_by_all"):
-        return overfit_to_sampled_tests(learned.groups, run.judge_by_all)
+        return overfit_to_sampled_tests(without_lessons(learned.groups), run.judge_by_all)
 
 
 def _fault_causes(groups: Sequence[Group]) -> str:
@@ -205,12 +231,17 @@ def evaluate_and_record(run: Run, step: int) -> Evaluation:
     whole = step in (0, run.config.steps)
     with run.stopwatch.time("evaluation"), run.stages.timeline.time(Role.EVALUATION, f"step {step}", whole=whole):
         evaluation = run.evaluate(step, whole)
+        others = {name: evaluate(step) for name, evaluate in run.evaluate_others.items()}
     metrics = evaluation.to_metrics()
     run.log.write("evaluation", step, {"split": "heldout", **metrics})
+    for name, other in others.items():
+        run.log.write(f"evaluation/{name}", step, other.to_metrics())
     run.folder.write_evaluation(step, evaluation)
     run.say(
         f"step {step:>4}  held-out pass@1 {metrics['pass@1']:.3f} [{metrics['pass@1/low']:.3f}, "
         f"{metrics['pass@1/high']:.3f}]  greedy {metrics['greedy']:.3f}  "
         f"pass@{evaluation.samples} {metrics[f'pass@{evaluation.samples}']:.3f}  ({metrics['problems']} problems)"
     )
+    if others:
+        run.say(f"step {step:>4}  " + "  ".join(f"{name} {other.pass_at_1:.3f}" for name, other in others.items()))
     return evaluation

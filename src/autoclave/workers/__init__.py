@@ -1,5 +1,6 @@
-"""Worker groups on resource pools, and the packed batch that they exchange (torch).
+"""Worker groups on resource pools, and the packed batch that they exchange.
 
+Torch is loaded when a tensor is sent or the ranks of a group are to meet, and by workers that need it.
 `trainer` has the workers that hold models, `sampler` the one that holds an engine. May import `rollout`, `models`,
 `algorithms` and below. Knows nothing of schedules, rewards or run folders.
 """

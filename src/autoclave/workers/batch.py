@@ -69,8 +69,16 @@ class Batch:
         )
 
     @staticmethod
-    def from_groups(groups: Sequence[Group], *, minibatches: int) -> Batch:
-        """All rollouts of `groups`; the column `minibatch` says which optimizer step a row is of. Groups stay whole."""
+    def from_groups(
+        groups: Sequence[Group], *, minibatches: int, term_weights: Mapping[str, float] | None = None
+    ) -> Batch:
+        """All rollouts of `groups`; the column `minibatch` says which optimizer step a row is of. Groups stay whole.
+
+        Each task is a term of the objective, with its factor in `term_weights`, by default 1.
+        """
+        factors = term_weights or {}
+        names = sorted({group.item.task for group in groups})
+        tasks = [rollout.item.task for group in groups for rollout in group.rollouts]
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         group = np.repeat(np.arange(len(groups)), [len(group.rollouts) for group in groups])
         values = [rollout.reward.value for rollout in rollouts]
@@ -79,6 +87,8 @@ class Batch:
             rows={
                 "group": group,
                 "minibatch": group * minibatches // max(1, len(groups)),
+                "term": np.array([names.index(task) for task in tasks], dtype=np.int64),
+                "term_weights": np.array([factors.get(task, 1.0) for task in tasks], dtype=np.float64),
                 "length_limits": np.array([rollout.length_limit for rollout in rollouts], dtype=np.int64),
                 "trains": np.array([rollout.is_trained for rollout in rollouts], dtype=bool),
                 "rewards": np.array([np.nan if value is None else value for value in values], dtype=np.float64),

@@ -58,6 +58,7 @@ class WorkerGroup(Generic[W]):
             )
         self._make_worker = make_worker
         self._process_group = process_group
+        self._starts = 0
         self._ranks: Ranks
         pool.submit(self._start).result()
 
@@ -65,6 +66,11 @@ class WorkerGroup(Generic[W]):
     def nodes(self) -> Sequence[str]:
         """The machine of each rank."""
         return self._ranks.nodes
+
+    @property
+    def starts(self) -> int:
+        """How often its workers were made; what one of them was told is gone when it has grown."""
+        return self._starts
 
     @property
     def is_alive(self) -> bool:
@@ -104,6 +110,7 @@ class WorkerGroup(Generic[W]):
     def _make_workers(self) -> None:
         start = self.pool.executor.start
         self._ranks = start(self.name, self._make_worker, process_group=self._process_group)
+        self._starts += 1
 
     def _restart(self, make_worker: Callable[[], W]) -> None:
         self._make_worker = make_worker

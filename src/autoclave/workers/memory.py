@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-import autoclave.models  # noqa: F401  the memory of the libraries that it loads is no worker's
 from autoclave.workers.dispatch import Dispatch, register
 
 _STATUS = Path("/proc/self/status")
@@ -23,7 +21,8 @@ def _resident(field: str) -> int:
 
 
 _LIBRARIES = _resident("VmRSS")
-"""Resident when this module was loaded, after the tensor libraries and before any model."""
+"""Resident when this module was loaded: before any model, and after the tensor libraries wherever workers are made by
+`compose`, which imports models first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,5 +51,10 @@ class MeasuresMemory:
     def peak_memory(self) -> MemoryPeak:
         """The peak of this process so far."""
         resident = _resident("VmHWM")
-        device = torch.cuda.max_memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else 0
-        return MemoryPeak(resident, max(0, resident - _LIBRARIES), device, os.getpid())
+        return MemoryPeak(resident, max(0, resident - _LIBRARIES), _of_device(), os.getpid())
+
+
+def _of_device() -> int:
+    """The most bytes of the GPU that held tensors; 0 where this process has not used one."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.max_memory_allocated() if torch and torch.cuda.is_initialized() else 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from autoclave.config import PoolConfig
 from autoclave.core import HostError
 from autoclave.workers.executor import Executor, InlineExecutor
@@ -62,6 +60,8 @@ def deal_devices(pools: Mapping[str, Sequence[int]], free: Sequence[str]) -> dic
 
 def visible_devices() -> list[str]:
     """The GPUs of this machine that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
     count = torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return named.split(",")[:count] if named else [str(number) for number in range(count)]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from autoclave.rollout import Engine
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.sampler_orders import Orders, Progress
+from autoclave.workers.weights.receiving import ReceivesWeights
+
+if TYPE_CHECKING:
+    import torch
 
 
-class SamplerWorker(MeasuresMemory):
-    """Holds an engine."""
+class SamplerWorker(MeasuresMemory, ReceivesWeights):
+    """Holds an engine, which computes on `device`; left out, on the CPU."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, device: torch.device | None = None) -> None:
+        self._engine, self.device = engine, device
 
     @register(Dispatch.EACH)
     def advance(self, orders: Orders, seconds: float) -> Progress:
@@ -26,8 +28,3 @@ class SamplerWorker(MeasuresMemory):
         if orders.aborted:
             self._engine.abort(orders.aborted)
         return Progress(self._engine.step(seconds), self._engine.stats)
-
-    @register(Dispatch.ONE_TO_ALL)
-    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Sample with `weights`, called `version`, from now on."""
-        self._engine.update_weights(version, weights)

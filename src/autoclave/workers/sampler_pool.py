@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as CallTimeout
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -27,6 +29,7 @@ from autoclave.workers.sampler_replica import (
     Replica,
     Ticket,
     Update,
+    WeightSource,
     by_prompt,
     end_empty,
     fail,
@@ -76,9 +79,7 @@ class SamplerPool:
         self._queue: deque[list[Ticket]] = deque()
         self._numbers = count()
         self._next_engine = 0
-        self._published: tuple[int, Any] | None = None
-        self._newest = -1
-        self._coming: int | None = None
+        self._published: tuple[int, WeightSource] | None = None
         self._epoch = 0  # what was begun in an earlier one counts for nothing
         self._is_paused = self._is_closed = self._is_restarting = False
         for group in groups:
@@ -91,18 +92,37 @@ class SamplerPool:
 
         Raises:
             RuntimeError: it is closed.
-            FaultError: no replica is left.
+            WorkerDied: no replica is left.
         """
         with self._changed:
             self._require_open()
             if not self._replicas:
-                raise FaultError(NO_SAMPLER)
-            tickets = [Ticket(next(self._numbers), request, Future()) for request in requests]
-            for ticket in tickets:
-                ticket.future.set_running_or_notify_cancel()
+                raise WorkerDied(NO_SAMPLER)
+            tickets = self._tickets(requests)
             self._deal(by_prompt(tickets))
             self._changed.notify_all()
         return [ticket.future for ticket in tickets]
+
+    def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
+        """As `submit`, to every engine: futures for all of `requests`, by the name of its group and its rank.
+
+        They wait for no room there. What an engine has not done when it dies, another does.
+        """
+        futures: dict[str, list[Future[Completion]]] = {}
+        with self._changed:
+            self._require_open()
+            for replica in self._replicas:
+                for rank, desk in enumerate(replica.desks):
+                    desk.waves.append(self._tickets(requests))
+                    futures[f"{replica.group.name}/{rank}"] = [ticket.future for ticket in desk.waves[-1]]
+            self._changed.notify_all()
+        return futures
+
+    def _tickets(self, requests: Sequence[Request]) -> list[Ticket]:
+        tickets = [Ticket(next(self._numbers), request, Future()) for request in requests]
+        for ticket in tickets:
+            ticket.future.set_running_or_notify_cancel()
+        return tickets
 
     def abort(self, futures: Collection[Future[Completion]]) -> None:
         """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
@@ -132,12 +152,12 @@ class SamplerPool:
 
     # --- Weights
 
-    def update_weights(self, version: int, weights: Any, *, drains: bool = False) -> Future[None]:
-        """Have all engines sample with `weights`, or with what this future holds, called `version`, from now on.
+    def update_weights(self, version: int, weights: WeightSource, *, drains: bool = False) -> Future[None]:
+        """Have all engines sample with what `weights` delivers, called `version`, from now on.
 
         Requests in the making go on with them; with `drains`, those that an engine has are sampled to the end first.
-        If the future fails, so does the one that is returned, and the weights stay as they are. So it does, with an
-        error that names version and replica, if a replica fails over them and no other goes on in its place.
+        The future fails, with an error that names version and replica, if a replica fails over them and no other goes
+        on in its place.
 
         Raises:
             ValueError: the version is not newer than the last one.
@@ -146,42 +166,19 @@ class SamplerPool:
         whole: Future[None] = Future()
         with self._changed:
             self._require_open()
-            if version <= self._newest:
-                raise ValueError(f"weights of version {version} come after those of version {self._newest}")
-            if self._coming is not None:
-                raise RuntimeError(f"weights of version {version}: those of version {self._coming} are not there yet")
+            if self._published and version <= self._published[0]:
+                raise ValueError(f"weights of version {version} come after those of version {self._published[0]}")
             if slow := [replica.group.name for replica in self._replicas if replica.update]:
                 raise RuntimeError(f"weights of version {version}: {slow[0]} has not taken over the last ones yet")
-            self._newest = self._coming = version
-            epoch = self._epoch
-        if isinstance(weights, Future):
-            weights.add_done_callback(lambda done: self._distribute(version, done, drains, whole, epoch))
-        else:
-            self._distribute(version, weights, drains, whole, epoch)
+            if not self._replicas:
+                raise WorkerDied(f"weights of version {version}: {NO_SAMPLER}")
+            self._published = (version, weights)
+            updates = [Update(version, drains) for _ in self._replicas]
+            for replica, update in zip(self._replicas, updates, strict=True):
+                replica.update = update
+            self._changed.notify_all()
+        _when_all_are_done([update.done for update in updates], whole)
         return whole
-
-    def _distribute(self, version: int, weights: Any, drains: bool, whole: Future[None], epoch: int) -> None:
-        """Give all replicas weights that are there now."""
-        error = _error_of(weights) if isinstance(weights, Future) else None
-        updates: list[Update] = []
-        with self._changed:
-            if self._is_closed or self._epoch != epoch:
-                error = RuntimeError(
-                    f"weights of version {version}: the samplers were closed or started anew meanwhile"
-                )
-            else:
-                self._coming = None
-            if not error:
-                self._published = (version, weights)
-                for replica in self._replicas:
-                    replica.update = Update(version, weights, drains)
-                    updates.append(replica.update)
-                error = None if updates else FaultError(f"weights of version {version}: {NO_SAMPLER}")
-                self._changed.notify_all()
-        if error:
-            whole.set_exception(error)
-        else:
-            _when_all_are_done([update.done for update in updates], whole)
 
     # --- Replicas
 
@@ -201,7 +198,7 @@ class SamplerPool:
         with self._changed:
             self._require_open()
             if self._published:
-                replica.update = Update(*self._published, drains=False)
+                replica.update = Update(self._published[0], drains=False)
             self._replicas.append(replica)
         threading.Thread(target=self._serve, args=(replica,), name=f"sampler-{group.name}", daemon=True).start()
 
@@ -238,8 +235,7 @@ class SamplerPool:
         """What each replica does, in words, a line for each."""
         with self._changed:
             queued = sum(map(len, self._queue))
-            coming = "" if self._coming is None else f"; waits for the weights of version {self._coming}"
-            head = f"{queued} requests wait for a sampler{coming}{'; paused' if self._is_paused else ''}"
+            head = f"{queued} requests wait for a sampler{'; paused' if self._is_paused else ''}"
             return "\n".join([head, *(replica.state() for replica in self._replicas)])
 
     def restart(self) -> None:
@@ -255,8 +251,8 @@ class SamplerPool:
         with self._changed:
             self._epoch += 1
             self._is_restarting = True
-            given_up, self._given_up = self._given_up, []
-            self._published, self._coming, self._newest = None, None, -1
+            given_up = tuple(self._given_up)
+            self._published = None
             self._is_paused, self._next_engine = False, 0
             tickets, updates = self._take_back_all(), self._take_back_updates()
         self._end(tickets, updates, error)
@@ -269,6 +265,7 @@ class SamplerPool:
                 self._is_restarting = False
                 self._changed.notify_all()
         for group in given_up:
+            self._given_up.remove(group)
             self.attach(group)
 
     def _at_rest(self) -> list[WorkerGroup[SamplerWorker]]:
@@ -357,8 +354,7 @@ class SamplerPool:
             return False
         try:
             if update:
-                self._call(replica, "take over weights", "update_weights", update.version, update.weights)
-                self._updated(replica, update)
+                self._updated(replica, update, self._delivered(replica))
             else:
                 self._hand_over(replica, self._call(replica, "sample", "advance", orders, SLICE_S), epoch)
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
@@ -406,11 +402,21 @@ class SamplerPool:
             f"was to {what} and has not answered for {self._timeout_s:.0f} s (sampler.timeout_s); it was ended",
         )
 
-    def _updated(self, replica: Replica, update: Update) -> None:
+    def _delivered(self, replica: Replica) -> int | None:
+        """Give a replica the weights that count; returns their version, None where those of the start do."""
+        with self._changed:
+            published = self._published
+        return (
+            published[1].deliver(replica.group, partial(self._call, replica, "take over weights"))
+            if published
+            else None
+        )
+
+    def _updated(self, replica: Replica, update: Update, version: int | None) -> None:
         with self._changed:
             is_due = replica.update is update
             if is_due:  # before the future is done: whoever waits for it may publish again at once
-                replica.update, replica.version = None, update.version
+                replica.update, replica.version = None, version
         if is_due:
             update.done.set_result(None)
 
@@ -437,32 +443,28 @@ class SamplerPool:
             self._say(f"{error}; it is started anew, and asked again what it had not finished")
             replica.doing = "is started anew"
             try:
-                published = self._revived(replica)
+                version = self._revived(replica)
             except BaseException as another:  # noqa: BLE001  counted as the first one was
                 error = another
                 continue
-            self._ask_again(replica, published)
+            self._ask_again(replica, version)
             return True
         if self._epoch != epoch and not self._is_closed:
             return True  # everything is started anew, by somebody else
         self._give_up(replica, error, is_death=is_death)
         return False
 
-    def _revived(self, replica: Replica) -> tuple[int, Any] | None:
-        """Start the workers of a replica anew; returns the weights that they have now, None for those of the start."""
+    def _revived(self, replica: Replica) -> int | None:
+        """Start the workers of a replica anew, and give them the weights that count; see `_delivered`."""
         name = replica.group.name
         try:
             replica.group.restart().result(START_S)
         except CallTimeout:
             how = f"was to be started anew, and is not there after {START_S:.0f} s"
             raise WorkerDied.of(name, 0, replica.group.nodes[0], how) from None
-        with self._changed:
-            published = self._published
-        if published:
-            self._call(replica, "take over weights", "update_weights", *published)
-        return published
+        return self._delivered(replica)
 
-    def _ask_again(self, replica: Replica, published: tuple[int, Any] | None) -> None:
+    def _ask_again(self, replica: Replica, version: int | None) -> None:
         with self._changed:
             aborted: list[Ticket] = []
             for desk in replica.desks:
@@ -470,15 +472,14 @@ class SamplerPool:
                 aborted += ended
                 if tickets:
                     desk.waves.append(tickets)
-            replica.version = published[0] if published else None
-            update = replica.update if published and replica.update else None
-            if update and published and update.version == published[0]:
+            replica.version = version
+            update = replica.update
+            is_due = update is not None and version is not None and update.version <= version
+            if is_due:
                 replica.update = None
-            else:
-                update = None
             self._changed.notify_all()
         end_empty(aborted)
-        if update:
+        if update and is_due:
             update.done.set_result(None)
 
     def _give_up(self, replica: Replica, error: BaseException, *, is_death: bool) -> None:
@@ -517,18 +518,15 @@ class SamplerPool:
                 tickets = []
             else:
                 tickets += self._take_back_all()
+            published = self._published
             self._changed.notify_all()
         end_empty(aborted)
         if update:
             update.done.set_result(None)
-        fail(tickets, FaultError(NO_SAMPLER))
-
-
-def _error_of(weights: Future[Any]) -> BaseException | None:
-    """Why weights that were to come do not; None if they are there."""
-    if weights.cancelled():
-        return RuntimeError("the weights were cancelled: the pool of the trainer is closed")
-    return weights.exception()
+        fail(tickets, WorkerDied(NO_SAMPLER))
+        if published and replica.version is not None:
+            with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
+                published[1].release(replica.group, partial(self._call, replica, "let go of weights"))
 
 
 def _when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -102,12 +102,27 @@ class Desk:
         return tickets
 
 
+class WeightSource(Protocol):
+    """Where the weights that count are. Each method is called by several threads, one for each group.
+
+    `call(method, *arguments)` calls the workers of the group, waits for them as the pool does, and returns or raises
+    what they did.
+    """
+
+    def deliver(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> int:
+        """Have `group` take over the weights that count; returns their version. It may be new, or made anew."""
+        ...
+
+    def release(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> None:
+        """Have `group` let go of its weights: it samples no more until some are delivered."""
+        ...
+
+
 @dataclass(slots=True)
 class Update:
     """Weights on their way to a replica."""
 
     version: int
-    weights: Any
     drains: bool
     done: Future[None] = field(default_factory=Future)
 

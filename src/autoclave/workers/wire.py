@@ -11,14 +11,19 @@ import pickle  # noqa: TID251  between our own processes only; see above
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 IN_BAND_BYTES = 1 << 14
 """Arrays up to this size stand among the other bytes."""
+
+_TENSORS = {("torch", "Tensor"), ("torch.nn.parameter", "Parameter")}
+"""Known by name: where there are none, torch is not loaded."""
 
 
 class Held(ABC):
@@ -73,7 +78,7 @@ def pack(value: Any) -> Message:
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) in (Tensor, torch.nn.Parameter):
+        if (type(obj).__module__, type(obj).__qualname__) in _TENSORS:
             return _reduced(obj)
         if getattr(obj, "__module__", None) == "__main__" and isinstance(obj, (type, Callable)):
             raise pickle.PicklingError(f"{_named(obj)} is defined in __main__")
@@ -81,6 +86,8 @@ class _Pickler(pickle.Pickler):
 
 
 def _reduced(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    import torch
+
     host = tensor.detach().cpu().contiguous()
     try:
         return _tensor, (host.numpy(), None)
@@ -90,6 +97,8 @@ def _reduced(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
 
 
 def _tensor(array: np.ndarray, dtype: torch.dtype | None) -> Tensor:
+    import torch
+
     tensor = torch.from_numpy(array)
     return tensor if dtype is None else tensor.view(dtype)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch.distributed
-from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  its documented place
+from typing import TYPE_CHECKING, Any
 
 from autoclave.workers.executor import Interface
 from autoclave.workers.failures import Failure
 from autoclave.workers.orders import Answer, Order, Raised, Returned
 from autoclave.workers.wire import Held
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  its documented place
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class WorkerHost:
 
     def _open_store(self, address: str) -> tuple[str, int]:
         """Open the store where the ranks of the group meet, on a port that is free."""
+        from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
         self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
         return address, self._store.port
 
@@ -69,8 +71,10 @@ class WorkerHost:
 
     def _join(self, address: str, port: int) -> None:
         """Enter the process group: gloo for tensors on the CPU, NCCL for those on GPUs."""
+        from torch.distributed import TCPStore, init_process_group  # pyright: ignore[reportPrivateImportUsage]
+
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, str(port)
-        torch.distributed.init_process_group(
+        init_process_group(
             backend="cpu:gloo,cuda:nccl" if self._seat.devices else "gloo",
             store=self._store or TCPStore(address, port, is_master=False),
             rank=self._seat.rank,

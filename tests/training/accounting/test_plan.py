@@ -17,7 +17,9 @@ from autoclave.config import (
     LengthStageConfig,
     LoraConfig,
     ModelConfig,
+    OneOffPipelineConfig,
     PoolConfig,
+    PublishConfig,
     SamplerConfig,
     TinyModelConfig,
     TrainConfig,
@@ -62,14 +64,13 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     stays = {
         "weights (actor)": WEIGHTS,
         "optimizer": 2 * WEIGHTS,
-        "weights (sampler)": WEIGHTS,
     }
     assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish", "checkpoint"]
     assert all(stays.items() <= parts.items() for parts in phases.values())
     # 16 rows of 20 tokens, with 2 to spare as others wait; keys and values of 8 float32.
     assert phases["sample"]["KV cache"] == 2 * 16 * (20 + 2) * 8 * 4
     assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 3
-    assert phases["publish"]["copy of the weights"] == WEIGHTS
+    assert phases["publish"] == stays  # samplers of this process compute with the trainer's own tensors
     with_gradients = [name for name, parts in phases.items() if "gradients" in parts]
     assert with_gradients == ["update", "optimizer step", "checkpoint"]
     assert phases["optimizer step"]["work space"] == 2 * 300 * 8 * 4  # on a CPU one tensor at a time
@@ -101,7 +102,8 @@ def test_processes_that_share_a_model_have_a_part_each_and_gather_what_they_comp
     assert (update["weights (actor)"], update["optimizer"]) == (WEIGHTS // 4, WEIGHTS // 2)
     assert step["gradients"] == WEIGHTS // 4
     assert update["gathered weights"] == WEIGHTS  # of this model, which has one layer
-    assert update["weights (sampler)"] == WEIGHTS
+    assert update["memory to publish by"] == 2 * WEIGHTS // 4  # each writes its rows of two versions
+    assert "weights (sampler)" not in update  # samplers of the same pool map that
     alone = phases_of(**SPAWN, trainer=TrainerConfig(sharding="none"))["update"]
     assert (alone["weights (actor)"], alone["optimizer"]) == (WEIGHTS, 2 * WEIGHTS)
 
@@ -139,6 +141,29 @@ def test_on_a_gpu_the_models_that_learn_leave_while_the_sampler_has_its_turn():
     assert {"weights (actor)", "optimizer"} <= on_gpu["publish"].keys()
 
 
+def test_what_is_published_is_held_where_it_is_read():
+    apart = {"pools": {"main": PoolConfig(), "other": PoolConfig(executor="spawn")}, "workers": {"sampler": "other"}}
+    for settings, expected in (
+        ({}, (0, 0)),
+        ({"schedule": OneOffPipelineConfig()}, (2 * WEIGHTS, 0)),  # of one process, which maps what it writes
+        (apart, (2 * WEIGHTS, 2 * WEIGHTS)),
+        (apart | {"publish": PublishConfig(dtype="bfloat16")}, (WEIGHTS, WEIGHTS)),
+        (apart | GPU, (WEIGHTS, 2 * WEIGHTS)),
+        (GPU | {"schedule": OneOffPipelineConfig()}, (2 * WEIGHTS, 0)),
+    ):
+        pools = plan_run(config(**settings), SHAPE, Lengths(10, 10)).pools
+        held = {part: size for pool in pools for part, size in pool.phases[-1].parts.items()}
+        assert (held.get("memory to publish by", 0), held.get("weights (sampler)", 0)) == expected, settings
+
+
+def test_samplers_that_are_sent_adapters_keep_what_these_are_added_to():
+    settings = {"trainer": TrainerConfig(lora=LoraConfig(rank=2)), "publish": PublishConfig(content="adapter")}
+    phases = phases_of(**settings)
+    assert phases["sample"]["weights (sampler)"] == 2 * WEIGHTS
+    assert phases["take weights over"]["weights on their way"] == WEIGHTS
+    assert 0 < phases["publish"]["memory to publish by"] < WEIGHTS
+
+
 def test_offloaded_weights_are_not_on_the_device():
     update = phases_of(**GPU, trainer=TrainerConfig(cpu_offload=True))["update"]
     assert not {"weights (actor)", "optimizer", "gradients"} & update.keys()
@@ -167,7 +192,8 @@ def test_adapters_alone_have_gradients_and_an_optimizer_and_the_frozen_weights_a
         assert "weights (reference)" not in phase.parts
     phases = {phase.name: phase.parts for phase in plan.pools[0].phases}
     assert phases["optimizer step"]["work space"] == 4 * 2 * 2 * 21
-    assert phases["publish"]["copy of the weights"] == WEIGHTS  # merged, as without adapters
+    assert phases["publish"]["memory to publish by"] == 2 * WEIGHTS  # merged, as without adapters
+    assert phases["publish"]["weights on their way"] == 4 * 300 * 8  # one weight at a time
     assert plan.learning_flops == 4 * plan.sampling_flops  # forward for each of three, and one backward
 
 
@@ -187,12 +213,13 @@ def test_adapters_on_layers_that_the_model_does_not_have_cannot_be_planned():
 
 
 def test_the_sampler_on_a_pool_of_its_own_leaves_the_trainer():
-    pools = {"train": PoolConfig(), "sample": PoolConfig()}
+    pools = {"train": PoolConfig(), "sample": PoolConfig(executor="spawn")}
     workers = WorkersConfig(actor="train", sampler="sample")
     together = plan_run(config(), SHAPE, Lengths(10, 10)).pools[0]
     apart = {pool.name: pool for pool in plan_run(config(pools=pools, workers=workers), SHAPE, Lengths(10, 10)).pools}
     assert [phase.name for phase in apart["sample"].phases] == ["sample"]
-    assert apart["train"].peak.total == together.peak.total - WEIGHTS
+    memory_to_publish_by = 2 * WEIGHTS
+    assert apart["train"].peak.total == together.peak.total + memory_to_publish_by
 
 
 def test_the_width_of_numbers_halves_what_is_made_of_them():

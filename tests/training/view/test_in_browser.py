@@ -63,6 +63,23 @@ def test_a_filter_leaves_what_fits(browser: Browser, page: Path, name: str, valu
     assert browser.evaluate("document.querySelector('.nothing').checkVisibility()") == (expected == 0)
 
 
+def test_answers_to_lessons_are_chosen_by_task_and_reason(browser: Browser, record, rollout):
+    lesson = {"problem_id": "p", "test": 0, "program": HOSTILE, "entry": "f", "input": "f(3)", "variables": {"n": "3"}}
+    words = {"task": "execution_semantics", "verdict": None, "lesson": lesson}
+    browser.open(write_view(Request(record({1: [
+        rollout("a", 0, "accepted", task="code_generation"),
+        rollout("b", 0, **words, reason="exact", reward=1.0),
+        rollout("b", 1, **words, reason="wrong", reward=0.0),
+    ]}))).path)  # fmt: skip
+    assert choose(browser, "task", "execution_semantics") == 2
+    assert choose(browser, "reason", "exact") == 1
+    assert choose(browser, "task", "code_generation") == 0
+    assert choose(browser, "reason", "") == 1
+    assert choose(browser, "task", "") == 3
+    assert choose(browser, "status", "accepted") == 1  # no verdict, no status
+    assert browser.evaluate("document.title") == "demo – Autoclave rollouts"
+
+
 def test_filters_add_up_and_a_key_clears_them(browser: Browser, page: Path):
     browser.open(page)
     choose(browser, "status", "accepted")

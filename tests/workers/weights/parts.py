@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy, take_views, with_adapter
+from autoclave.models import Policy, WeightViews, with_adapter
 from autoclave.rollout import Request
 from autoclave.workers import Dispatch, WorkerGroup, register
 from autoclave.workers.batch import Batch
@@ -26,6 +25,7 @@ from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, log_probs_of
 from autoclave.workers.trainer.sharding import hold, whole_weights
 from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.publisher import Publisher
 from autoclave.workers.weights.receiving import ReceivesWeights
 from autoclave.workers.weights.routes import Seat
 from tests.training_parts import tiny_policy
@@ -99,17 +99,17 @@ class Trainer(SendsWeights):
             write(tensor, place)
 
         sources.copy = copy_or_die
-        self._opened()._plans = {0: None, 1: None}  # one weight after the other
+        self._opened()._adjacent = None  # one weight after the other
 
 
 class ViewingEngine:
     """What publishes need of an engine: computes with views of the weights that it is given."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.version = policy, 0
+        self.policy, self.version, self._views = policy, 0, WeightViews(policy.model)
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        take_views(self.policy.model, weights)
+        self._views.take(weights)
         self.version = version
 
 
@@ -171,9 +171,9 @@ class SamplerWorker(ReceivesWeights):
         self._inlet = self._broadcast = None
         self.__init__(**options)
 
-    @register(Dispatch.ONE_TO_ALL)
-    def weights_seat(self) -> Seat:
-        seat = super().weights_seat()
+    @register(Dispatch.ALL_TO_LIST)
+    def weights_seats(self) -> Seat:
+        seat = super().weights_seats()
         return replace(seat, gpu=self._gpu, host=self._host or seat.host)
 
     @register(Dispatch.ONE_TO_ALL)
@@ -224,15 +224,44 @@ class SamplerWorker(ReceivesWeights):
         )
 
 
-class GroupSampler:
-    """A `Sampler` that reaches one worker."""
+def called(group: WorkerGroup) -> Callable[..., Any]:
+    """How a publisher calls the workers of a group; see `WeightSource`."""
+    return lambda method, *arguments: getattr(group, method)(*arguments).result(100)
 
-    def __init__(self, group: WorkerGroup[SamplerWorker]) -> None:
-        self._group = group
 
-    def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
-        answers = self._group.answer(list(requests)).result()
-        futures: list[Future[Completion]] = [Future() for _ in answers]
-        for future, answer in zip(futures, copy.copy(answers), strict=True):
-            future.set_result(answer)
-        return futures
+def begin(publisher: Publisher, version: int, samplers: Mapping[str, WorkerGroup]) -> None:
+    """Publish to these samplers first."""
+    publisher.begin(version, list(samplers.values()))
+    deliver(publisher, samplers)
+
+
+def publish(publisher: Publisher, version: int, samplers: Mapping[str, WorkerGroup]) -> None:
+    """Publish to these samplers."""
+    publisher.write(version)
+    deliver(publisher, samplers)
+
+
+def deliver(publisher: Publisher, samplers: Mapping[str, WorkerGroup]) -> None:
+    """Have all take over what is published, at once: members of a broadcast wait for each other."""
+    with ThreadPoolExecutor(max(1, len(samplers))) as threads:
+        taken = [threads.submit(publisher.deliver, group, called(group)) for group in samplers.values()]
+        assert [each.result() for each in taken] == [publisher.version] * len(samplers)
+
+
+class Asked:
+    """Samplers that can be asked one by one."""
+
+    def __init__(self, groups: Mapping[str, WorkerGroup[SamplerWorker]]) -> None:
+        self._groups = groups
+
+    def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
+        return {
+            name: [_done(each) for each in group.answer(list(requests)).result()]
+            for name, group in self._groups.items()
+        }
+
+
+def _done(completion: Completion) -> Future[Completion]:
+    future: Future[Completion] = Future()
+    future.set_result(completion)
+    return future

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,7 +14,7 @@ from autoclave.core import FaultError
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.weights.probe import LIMITS, Probe, mismatch
 from autoclave.workers.weights.publisher import Publisher
-from tests.workers.weights.parts import GroupSampler, OldStamps, SamplerWorker, SleepingEngine, Trainer
+from tests.workers.weights.parts import Asked, OldStamps, SamplerWorker, SleepingEngine, Trainer, begin, publish
 
 PROMPTS = [np.array([2, 40, 3]), np.array([2, 9, 60, 71, 3])]
 
@@ -47,26 +47,31 @@ def test_a_log_prob_that_is_not_finite_is_infinitely_far():
 
 
 @contextmanager
-def published(**sampler: object) -> Iterator[tuple[Probe, Publisher, WorkerGroup, dict]]:
+def published(**sampler: object) -> Iterator[tuple[Probe, Callable[[int], None], WorkerGroup, Asked]]:
     """Trainer and sampler after version 1 has been taken over and found right."""
     pools = ResourcePool("trainer"), ResourcePool("sampler")
     try:
         trainer = WorkerGroup(pools[0], Trainer)
         group = WorkerGroup(pools[1], lambda: SamplerWorker(seed=0, **sampler))  # the weights that training begins with
         publisher = Publisher(trainer, deadline_s=20)
-        publisher.begin(1, {"sampler 0": group})
+        begin(publisher, 1, {"sampler 0": group})
         probe = Probe(PROMPTS, temperature=1.0, tokens=4, limit=LIMITS["float32"], deadline_s=20)
-        yield probe, publisher, trainer, {"sampler 0": GroupSampler(group)}
+        yield (
+            probe,
+            lambda version: publish(publisher, version, {"sampler 0": group}),
+            trainer,
+            Asked({"sampler 0": group}),
+        )
     finally:
         for pool in pools:
             pool.close()
 
 
 def test_a_sampler_with_the_weights_of_the_trainer_agrees_with_it():
-    with published() as (probe, publisher, trainer, samplers):
+    with published() as (probe, publish_as, trainer, samplers):
         for version in range(2, 5):
             trainer.learn(version).result()
-            publisher.publish(version)
+            publish_as(version)
             metrics = probe.check(version, trainer, samplers)
             assert list(metrics) == ["publish/mismatch_mean", "publish/mismatch_max", "publish/mismatch_k3"]
             assert 0 <= metrics["publish/mismatch_mean"] <= metrics["publish/mismatch_max"] < 1e-5
@@ -74,10 +79,10 @@ def test_a_sampler_with_the_weights_of_the_trainer_agrees_with_it():
 
 @pytest.mark.parametrize("stale", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
 def test_a_weight_that_an_engine_does_not_renew_stops_the_run(stale: str):
-    with published(stale=stale) as (probe, publisher, trainer, samplers):
+    with published(stale=stale) as (probe, publish_as, trainer, samplers):
         probe.check(1, trainer, samplers)  # nothing has changed yet: it looks right
         trainer.learn(1).result()
-        publisher.publish(2)
+        publish_as(2)
         with pytest.raises(
             FaultError, match=r"probe of version 2: the log-probs of sampler 'sampler 0' are off.*packed"
         ):
@@ -85,10 +90,10 @@ def test_a_weight_that_an_engine_does_not_renew_stops_the_run(stale: str):
 
 
 def test_a_sampler_that_took_nothing_over_is_recognised():
-    with published(engine=SleepingEngine) as (probe, publisher, trainer, samplers):
+    with published(engine=SleepingEngine) as (probe, publish_as, trainer, samplers):
         probe.check(1, trainer, samplers)
         trainer.learn(1).result()
-        publisher.publish(2)
+        publish_as(2)
         with pytest.raises(FaultError, match="answers exactly as before the publish: it did not take the weights over"):
             probe.check(2, trainer, samplers)
 

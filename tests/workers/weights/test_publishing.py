@@ -5,33 +5,40 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from threading import Event
 
+import numpy as np
 import pytest
 import torch
 
 from autoclave.config import TrainerConfig
 from autoclave.core import FaultError, InputError, WorkerDied
+from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.executor import Executor
+from autoclave.workers.sampler import SamplerWorker as Sampling
+from autoclave.workers.sampler_pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.weights.offer import AS_TRAINED, Form
+from autoclave.workers.weights.probe import Probe
 from autoclave.workers.weights.publisher import Publisher
-from autoclave.workers.weights.routes import Route
-from tests.workers.weights.parts import SamplerWorker, Trainer
+from autoclave.workers.weights.routes import Route, Seat
+from tests.training_parts import tiny_policy
+from tests.workers.weights.parts import SamplerWorker, Trainer, begin, called, publish
 
 BFLOAT16 = Form(torch.bfloat16)
 DEADLINE_S = 100.0
 
 
 class HangingSampler(SamplerWorker):
-    """Never answers when it is to take weights over."""
+    """Does not answer soon."""
 
-    @register(Dispatch.ONE_TO_ALL)
-    def take_weights(self, version: int, sent: object) -> None:
+    @register(Dispatch.ALL_TO_LIST)
+    def weights_seats(self) -> Seat:
         Event().wait(1)
+        return super().weights_seats()
 
 
 @contextmanager
@@ -68,10 +75,10 @@ def publish_and_compare(
 ) -> Publisher:
     """Three publishes, with learning between them."""
     publisher = Publisher(trainer, form, deadline_s=DEADLINE_S, may_alias=may_alias)
-    publisher.begin(4, samplers)
+    begin(publisher, 4, samplers)
     for version in (5, 7, 8):  # some may be left out
         trainer.learn(version).result()
-        publisher.publish(version)
+        publish(publisher, version, samplers)
         for sampler in samplers.values():
             require_equal(trainer, sampler, version, form.dtype)
     return publisher
@@ -96,7 +103,7 @@ def publish_and_compare(
 def test_samplers_hold_what_the_trainer_holds(trainer: dict, sampler: dict, form: Form):
     with groups(partial(Trainer, **trainer), partial(SamplerWorker, **sampler)) as (group, samplers):
         publisher = publish_and_compare(group, samplers, form)
-        assert set(publisher.routes.values()) == {Route.MEMORY}
+        assert publisher.routes == {"sampler 0": [Route.MEMORY]}
 
 
 def test_what_is_learnt_after_a_publish_is_not_what_samples():
@@ -112,7 +119,7 @@ def test_what_is_learnt_after_a_publish_is_not_what_samples():
 def test_an_idle_sampler_of_the_trainers_process_computes_with_its_own_tensors():
     with groups() as (trainer, samplers):
         publisher = publish_and_compare(trainer, samplers, may_alias=True)
-        assert publisher.routes == {"sampler 0": Route.ALIAS}
+        assert publisher.routes == {"sampler 0": [Route.ALIAS]}
         ours, theirs = (group._ranks._worker for group in (trainer, samplers["sampler 0"]))
         assert ours._model.lm_head.weight.data_ptr() == theirs._engine.policy.model.lm_head.weight.data_ptr()
 
@@ -122,79 +129,130 @@ def test_an_idle_sampler_of_the_trainers_process_computes_with_its_own_tensors()
 )
 def test_weights_that_are_published_in_another_form_are_not_shared_with_the_trainer(trainer: dict, form: Form):
     with groups(partial(Trainer, **trainer)) as (group, samplers):
-        assert publish_and_compare(group, samplers, form, may_alias=True).routes == {"sampler 0": Route.MEMORY}
+        assert publish_and_compare(group, samplers, form, may_alias=True).routes == {"sampler 0": [Route.MEMORY]}
 
 
 def test_adapters_alone_of_a_model_without_any_are_refused():
     with groups() as (trainer, samplers), pytest.raises(ValueError, match="this model has none"):
-        Publisher(trainer, Form(adapter_only=True), deadline_s=DEADLINE_S).begin(1, samplers)
+        begin(Publisher(trainer, Form(adapter_only=True), deadline_s=DEADLINE_S), 1, samplers)
 
 
 def test_versions_only_grow():
     with groups() as (trainer, samplers):
         publisher = Publisher(trainer, deadline_s=DEADLINE_S)
         with pytest.raises(RuntimeError, match="`begin` comes first"):
-            publisher.publish(1)
-        publisher.begin(3, samplers)
+            publish(publisher, 1, samplers)
+        begin(publisher, 3, samplers)
         for version in (2, 3):
             with pytest.raises(
                 ValueError, match=f"version {version}: version 3 is out already, and versions only grow"
             ):
-                publisher.publish(version)
-        publisher.begin(1, samplers)  # a run that goes back to a checkpoint
+                publish(publisher, version, samplers)
+        begin(publisher, 1, samplers)  # a run that goes back to a checkpoint
         require_equal(trainer, samplers["sampler 0"], 1)
 
 
 def test_weights_that_do_not_fit_are_not_taken_over():
     with groups() as (trainer, samplers):
         publisher = Publisher(trainer, deadline_s=2)
-        publisher.begin(1, samplers)
+        begin(publisher, 1, samplers)
         trainer.learn(1).result()
         samplers["sampler 0"].shrink().result()
         before = samplers["sampler 0"].held().result()
-        with pytest.raises(InputError, match=r"shape \(32,\), the sampler's model has \(7,\)") as raised:
-            publisher.publish(2)
-        assert "Publish of version 2: sampler 0 failed" in str(raised.value.__notes__)
+        with pytest.raises(InputError, match=r"shape \(32,\), the sampler's model has \(7,\)"):
+            publish(publisher, 2, samplers)
         with pytest.raises(FaultError, match="still in use for version 1 by sampler 0"):  # which it still samples with
-            publisher.publish(3)
+            publish(publisher, 3, samplers)
         after = samplers["sampler 0"].held().result()
         assert after[0] == before[0] == 1
         assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
 
 
-def test_a_sampler_that_does_not_answer_is_named_and_the_others_have_the_weights():
+def test_a_sampler_that_does_not_answer_is_named():
     with groups(Trainer, HangingSampler, SamplerWorker) as (trainer, samplers):
         publisher = Publisher(trainer, deadline_s=0.5)
-        with pytest.raises(FaultError, match=r"version 1: no answer from sampler 0 after 0\.5 s"):
-            publisher.begin(1, samplers)
-        require_equal(trainer, samplers["sampler 1"], 1)
+        with pytest.raises(FaultError, match=r"no answer from sampler 0 after 0\.5 s"):
+            begin(publisher, 1, samplers)
 
 
 def test_a_sampler_that_comes_later_gets_the_version_that_is_out_and_not_what_was_learnt_since():
     with groups(Trainer, SamplerWorker, SamplerWorker) as (trainer, samplers):
         publisher = Publisher(trainer, deadline_s=DEADLINE_S)
         late = samplers.pop("sampler 1")
-        publisher.begin(1, samplers)
+        begin(publisher, 1, samplers)
         trainer.learn(2).result()
-        publisher.publish(2)
+        publish(publisher, 2, samplers)
         out = trainer.plain_copy().result()
         trainer.learn(3).result()
-        publisher.attach("sampler 1", late)
+        publisher.deliver(late, called(late))
         version, held = late.held().result()
         assert version == 2
         assert all(torch.equal(held[name], tensor) for name, tensor in out.items())
-        publisher.publish(3)
+        publish(publisher, 3, samplers | {"sampler 1": late})
         require_equal(trainer, late, 3)
-        publisher.detach("sampler 1")
-        trainer.learn(4).result()
-        with pytest.raises(FaultError, match="still in use for version 3 by sampler 1"):
-            Publisher.publish(publisher, 4) or Publisher.publish(impatient(publisher), 5)
-        assert late.held().result()[0] == 3
 
 
-def impatient(publisher: Publisher) -> Publisher:
-    publisher._deadline_s = 0.2
-    return publisher
+def test_one_that_is_released_is_not_waited_for_and_can_come_back():
+    with groups(Trainer, SamplerWorker, SamplerWorker) as (trainer, samplers):
+        publisher = publish_and_compare(trainer, samplers)
+        gone = samplers.pop("sampler 1")
+        publisher.release(gone, called(gone))
+        for version in (9, 10, 11):  # more than there are slots
+            trainer.learn(version).result()
+            publish(publisher, version, samplers)
+        publisher.deliver(gone, called(gone))
+        require_equal(trainer, gone, 11)
+
+
+def test_one_that_goes_on_with_an_old_version_is_named_when_its_memory_is_needed():
+    with groups(Trainer, SamplerWorker, SamplerWorker) as (trainer, samplers):
+        publisher = Publisher(trainer, deadline_s=1)
+        begin(publisher, 1, samplers)
+        del samplers["sampler 1"]
+        publish(publisher, 2, samplers)
+        with pytest.raises(FaultError, match="still in use for version 1 by sampler 1"):
+            publisher.write(3)
+
+
+# --- Through a pool of samplers
+
+
+def make_sampler() -> Sampling:
+    return Sampling(TransformersEngine(tiny_policy(1), batch_size=4))
+
+
+def test_samplers_that_die_leave_and_come_sample_with_what_is_published():
+    pools = [ResourcePool("trainer"), *(ResourcePool(f"sampler {n}", SpawnExecutor([()])) for n in range(2))]
+    try:
+        trainer = WorkerGroup(pools[0], Trainer)
+        with ThreadPoolExecutor() as threads:
+            groups = list(threads.map(lambda pool: WorkerGroup(pool, make_sampler), pools[1:]))
+        publisher = Publisher(trainer, deadline_s=DEADLINE_S)
+        probe = Probe([np.array([2, 40, 3])], temperature=1.0, tokens=3, limit=1e-4, deadline_s=DEADLINE_S)
+        with closing(SamplerPool(groups[:1], restarts=1)) as sampler:
+
+            def publish_and_probe(version: int) -> None:
+                trainer.learn(version).result()
+                publisher.write(version)
+                sampler.update_weights(version, publisher).result(DEADLINE_S)
+                probe.check(version, trainer, sampler)
+
+            publisher.begin(0, sampler.groups)
+            sampler.update_weights(0, publisher).result(DEADLINE_S)
+            publish_and_probe(1)
+            os.kill(groups[0]._ranks.process_ids[0], 9)
+            probe.check(1, trainer, sampler)  # by the one that was made anew
+            publish_and_probe(2)
+            sampler.attach(groups[1])
+            probe.check(2, trainer, sampler)
+            publish_and_probe(3)
+            sampler.detach(groups[0])
+            for version in (4, 5, 6):  # nobody waits for the one that has left
+                publish_and_probe(version)
+            assert [group.name for group in sampler.groups] == ["sampler 1"]
+    finally:
+        for pool in pools:
+            pool.close()
 
 
 # --- In several processes
@@ -240,14 +298,14 @@ class TestProcesses:
         trainer, samplers = processes.become({})
         sampler = samplers["sampler 0"]
         publisher = publish_and_compare(trainer, samplers)
-        assert publisher.routes == {"sampler 0": Route.MEMORY}
+        assert publisher.routes == {"sampler 0": [Route.MEMORY]}
         files, mappings, own = sampler.open_files().result(), sampler.mappings().result(), len(os.listdir("/dev/shm"))
         for version in range(10, 110):
-            publisher.publish(version)
+            publish(publisher, version, samplers)
         assert sampler.open_files().result() <= files  # a value on its way may be open for a moment
         assert sampler.mappings().result() <= mappings
         assert len(os.listdir("/dev/shm")) <= own
-        publisher.begin(1, samplers)  # another memory; the former is free
+        begin(publisher, 1, samplers)  # another memory; the former is free
         require_equal(trainer, sampler, 1)
         assert sampler.mappings().result() <= mappings
         assert sampler.open_files().result() <= files
@@ -269,9 +327,9 @@ class TestProcesses:
             publish_and_compare(processes.ranks, samplers, form)
             return
         publisher = Publisher(processes.ranks, form, deadline_s=DEADLINE_S)
-        publisher.begin(1, samplers)
+        begin(publisher, 1, samplers)
         processes.ranks.learn(1).result()
-        publisher.publish(2)
+        publish(publisher, 2, samplers)
         expected, (_, held) = processes.ranks.plain_copy().result(), samplers["sampler 0"].held().result()
         # A matrix product of some of the rows may be rounded otherwise than that of all.
         assert max((held[name] - tensor).abs().max().item() for name, tensor in expected.items()) < 1e-6
@@ -279,7 +337,7 @@ class TestProcesses:
     def test_a_sampler_on_another_host_fetches_buckets(self, processes: Processes):
         trainer, samplers = processes.become({"host": "another"}, {})
         publisher = publish_and_compare(trainer, samplers)
-        assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}
+        assert publisher.routes == {"sampler 0": [Route.BUCKETS], "sampler 1": [Route.MEMORY]}
 
     @pytest.mark.parametrize("form", [BFLOAT16, Form(adapter_only=True)], ids=["rounded", "adapter alone"])
     def test_a_broadcast_reaches_all_members_and_one_that_comes_later(self, processes: Processes, form: Form):
@@ -287,12 +345,12 @@ class TestProcesses:
         trainer, samplers = processes.become({"gpu": "B"}, {"gpu": "C"}, gpu="A", lora=form.adapter_only)
         late = samplers.pop("sampler 1")
         publisher = publish_and_compare(trainer, samplers, form)
-        assert publisher.routes == {"sampler 0": Route.BROADCAST}
+        assert publisher.routes == {"sampler 0": [Route.BROADCAST]}
         samplers["sampler 1"] = late
-        publisher.attach("sampler 1", late)
+        publisher.deliver(late, called(late))
         require_equal(trainer, late, 8, form.dtype)
         trainer.learn(9).result()
-        publisher.publish(9)
+        publish(publisher, 9, samplers)
         for sampler in samplers.values():
             require_equal(trainer, sampler, 9, form.dtype)
 
@@ -303,7 +361,7 @@ class TestProcesses:
         trainer.learn(9).result()
         trainer.die_while_writing(5).result()
         with pytest.raises(WorkerDied, match="SIGKILL") as raised:
-            publisher.publish(9)
+            publish(publisher, 9, samplers)
         assert "Version 9 was not written whole; samplers have version 8 as before" in raised.value.__notes__
         with pytest.raises(FaultError, match=r"version 9 was not published whole: .*half-written version 9.*has ended"):
             samplers["sampler 0"].take_weights(9, None).result()
@@ -312,22 +370,21 @@ class TestProcesses:
         assert all(torch.equal(after[1][name], tensor) for name, tensor in before[1].items())
         trainer.restart().result()
         trainer.learn(1).result()
-        publisher.begin(9, samplers)
+        begin(publisher, 9, samplers)
         require_equal(trainer, samplers["sampler 0"], 9)
 
     def test_a_sampler_that_was_killed_is_not_waited_for_and_a_new_one_takes_its_place(self, processes: Processes):
         trainer, samplers = processes.become({}, {})
         publisher = publish_and_compare(trainer, samplers)
         os.kill(samplers["sampler 0"]._ranks.process_ids[0], 9)
-        with pytest.raises(WorkerDied) as raised:
-            publisher.publish(9)
-        assert "Publish of version 9: sampler 0 failed, nobody did not answer" in raised.value.__notes__
+        with pytest.raises(WorkerDied):
+            publish(publisher, 9, samplers)
         require_equal(trainer, samplers["sampler 1"], 9)
-        publisher.detach("sampler 0")
-        publisher.publish(10)
-        publisher.publish(11)
+        left = {"sampler 1": samplers["sampler 1"]}
+        publish(publisher, 10, left)
+        publish(publisher, 11, left)
         samplers["sampler 0"].restart().result()
-        publisher.attach("sampler 0", samplers["sampler 0"])
+        publisher.deliver(samplers["sampler 0"], called(samplers["sampler 0"]))
         for sampler in samplers.values():
             require_equal(trainer, sampler, 11)
 
@@ -344,4 +401,4 @@ def test_actors_in_ray_map_memory_and_fetch_buckets(ray_cluster):
         samplers,
     ):
         publisher = publish_and_compare(trainer, samplers)
-        assert publisher.routes == {"sampler 0": Route.BUCKETS, "sampler 1": Route.MEMORY}
+        assert publisher.routes == {"sampler 0": [Route.BUCKETS], "sampler 1": [Route.MEMORY]}

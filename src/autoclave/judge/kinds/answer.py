@@ -1,6 +1,7 @@
 """A final answer compared with the expected one; no program runs.
 
-Mathematics and values are compared in a cell of our own, because what parses them is large and the text is hostile.
+Mathematics and values are compared in a cell of our own, because what parses them is large and the text is hostile;
+two plain integers need no parser and no cell.
 The cell holds nothing between two answers: it gets the expected one and the answer for each comparison, which is a
 process of its own, and gives back one word. It stays open for the next answer (`SpareCells`). Who is to blame is
 decided by order: what happens before the answer is shown is no failure of the answer.
@@ -9,6 +10,7 @@ decided by order: what happens before the answer is shown is no failure of the a
 from __future__ import annotations
 
 import ast
+import re
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -31,6 +33,8 @@ _LEAST_MEMORY_MB = 512
 _SMALL = 4096
 _SPELLING_FACTOR = 16
 """An answer of more characters than the small size and so many times longer than what is expected is not read."""
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+"""So short that reading it cannot take time."""
 _READY = b"ready"
 _WORDS = {
     b"true": (Status.ACCEPTED, ""),
@@ -76,6 +80,8 @@ class AnswerKind:
             return _SettledTrial(Status.WRONG_ANSWER, "the answer is far longer than what is expected")
         if self._tests.comparator == "text":
             return _SettledTrial(*_WORDS[b"true" if answer.split() == expected.split() else b"false"])
+        if self._tests.comparator == "math" and _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(answer):
+            return _SettledTrial(*_WORDS[b"true" if int(answer) == int(expected) else b"false"])
         held = Held(self._tests.comparator.encode(), self._profile, roomy(limits, _LEAST_MEMORY_MB), ANSWER_CHECKER)
         cell = self._spare_cells.take(sandbox, held)
         if cell.compile_error is not None:

@@ -74,9 +74,7 @@ class CallKind:
             raise self._refusal(f"tests.cases[{index}].arguments cannot be sent to a program: {error}") from None
 
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
-        special = None
-        if isinstance(self._checker, CustomChecker):
-            special = SpecialJudge(sandbox, self._checker, self._problem_id, limits)
+        special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
         return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
 
     def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, num_lines: int) -> Judgement:

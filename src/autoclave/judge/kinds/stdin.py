@@ -37,9 +37,7 @@ class StdinKind:
         return [len(case.input) for case in self._cases]
 
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
-        special = None
-        if isinstance(self._checker, CustomChecker):
-            special = SpecialJudge(sandbox, self._checker, self._problem_id, limits)
+        special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
         return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
 
     def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, num_lines: int) -> Judgement:

@@ -14,7 +14,7 @@ from itertools import product
 
 from autoclave.config import ArithmeticConfig
 from autoclave.core import AnswerTests, ConfigError, Problem
-from autoclave.problems.arithmetic.calculation import OPERATIONS, Calculation, Pair, draw, right_working
+from autoclave.problems.arithmetic.calculation import Calculation, Pair, draw, operations_with, right_working
 from autoclave.problems.curriculum.split import lowest
 
 _TIME_LIMIT_S = 2.0
@@ -37,24 +37,29 @@ def build_arithmetic(config: ArithmeticConfig) -> Arithmetic:
         ConfigError: so many different problems were not found.
     """
     kept = kept_pairs(config)
-    train = _problems(config, "train", config.train, lambda rng, count: draw_for_training(rng, count, kept))
-    heldout = _problems(config, "heldout", config.heldout, lambda rng, count: _draw_for_report(rng, count, kept))
+    train = _problems(config, "train", config.train, kept, draw_for_training)
+    heldout = _problems(config, "heldout", config.heldout, kept, _draw_for_report)
     return Arithmetic(train, heldout, kept)
 
 
 def kept_pairs(config: ArithmeticConfig) -> frozenset[Pair]:
     """The pairs that no training problem holds: the share with the lowest hashes."""
-    names = [operation.name for operation in OPERATIONS]
+    names = [operation.name for operation in operations_with(config.signs)]
     return frozenset(lowest(product(names, names), config.heldout_share, f"{config.seed} arithmetic pair"))
 
 
-def draw_for_training(rng: random.Random, num_operations: int, kept: frozenset[Pair]) -> Calculation | None:
+def draw_for_training(
+    rng: random.Random, num_operations: int, config: ArithmeticConfig, kept: frozenset[Pair]
+) -> Calculation | None:
     """A calculation without a kept pair; None when the draw gets stuck."""
-    return draw(rng, num_operations, lambda pair: pair not in kept)
+    known = operations_with(config.signs)
+    return draw(rng, num_operations, lambda pair: pair not in kept, known, config.numbers)
 
 
-def _draw_for_report(rng: random.Random, num_operations: int, kept: frozenset[Pair]) -> Calculation | None:
-    drawn = draw(rng, num_operations, lambda _: True)
+def _draw_for_report(
+    rng: random.Random, num_operations: int, config: ArithmeticConfig, kept: frozenset[Pair]
+) -> Calculation | None:
+    drawn = draw(rng, num_operations, lambda _: True, operations_with(config.signs), config.numbers)
     return drawn if drawn and drawn.pairs & kept else None
 
 
@@ -62,14 +67,15 @@ def _problems(
     config: ArithmeticConfig,
     part: str,
     wanted: int,
-    drawn: Callable[[random.Random, int], Calculation | None],
+    kept: frozenset[Pair],
+    drawn: Callable[[random.Random, int, ArithmeticConfig, frozenset[Pair]], Calculation | None],
 ) -> list[Problem]:
     rng = random.Random(f"{config.seed} arithmetic {part}")
     fewest, most = config.operations
     problems: dict[str, Problem] = {}
     num_in_vain = 0
     while len(problems) < wanted:
-        calculation = drawn(rng, fewest + len(problems) % (most - fewest + 1))
+        calculation = drawn(rng, fewest + len(problems) % (most - fewest + 1), config, kept)
         if calculation and calculation.id not in problems:
             problems[calculation.id] = _problem(calculation)
             num_in_vain = 0

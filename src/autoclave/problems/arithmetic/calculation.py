@@ -6,19 +6,20 @@ r"""A calculation: a number and operations on it, one after the other; how it is
                                       29 mod 7=1
                                       \boxed{1}
 
-All numbers on the way are from 1 to 99 and every operation changes the number, so each is one line of the response,
-and the number of operations sets its length. There is no 0: whoever got one would keep it through every `*` and `mod`.
+All numbers on the way are from 1 to the highest allowed, and every operation changes the number, so each is one line of
+the response, and the number of operations sets its length. There is no 0: whoever got one would keep it through every
+`*` and `mod`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 NUMBERS = range(1, 100)
-"""Those that occur on the way."""
+"""Those that occur on the way if nothing else is said."""
 _FIRST = range(2, 21)
 
 
@@ -41,10 +42,10 @@ class Operation:
             case _:
                 return number % self.operand
 
-    def can_follow(self, number: int) -> bool:
-        """Whether it changes `number`, and leaves it among the numbers that occur."""
+    def can_follow(self, number: int, numbers: range) -> bool:
+        """Whether it changes `number`, and leaves it among `numbers`."""
         result = self.apply(number)
-        return result in NUMBERS and result != number
+        return result in numbers and result != number
 
     @property
     def name(self) -> str:
@@ -123,16 +124,27 @@ def right_working(calculation: Calculation) -> str:
     return working(calculation.first, calculation.operations, results)
 
 
-def draw(rng: random.Random, num_operations: int, is_allowed: Callable[[Pair], bool]) -> Calculation | None:
-    """A calculation of so many operations in which all pairs are allowed; None when it gets stuck."""
-    first = number = rng.choice(_FIRST)
+def operations_with(signs: Collection[str]) -> tuple[Operation, ...]:
+    """All that have one of the signs."""
+    return tuple(operation for operation in OPERATIONS if operation.sign in signs)
+
+
+def draw(
+    rng: random.Random,
+    num_operations: int,
+    is_allowed: Callable[[Pair], bool],
+    known: Sequence[Operation] = OPERATIONS,
+    numbers: range = NUMBERS,
+) -> Calculation | None:
+    """A calculation of so many of the `known` operations in which all pairs are allowed; None when it gets stuck."""
+    first = number = rng.choice([number for number in _FIRST if number in numbers])
     operations: list[Operation] = []
     for _ in range(num_operations):
         before = operations[-1].name if operations else None
         choices = [
             operation
-            for operation in OPERATIONS
-            if operation.can_follow(number) and (before is None or is_allowed((before, operation.name)))
+            for operation in known
+            if operation.can_follow(number, numbers) and (before is None or is_allowed((before, operation.name)))
         ]
         if not choices:
             return None

@@ -8,12 +8,12 @@ goes on from the wrong number. No demonstration asks for a pair of operations th
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError
 from autoclave.problems.arithmetic.build import draw_for_training, kept_pairs
-from autoclave.problems.arithmetic.calculation import NUMBERS, OPERATIONS, Calculation, Operation, working
+from autoclave.problems.arithmetic.calculation import Calculation, Operation, operations_with, working
 from autoclave.problems.curriculum.split import lowest
 from autoclave.problems.demonstration import Demonstration
 from autoclave.problems.prompts import plain_messages
@@ -29,16 +29,17 @@ def arithmetic_demonstrations(config: ArithmeticConfig, sft: SftConfig) -> list[
         ConfigError: the split leaves next to no calculation.
     """
     kept = kept_pairs(config)
-    names = [operation.name for operation in OPERATIONS]
+    names = [operation.name for operation in operations_with(config.signs)]
     misunderstood = frozenset(lowest(names, sft.misunderstood_share, f"{config.seed} arithmetic misunderstood"))
     rng = random.Random(f"{config.seed} arithmetic demonstrations")
+    teacher = _Teacher(sft, config.numbers, misunderstood, rng)
     fewest, most = config.operations
     written: list[Demonstration] = []
     num_in_vain = 0
     while len(written) < sft.demonstrations:
-        calculation = draw_for_training(rng, fewest + len(written) % (most - fewest + 1), kept)
+        calculation = draw_for_training(rng, fewest + len(written) % (most - fewest + 1), config, kept)
         if calculation:
-            demonstration = _demonstration(calculation, sft, misunderstood, rng)
+            demonstration = teacher.demonstration(calculation)
             is_alone = config.answer_alone_share > 0 and rng.random() < config.answer_alone_share
             written.append(without_steps(demonstration) if is_alone else demonstration)
             num_in_vain = 0
@@ -54,35 +55,42 @@ def without_steps(demonstration: Demonstration) -> Demonstration:
     return replace(demonstration, response=demonstration.response.rpartition("\n")[2])
 
 
-def _demonstration(
-    calculation: Calculation, sft: SftConfig, misunderstood: frozenset[str], rng: random.Random
-) -> Demonstration:
-    number, done, results = calculation.first, list[Operation](), list[int]()
-    for operation in calculation.operations:
-        result = _result(operation, number, sft, misunderstood, rng)
-        if result is None:
-            continue
-        done.append(operation)
-        results.append(result)
-        number = result
-    messages = plain_messages(calculation.statement)
-    response = working(calculation.first, done, results)
-    return Demonstration(calculation.id, messages, response, number == calculation.answer)
+@dataclass(frozen=True, slots=True)
+class _Teacher:
+    """Makes mistakes as `sft` says."""
 
+    sft: SftConfig
+    numbers: range
+    """Those that the teacher knows."""
+    misunderstood: frozenset[str]
+    """Names of operations."""
+    rng: random.Random
 
-def _result(
-    operation: Operation, number: int, sft: SftConfig, misunderstood: frozenset[str], rng: random.Random
-) -> int | None:
-    """What the teacher gets; None for an operation that was forgotten."""
-    right = operation.apply(number)
-    if right not in NUMBERS:  # only after a mistake: such numbers are not known, so the operation is skipped
-        return None
-    if operation.name in misunderstood:
-        wrong = _mistaken(operation, number)
-        return wrong if wrong in NUMBERS and rng.random() < sft.misunderstood_error_rate else right
-    if rng.random() >= sft.error_rate:
-        return right
-    return rng.choice([None, *(right + slip for slip in _SLIPS if right + slip in NUMBERS)])
+    def demonstration(self, calculation: Calculation) -> Demonstration:
+        """What the teacher answers."""
+        number, done, results = calculation.first, list[Operation](), list[int]()
+        for operation in calculation.operations:
+            result = self._result(operation, number)
+            if result is None:
+                continue
+            done.append(operation)
+            results.append(result)
+            number = result
+        messages = plain_messages(calculation.statement)
+        response = working(calculation.first, done, results)
+        return Demonstration(calculation.id, messages, response, number == calculation.answer)
+
+    def _result(self, operation: Operation, number: int) -> int | None:
+        """What the teacher gets; None for an operation that was forgotten."""
+        right = operation.apply(number)
+        if right not in self.numbers:  # only after a mistake: such numbers are not known, so the operation is skipped
+            return None
+        if operation.name in self.misunderstood:
+            wrong = _mistaken(operation, number)
+            return wrong if wrong in self.numbers and self.rng.random() < self.sft.misunderstood_error_rate else right
+        if self.rng.random() >= self.sft.error_rate:
+            return right
+        return self.rng.choice([None, *(right + slip for slip in _SLIPS if right + slip in self.numbers)])
 
 
 def _mistaken(operation: Operation, number: int) -> int:

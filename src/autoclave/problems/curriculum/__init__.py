@@ -6,6 +6,6 @@ and `teacher.py` demonstrations. Imports nothing heavy.
 """
 
 from autoclave.problems.curriculum.build import Curriculum, build_curriculum
-from autoclave.problems.curriculum.teacher import demonstrations
+from autoclave.problems.curriculum.teacher import demonstrated_programs, demonstrations
 
-__all__ = ["Curriculum", "build_curriculum", "demonstrations"]
+__all__ = ["Curriculum", "build_curriculum", "demonstrated_programs", "demonstrations"]

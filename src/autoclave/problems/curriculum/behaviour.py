@@ -19,15 +19,20 @@ from autoclave.problems.curriculum.operations import Domain
 
 def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -> Iterator[Any]:
     """The values that the pipeline with these pieces makes of `inputs`, before they are returned or printed."""
+    for arguments in inputs:
+        yield from islice(values_on_the_way(domain, codes, arguments), len(codes) - 1, None)
+
+
+def values_on_the_way(domain: Domain, codes: Sequence[str], arguments: Arguments) -> Iterator[Any]:
+    """The value after each piece, the last one that which is returned or printed."""
     *body, final = codes
     parameters = [domain.arguments, *[domain.variable] * (len(body) - 1)]
-    first, *rest = (_compiled(names, code, domain.variable) for names, code in zip(parameters, body, strict=True))
-    rest.append(_compiled(domain.variable, "", final))
-    for arguments in inputs:
-        value = first(*arguments)
-        for function in rest:
-            value = function(value)
+    value: Any = None
+    for number, (names, code) in enumerate(zip(parameters, body, strict=True)):
+        function = _compiled(names, code, domain.variable)
+        value = function(value) if number else function(*arguments)
         yield value
+    yield _compiled(domain.variable, "", final)(value)
 
 
 def differ(

@@ -128,12 +128,24 @@ def _without_one_step(task: Task) -> Iterator[tuple[str, ...]]:
         yield (*right[:place], "", *right[place + 1 :])
 
 
+def draw_test_inputs(task: Task, rng: random.Random) -> list[Arguments]:
+    """Inputs for tests of `task`, drawn once, so that they may miss a mistake."""
+    return draw_inputs(task.domain, task.constants, task.start[0].operation.name if task.start else None, rng)
+
+
+def problem_on(task: Task, inputs: Sequence[Arguments]) -> Problem:
+    """`task` with tests on `inputs`."""
+    return _on_inputs(task, inputs, list(outputs(task.domain, task.codes, inputs)))
+
+
 def _problem(task: Task, seed: int) -> Problem | None:
     """`task` with its tests; None if it has the same value on nearly all inputs that were tried."""
     inputs = _discerning_inputs(task, random.Random(f"{seed} tests of {task.id}"))
     values = list(outputs(task.domain, task.codes, inputs))
-    if len(set(map(str, values))) < _FEWEST_VALUES:
-        return None
+    return _on_inputs(task, inputs, values) if len(set(map(str, values))) >= _FEWEST_VALUES else None
+
+
+def _on_inputs(task: Task, inputs: Sequence[Arguments], values: Sequence[Any]) -> Problem:
     return Problem(
         id=task.id,
         statement=task.statement,

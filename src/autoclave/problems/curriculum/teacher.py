@@ -9,16 +9,20 @@ problem of those sets.
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Iterator
+from itertools import islice
 
 from autoclave.config.problems import CurriculumConfig
 from autoclave.config.training import SftConfig
-from autoclave.problems.curriculum.behaviour import signature
-from autoclave.problems.curriculum.build import build_curriculum, draw_task
+from autoclave.problems.curriculum.behaviour import signature, values_on_the_way
+from autoclave.problems.curriculum.build import build_curriculum, draw_task, draw_test_inputs, problem_on
 from autoclave.problems.curriculum.compose import DOMAINS, Task, adjacent_pairs
+from autoclave.problems.curriculum.inputs import Arguments
 from autoclave.problems.curriculum.operations import Operation
 from autoclave.problems.curriculum.split import Part, Split, lowest
-from autoclave.problems.demonstration import Demonstration
+from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
 from autoclave.problems.prompts import plain_messages
 
 DEPTHS = (1, 2, 2, 3)
@@ -31,13 +35,39 @@ def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstrati
     Raises:
         ConfigError: the curriculum cannot be built.
     """
+    return [
+        Demonstration(task.id, plain_messages(task.statement), f"```python\n{task.program(codes)}\n```", is_right)
+        for task, codes, is_right in islice(_written(config, sft), sft.demonstrations)
+    ]
+
+
+def demonstrated_programs(config: CurriculumConfig, sft: SftConfig) -> Iterator[DemonstratedProgram]:
+    """The same programs, on inputs that are drawn for each, with what they compute on the way; without end.
+
+    Raises:
+        ConfigError: the curriculum cannot be built.
+    """
+    for task, codes, _ in _written(config, sft):
+        inputs = draw_test_inputs(task, random.Random(f"{config.seed} inputs of {task.id}"))
+        workings = [_working(task, codes, arguments) for arguments in inputs]
+        yield DemonstratedProgram(problem_on(task, inputs), task.program(codes), workings)
+
+
+def _working(task: Task, codes: tuple[str, ...], arguments: Arguments) -> list[str]:
+    """What holds after each piece of the program that was written; a value is told before the next one changes it."""
+    *values, _ = values_on_the_way(task.domain, codes, copy.deepcopy(arguments))
+    return [f"{task.domain.variable} = {value!r}" for code, value in zip(codes, values, strict=False) if code]
+
+
+def _written(config: CurriculumConfig, sft: SftConfig) -> Iterator[tuple[Task, tuple[str, ...], bool]]:
+    """Tasks, the codes that the teacher writes for each, and whether they behave as they should."""
     split = Split.of(config.seed, config.heldout_share)
     kept = build_curriculum(config).kept_behaviours
     misunderstood = _misunderstood(config.seed, sft.misunderstood_share)
     rng = random.Random(f"{config.seed} demonstrations")
-    written: list[Demonstration] = []
-    while len(written) < sft.demonstrations:
-        task = draw_task(split, Part.TRAIN, DEPTHS[len(written) % len(DEPTHS)], rng)
+    number = 0
+    while True:
+        task = draw_task(split, Part.TRAIN, DEPTHS[number % len(DEPTHS)], rng)
         codes = _write(task, sft, misunderstood, rng)
         if split.part(_written_pairs(task, codes)) is not Part.TRAIN:
             continue
@@ -45,9 +75,8 @@ def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstrati
         behaviour = right if codes == task.codes else signature(task.domain, codes)
         if right in kept or behaviour in kept:
             continue
-        response = f"```python\n{task.program(codes)}\n```"
-        written.append(Demonstration(task.id, plain_messages(task.statement), response, behaviour == right))
-    return written
+        yield task, codes, behaviour == right
+        number += 1
 
 
 def _misunderstood(seed: int, share: float) -> frozenset[Operation]:

@@ -120,8 +120,3 @@ def reduced_bytes(shape: ModelShape, width: int) -> int:
     """Whole gradients that FSDP2 has in a backward pass before they are summed over ranks, which is done in float32."""
     units = shape.outer_parameters, shape.layer_parameters
     return sum(units) * width + max(units) * FLOAT32
-
-
-def export_bytes(shape: ModelShape, width: int) -> int:
-    """The copy of the weights that goes to the sampler."""
-    return shape.parameters * width

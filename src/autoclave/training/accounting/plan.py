@@ -29,12 +29,12 @@ from autoclave.training.accounting.memory import (
     adam_bytes,
     decoding_bytes,
     draw_bytes,
-    export_bytes,
     forward_bytes,
     key_value_bytes,
     logits_backward_bytes,
     logits_bytes,
 )
+from autoclave.training.accounting.publishing import publishing_of
 from autoclave.training.accounting.shape import ModelShape, shape_of
 
 
@@ -100,6 +100,9 @@ class RunPlan:
     learning_flops: float
     pools: tuple[PoolPlan, ...]
 
+
+ON_THEIR_WAY = "weights on their way"
+"""What a publish takes only while it goes on."""
 
 PROMPT_TOKENS = 1024
 """Planned for where nobody says how long prompts are, if the context has room for it."""
@@ -201,7 +204,10 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     }
     groups = [group for group, place in places.items() if place == name and not absent.get(group)]
     trainer = _trainer_phases(config, shape, lengths, holding, pool.processes)
+    publishing = publishing_of(config, shape, Holding.of(config, config.pools[places["actor"]].processes))
     if "actor" in groups:
+        resident["memory to publish by"] = publishing.of_trainer
+        trainer.append(("publish", {ON_THEIR_WAY: publishing.in_passing_of_trainer}))
         learning = learning_of(config, shape)
         resident |= {"weights (actor)": weights, "adapter": holding.at_rest(learning.adapter)}
         resident["optimizer"] = holding.at_rest(adam_bytes(learning.parameters, learning.width))
@@ -220,8 +226,11 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         phases.append(("checkpoint", most[1] | {"copy for the checkpoint": copied}))
     if "sampler" in groups:
         # On a GPU all but the reward model leave it while the sampler has its turn.
-        away = {} if config.model.device == "cpu" else dict.fromkeys(set(resident) - {REWARD_MODEL}, 0)
-        resident["weights (sampler)"] = whole
+        stays = {REWARD_MODEL, "memory to publish by"}
+        away = {} if config.model.device == "cpu" else dict.fromkeys(set(resident) - stays, 0)
+        resident["weights (sampler)"] = publishing.of_sampler
+        if publishing.in_passing_of_sampler:
+            phases.append(("take weights over", {ON_THEIR_WAY: publishing.in_passing_of_sampler}))
         phases.insert(0, ("sample", away | _sampling(config, shape, lengths)))
         if lengths.evaluated:
             phases.append(("evaluate", away | _sampling(config, shape, Lengths(lengths.prompt, lengths.evaluated))))
@@ -265,14 +274,10 @@ def _trainer_phases(
         "activations": kept_bytes(config, shape, rows, lengths.whole, width) + tokens * shape.hidden_size * width,
         "logits": _learnt_logits(config, shape, tokens, holding),
     }
-    # What was sharded is put together in the memory of the host, tensor by tensor.
-    is_elsewhere = holding.is_gathered and config.model.device != "cpu"
-    copy = shape.largest_tensor * holding.width if is_elsewhere else export_bytes(shape, holding.width)
     return [
         ("log-probs", score | gathered),
         ("update", update | gathered),
         ("optimizer step", {"gradients": gradients, "work space": holding.at_rest(work_space_bytes(config, learning))}),
-        ("publish", {"copy of the weights": copy}),
     ]
 
 

@@ -26,13 +26,13 @@ _UNSEEN = re.compile(
 )
 
 
-def render_page(template: Path, script: Path, **values: Any) -> str:
-    """The page that `template` makes of `values`, with `script` as its only script.
+def render_page(template: Path, script: Path | None, **values: Any) -> str:
+    """The page that `template` makes of `values`, with `script` as its only script, or without any.
 
     Templates can include files beside them and those of this package, and get `script` and `script_digest`, for the
     element and for the security policy.
     """
-    code = script.read_text("utf-8")
+    code = script.read_text("utf-8") if script else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = _environment(template.parent).get_template(template.name)
     return made_visible(page.render(**values, script=Markup(code), script_digest=digest))

@@ -18,7 +18,9 @@ import numpy as np
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
 from autoclave.core.json import from_plain, shown
+from autoclave.core.lesson import Lesson
 from autoclave.core.verdict import Verdict
+from autoclave.tasks.execution_semantics import EXACT
 from autoclave.training.pages.run_folder import number
 
 ROLLOUT_FORMAT = "autoclave-rollout/1"
@@ -26,6 +28,9 @@ LOG_PROB_DECIMALS = 5
 """Of log-probs in rollout files: float32 sums of a forward pass agree to about as many."""
 
 _NUMBERS = (float, int, type(None))
+
+NO_TASK = "no_task_recorded"
+"""In place of a task in files of versions that did not record it."""
 
 SHOWN_TESTS = 40
 """Most tests shown of a verdict."""
@@ -67,6 +72,20 @@ class RecordedRollout:
         verdict = self.record.get("verdict")
         return None if verdict is None else from_plain(Verdict, verdict, f"{self.where}: verdict")
 
+    @cached_property
+    def lesson(self) -> Lesson | None:
+        """What it answers, if that is a lesson.
+
+        Raises:
+            DataError: what is recorded is no lesson.
+        """
+        lesson = self.record.get("lesson")
+        return None if lesson is None else from_plain(Lesson, lesson, f"{self.where}: lesson")
+
+    @property
+    def task(self) -> str:
+        return self._word("task") or NO_TASK
+
     @property
     def item(self) -> str:
         return str(self.record.get("item", ""))
@@ -97,8 +116,22 @@ class RecordedRollout:
         return number(self.record, "reward")
 
     @property
+    def reward_parts(self) -> Mapping[str, Any]:
+        parts = self.record.get("reward_parts")
+        return cast("Mapping[str, Any]", parts) if isinstance(parts, dict) else {}
+
+    @property
     def is_accepted(self) -> bool:
-        return (self.record.get("verdict") or {}).get("status") == "accepted"
+        """By the judge; of an answer that no judge looks at, whether it is exact."""
+        verdict = self.record.get("verdict")
+        return self.reason == EXACT if verdict is None else verdict.get("status") == "accepted"
+
+    @property
+    def reason(self) -> str | None:
+        """Of a reward that came without a verdict; None with one, and where there is no reward."""
+        if self.record.get("verdict") is not None or self.reward is None:
+            return None
+        return self._word("reason") or "failed"
 
     @property
     def outcome(self) -> str:
@@ -109,10 +142,12 @@ class RecordedRollout:
 
     @property
     def status(self) -> str:
-        """The status of the verdict, or in a word why there is none."""
+        """The status of the verdict; without one the reason of the reward, or that there is neither."""
         if self.verdict and self.verdict.status:
             return self.verdict.status.value
-        return "no_verdict" if self.outcome == "none" else str(self.record.get("reason") or "failed")
+        if self.outcome == "none":
+            return "no_verdict"
+        return self.reason or self._word("reason") or "failed"
 
     @property
     def message(self) -> str:

@@ -21,6 +21,9 @@ from autoclave.core.json import parse_object
 Row = Mapping[str, Any]
 """One line of metrics.jsonl."""
 
+OF_TASK = "evaluation/"
+"""Before the name of a task: the kind of rows about other held-out items than problems."""
+
 _ROLLOUT_FILE = re.compile(r"step-(\d+)\.jsonl\.gz")
 
 
@@ -34,6 +37,8 @@ class Run:
     sft: tuple[Row, ...]
     train: tuple[Row, ...]
     evaluations: tuple[Row, ...]
+    task_evaluations: Mapping[str, tuple[Row, ...]]
+    """On held-out items of other tasks, by their names."""
     rollout_files: tuple[Path, ...]
     """In order of their step."""
 
@@ -63,6 +68,9 @@ def read_run(folder: Path) -> Run:
         sft=rows["sft"],
         train=rows["train"],
         evaluations=rows["evaluation"],
+        task_evaluations={
+            kind.removeprefix(OF_TASK): found for kind, found in rows.items() if kind.startswith(OF_TASK)
+        },
         rollout_files=_rollout_files(folder / "rollouts"),
     )
 
@@ -94,9 +102,9 @@ def read_metrics(path: Path) -> dict[str, tuple[Row, ...]]:
     """Rows by kind. A resumed run writes the steps since its checkpoint again, and the last one counts."""
     latest: dict[str, dict[int, Row]] = {"sft": {}, "train": {}, "evaluation": {}}
     for row in _lines(path):
-        step = number(row, "step")
-        if row.get("kind") in latest and step is not None:
-            latest[row["kind"]][int(step)] = row
+        step, kind = number(row, "step"), str(row.get("kind"))
+        if step is not None and (kind in latest or kind.startswith(OF_TASK)):
+            latest.setdefault(kind, {})[int(step)] = row
     return {kind: tuple(rows[step] for step in sorted(rows)) for kind, rows in latest.items()}
 
 

@@ -6,17 +6,9 @@ Arithmetic on numbers; no torch. What a run really takes is measured elsewhere.
 from autoclave.training.planning.candidates import Candidate, every_split, ideal, simulate_each
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.generate import CODE, MATHEMATICS, SEED, RewardTimes, Workload, generate
+from autoclave.training.planning.measured import Observed, Rates, TokenTime, fit_token_time, measured_profile
 from autoclave.training.planning.profile import Profile, Work, read_profile, write_profile
-from autoclave.training.planning.recommend import (
-    Advice,
-    Observed,
-    Rates,
-    TokenTime,
-    describe,
-    fit_token_time,
-    measured_profile,
-    recommend,
-)
+from autoclave.training.planning.recommend import Advice, describe, recommend
 from autoclave.training.planning.schedule_run import ScheduleRun
 from autoclave.training.planning.simulation import ScheduleName, Split, simulate
 

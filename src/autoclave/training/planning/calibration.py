@@ -22,8 +22,8 @@ import numpy as np
 
 from autoclave.core import InputError
 from autoclave.core.timeline import Role, Span, StepTimeline
+from autoclave.training.planning.measured import Observed, Rates, measured_profile
 from autoclave.training.planning.profile import Profile
-from autoclave.training.planning.recommend import Observed, Rates, measured_profile
 from autoclave.training.planning.simulation import Split
 from autoclave.training.planning.token_times import SamplingTimes, num_tokens, sampling_times
 

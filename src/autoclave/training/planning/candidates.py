@@ -12,6 +12,9 @@ from autoclave.training.planning.simulation import ScheduleName, Split, simulate
 
 STEADY_ITERATIONS = 6
 
+STALENESS = (1, 2, 4)
+"""Bounds of `asynchronous` to try."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -39,7 +42,7 @@ def simulate_each(
     profile: Profile,
     splits: Iterable[Split],
     *,
-    staleness: Sequence[int] = (1, 2, 4),
+    staleness: Sequence[int] = STALENESS,
     overlap_slowdown: float = 1.0,
     dealing: Dealing = Dealing.ROUND_ROBIN,
     schedules: Collection[ScheduleName] = tuple(ScheduleName),

@@ -10,14 +10,12 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.training.pages.run_folder import read_run
 from autoclave.training.planning.calibration import Calibration, Place, calibrate
-from autoclave.training.planning.candidates import every_split, simulate_each
+from autoclave.training.planning.candidates import STALENESS, every_split, simulate_each
 from autoclave.training.planning.collected import Dealing
 from autoclave.training.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
 from autoclave.training.planning.recommend import Advice, advise, describe
 from autoclave.training.planning.simulation import ScheduleName
 from autoclave.training.timeline import read_steps, timeline_steps
-
-STALENESS = (1, 2, 4)
 
 
 def calibration_of(run_folder: Path) -> Calibration:

@@ -17,7 +17,8 @@ from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, parse_object, shown, to_plain
 from autoclave.training.planning.calibration import Calibration
 from autoclave.training.planning.candidates import Candidate
-from autoclave.training.planning.recommend import Advice, Rates
+from autoclave.training.planning.measured import Rates
+from autoclave.training.planning.recommend import Advice
 from autoclave.training.planning.simulation import ScheduleName, Split
 
 PLAN_FORMAT = "autoclave-plan/1"

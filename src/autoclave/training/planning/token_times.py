@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from autoclave.core.timeline import Span
-from autoclave.training.planning.recommend import TokenTime, fit_token_time
+from autoclave.training.planning.measured import TokenTime, fit_token_time
 
 ROUNDS = 5
 """Of fitting times and numbers of requests to each other; what is left changes the fourth digit."""

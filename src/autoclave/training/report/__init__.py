@@ -1,8 +1,9 @@
-"""One page that shows what a training run did: `write_report`.
+"""One page that shows what a training run did, `write_report`, and one for several runs, `write_comparison`.
 
-Reads a run folder and writes `report.html` into it. Imports `core`, jinja2 and yaml; no torch, nothing else of ours.
+Reads run folders and writes one file. Imports `training.pages`, `tasks` for lessons, `core`, jinja2 and yaml; no torch.
 """
 
+from autoclave.training.report.comparison import write_comparison
 from autoclave.training.report.page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_comparison", "write_report"]

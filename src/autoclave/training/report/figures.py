@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoclave.core.verdict import Status
 from autoclave.training.pages.run_folder import Row, Run, number
-from autoclave.training.report.charts import Axis, Line, Point, column_chart, line_chart
+from autoclave.training.report.charts import Axis, Interval, Line, Point, column_chart, line_chart
 
 DRAWN_POINTS = 200
 """Most points of a curve; longer runs are averaged over neighbouring steps."""
@@ -96,6 +96,18 @@ def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
         metric_figure(
             train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/approx_kl"
         ),
+        curves_figure(
+            train,
+            "Gap of trainer and sampler",
+            "How far their log-probs of a token are apart; should be rounding.",
+            Axis("nats"),
+            [
+                Curve("policy/sampler_gap", "largest in training", "accent"),
+                Curve("publish/mismatch_max", "largest after publish", "greedy"),
+                Curve("publish/mismatch_mean", "mean after publish", "compile_error"),
+                Curve("publish/mismatch_k3", "k3 after publish", "time_limit"),
+            ],
+        ),
         metric_figure(
             averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"
         ),
@@ -130,23 +142,32 @@ def evaluation_figure(run: Run) -> Figure:
     rows = run.evaluations
     most = max((number(row, "problems") or 0 for row in rows), default=0)
     subset = frozenset(float(row["step"]) for row in rows if (number(row, "problems") or 0) < most)
-    band = [
-        (float(row["step"]), low, high)
-        for row in rows
-        if (low := number(row, "pass@1/low")) is not None and (high := number(row, "pass@1/high")) is not None
-    ]
     is_short = len(rows) <= MARKED_POINTS
     lines = [
         Line("greedy", "greedy", series(rows, "greedy"), style="dotted", has_marks=is_short),
-        Line("pass@1", "accent", series(rows, "pass@1"), band, has_marks=is_short, hollow=subset),
+        heldout_line("pass@1", "accent", rows, subset),
     ]
     lines = [line for line in lines if line.points]
     note = "The band is the interval of pass@1." + (
         " Rings: a part of the held-out problems." if subset and is_short else ""
     )
     axis = Axis("held-out problems solved", is_share=True)
-    svg = line_chart(lines, _steps(run.train, rows), axis) if lines else None
+    svg = line_chart(lines, step_axis(run.train, rows), axis) if lines else None
     return Figure("Held-out problems", note, svg, tuple((line.label, line.colour) for line in reversed(lines)))
+
+
+def heldout_line(label: str, colour: str, rows: Sequence[Row], hollow: frozenset[float] = frozenset()) -> Line:
+    """pass@1 of evaluations, with its interval where one is recorded."""
+    found = [(float(row["step"]), interval_of(row, "pass@1")) for row in rows]
+    band = [(step, *interval.bounds) for step, interval in found if interval and interval.bounds]
+    points = series(rows, "pass@1")
+    return Line(label, colour, points, band, has_marks=len(rows) <= MARKED_POINTS, hollow=hollow)
+
+
+def interval_of(row: Row | None, key: str) -> Interval | None:
+    """The value of `key` in `row` with its bounds; None without a value."""
+    value = number(row, key)
+    return None if value is None else Interval(value, number(row, f"{key}/low"), number(row, f"{key}/high"))
 
 
 def status_figure(train: Sequence[Row]) -> Figure:
@@ -184,9 +205,9 @@ def curves_figure(rows: Sequence[Row], title: str, note: str, axis: Axis, curves
             lines.append(Line(f"{curve.label}, mean of {window}", curve.colour, running_mean(points, window)))
         elif points:
             lines.append(Line(curve.label, curve.colour, points, has_marks=len(points) <= MARKED_POINTS))
-    svg = line_chart(lines, _steps(rows), axis) if lines else None
-    legend = tuple((curve.label, curve.colour) for curve in curves) if len(curves) > 1 and svg else ()
-    return Figure(title, note, svg, legend)
+    svg = line_chart(lines, step_axis(rows), axis) if lines else None
+    drawn = tuple((curve.label, curve.colour) for curve in curves if series(rows, curve.key))
+    return Figure(title, note, svg, drawn if len(curves) > 1 else ())
 
 
 def averaged(rows: Sequence[Row]) -> list[Row]:
@@ -226,6 +247,6 @@ def _mean_row(rows: Sequence[Row]) -> Row:
     return mean | {"step": rows[-1]["step"]}
 
 
-def _steps(*kinds: Sequence[Row]) -> Axis:
+def step_axis(*kinds: Sequence[Row]) -> Axis:
     """One horizontal axis from 0 to the last step, so that charts of one section can be compared."""
     return Axis("step", low=0.0, high=max((float(rows[-1]["step"]) for rows in kinds if rows), default=1.0) or 1.0)

@@ -12,6 +12,7 @@ from typing import Any
 from autoclave.training.pages import text
 from autoclave.training.pages.run_folder import Row, Run, number
 from autoclave.training.report.charts import Interval, interval_chart
+from autoclave.training.report.figures import interval_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Headline:
 def headline(run: Run) -> Headline:
     before, after = _evaluation(run, "before"), _evaluation(run, "after")
     keys = ["pass@1", "greedy", *_pass_at_k(before | after)]
-    measures = [Measure(key, _interval(before, key), _interval(after, key)) for key in keys]
+    measures = [Measure(key, interval_of(before, key), interval_of(after, key)) for key in keys]
     measures = [measure for measure in measures if measure.before or measure.after]
     chart = interval_chart([(measure.label, measure.before, measure.after) for measure in measures])
     latest = number(after, "step")
@@ -67,11 +68,6 @@ def _evaluation(run: Run, when: str) -> dict[str, Any]:
         elif key == f"heldout_pass1_interval_{when}":
             row["pass@1/low"], row["pass@1/high"] = value
     return row
-
-
-def _interval(row: Row, key: str) -> Interval | None:
-    value = number(row, key)
-    return None if value is None else Interval(value, number(row, f"{key}/low"), number(row, f"{key}/high"))
 
 
 def _pass_at_k(row: Row) -> list[str]:

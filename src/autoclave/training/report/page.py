@@ -10,6 +10,7 @@ from autoclave.training.pages.html import render_page
 from autoclave.training.pages.rollouts import SHOWN_TESTS
 from autoclave.training.pages.run_folder import Run, read_run
 from autoclave.training.report import tables
+from autoclave.training.report.execution import execution_section
 from autoclave.training.report.figures import DRAWN_POINTS, curve_sections
 from autoclave.training.report.headline import Headline, headline
 from autoclave.training.report.plan import plan_section
@@ -23,13 +24,15 @@ SHOWN_GROUPS = 4
 _HERE = Path(__file__).parent
 
 
-def write_report(run_folder: Path) -> Path:
-    """The path of `report.html`, written into `run_folder` from what is there: also while the run is going.
+def write_report(run_folder: Path, out: Path | None = None) -> Path:
+    """The path of the report, written from what is there: also while the run is going.
+
+    That is `out`, or `report.html` in `run_folder`.
 
     Raises:
         InputError: `run_folder` is missing or is not a run folder, or a file in it that is written whole is damaged.
     """
-    path = run_folder / REPORT_NAME
+    path = out or run_folder / REPORT_NAME
     write_atomically(path, render(read_run(run_folder)))
     return path
 
@@ -51,6 +54,7 @@ def render(run: Run) -> str:
         whole_run_rows=tables.whole_run_rows(run),
         timeline=timeline_section(run),
         plan=plan_section(run),
+        execution=execution_section(run),
         family_rows=family_rows,
         families_after=families_after,
         steps=steps,

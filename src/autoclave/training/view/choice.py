@@ -20,11 +20,15 @@ class Chosen:
 
 
 def choose_varied(surveys: Sequence[Survey], limit: int) -> list[Chosen]:
-    """Groups of every source in turns, those of one source for variety, up to `limit` rollouts; in order of sources."""
-    lines = [
-        [(index, name) for name in varied({name: outline.accepted for name, outline in survey.groups.items()})]
-        for index, survey in enumerate(surveys)
-    ]
+    """Groups of every source and task in turns, up to `limit` rollouts; in order of sources.
+
+    Those of one source and task are chosen for variety.
+    """
+    lines: list[list[tuple[int, str]]] = []
+    for index, survey in enumerate(surveys):
+        for task in dict.fromkeys(outline.task for outline in survey.groups.values()):
+            accepted = {name: found.accepted for name, found in survey.groups.items() if found.task == task}
+            lines.append([(index, name) for name in varied(accepted)])
     turns = [place for turn in zip_longest(*lines) for place in turn if place is not None]
     chosen: list[Chosen] = []
     left = limit

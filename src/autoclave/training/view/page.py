@@ -12,7 +12,6 @@ from pathlib import Path
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import nearest, shown
-from autoclave.training.pages import text
 from autoclave.training.pages.html import render_page
 from autoclave.training.pages.rollouts import SHOWN_TESTS, step_of
 from autoclave.training.pages.run_folder import Run
@@ -20,7 +19,8 @@ from autoclave.training.view.choice import choose_pairs, choose_varied, shared_g
 from autoclave.training.view.comparison import ComparedGroup, compared
 from autoclave.training.view.shown import ShownGroup, ShownRollout, read_chosen
 from autoclave.training.view.sources import Request, ranges, sources_of
-from autoclave.training.view.survey import Figures, Survey, survey
+from autoclave.training.view.steps import change_rows, step_rows
+from autoclave.training.view.survey import Survey, survey
 from autoclave.training.view.tokens import GAP_LEVELS, Detokenizer
 
 VIEW_NAME = "view.html"
@@ -66,7 +66,9 @@ def write_view(request: Request, out: Path | None = None) -> Written:
         runs=_runs(surveys),
         compares=request.compares,
         surveys=surveys,
-        changes=_changes(*(found.figures for found in surveys)) if len(surveys) == 2 else [],
+        rows=step_rows(surveys),
+        changes=change_rows(*surveys) if len(surveys) == 2 else [],
+        has_answers=any(rollout.reason for rollout in rollouts),
         unpaired=_unpaired(surveys) if request.compares else (0, 0),
         groups=groups,
         pairs=pairs,
@@ -129,25 +131,6 @@ def _unpaired(surveys: Sequence[Survey]) -> tuple[int, int]:
     return len(items[0]), len(items[1])
 
 
-def _changes(before: Figures, after: Figures) -> list[str]:
-    """From one row of the table of steps to the next, for its columns from `accepted` on; `–` where one is missing."""
-    share = _difference(before.accepted_share, after.accepted_share)
-    others = [
-        _difference(before.reward.value, after.reward.value),
-        _difference(before.masked, after.masked),
-        _difference(before.cut, after.cut),
-        _difference(before.length.value, after.length.value),
-        _difference(before.gap.value, after.gap.value),
-        _difference(before.max_gap, after.max_gap),
-    ]
-    in_words = ["–" if share is None else f"{text.points(share)} points"]
-    return in_words + ["–" if change is None else text.change(change) for change in others]
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
 def _runs(surveys: Sequence[Survey]) -> list[tuple[Run, str]]:
     """Each run with its recorded steps in words, the one that the page is about first."""
     runs = {survey.source.run.folder: survey.source.run for survey in reversed(surveys)}
@@ -161,12 +144,19 @@ def _filters(
     found = [
         Filter("step", "step", _distinct(group.source.label for group in groups)),
         Filter("problem", "problem", _distinct([g.item for g in groups] + [g.after.item for g in pairs])),
-        Filter("status", "status", sorted({rollout.status for rollout in rollouts})),
+        Filter("task", "task", sorted({g.task for g in groups} | {g.after.task for g in pairs})),
+        Filter("status", "status", sorted({rollout.status for rollout in rollouts if not rollout.reason})),
+        Filter("reason", "reason", sorted({rollout.reason for rollout in rollouts if rollout.reason})),
         Filter("mask", "mask reason", sorted({rollout.mask_reason or "none" for rollout in rollouts})),
         Filter("advantage", "advantage", sorted({rollout.advantage_sign for rollout in rollouts})),
         Filter("finish", "ended by", sorted({rollout.finish_reason or "none" for rollout in rollouts})),
     ]
-    return [choice for choice in found if len(choice.values) > 1]
+    are_mixed = len({rollout.reason is None for rollout in rollouts}) > 1
+    return [choice for choice in found if len(choice.values) > (0 if are_mixed and choice.name in _BY_KIND else 1)]
+
+
+_BY_KIND = ("status", "reason")
+"""Filters of rollouts with a verdict, and of those without one: a single value still leaves the other kind out."""
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoclave.core.verdict import Verdict
-from autoclave.training.pages.rollouts import RecordedRollout, read_rollouts
+from autoclave.training.pages.cases import ShownAnswer, ShownLesson, shown_answer, shown_lesson
+from autoclave.training.pages.rollouts import NO_TASK, RecordedRollout, read_rollouts
 from autoclave.training.pages.run_folder import number
 from autoclave.training.pages.text import quantity, shortened
 from autoclave.training.view.choice import Chosen
@@ -24,8 +25,12 @@ class ShownRollout:
 
     sample: int | None
     status: str
+    reason: str | None
+    """Of a reward without a verdict."""
     message: str
     verdict: Verdict | None
+    answer: ShownAnswer | None
+    """To a lesson."""
     reward: float | None
     advantage: float | None
     mask_reason: str | None
@@ -56,12 +61,19 @@ class ShownGroup:
     rollouts: Sequence[ShownRollout]
     num_accepted: int
     num_rollouts: int
+    task: str = NO_TASK
+    lesson: ShownLesson | None = None
+
+    @property
+    def accepted_word(self) -> str:
+        """What an accepted rollout is called."""
+        return "exact" if self.lesson else "accepted"
 
 
 def read_chosen(source: Source, chosen: Iterable[Chosen], detokenizer: Detokenizer | None) -> dict[str, ShownGroup]:
     """The groups of `chosen` that are of `source`, by name. One pass over its file."""
     wanted = {group.group: group for group in chosen}
-    prompts: dict[str, tuple[str, str]] = {}
+    groups: dict[str, ShownGroup] = {}
     found: defaultdict[str, list[ShownRollout]] = defaultdict(list)
     accepted: dict[str, list[bool]] = {name: [] for name in wanted}
     for rollout in read_rollouts(source.path) if wanted else ():
@@ -69,20 +81,26 @@ def read_chosen(source: Source, chosen: Iterable[Chosen], detokenizer: Detokeniz
         if name not in wanted:
             continue
         accepted[name].append(rollout.is_accepted)
-        prompts.setdefault(name, (rollout.item, shortened(rollout.prompt, SHOWN_CHARACTERS)))
+        if name not in groups:
+            groups[name] = _empty_group(source, wanted[name].source, rollout)
         if len(found[name]) < wanted[name].rollouts:
             found[name].append(shown_rollout(rollout, detokenizer))
     return {
-        name: ShownGroup(
-            source,
-            wanted[name].source,
-            *prompts[name],
-            sorted(rollouts, key=lambda rollout: rollout.sample or 0),
-            sum(accepted[name]),
-            len(accepted[name]),
+        name: replace(
+            group,
+            rollouts=sorted(found[name], key=lambda rollout: rollout.sample or 0),
+            num_accepted=sum(accepted[name]),
+            num_rollouts=len(accepted[name]),
         )
-        for name, rollouts in found.items()
+        for name, group in groups.items()
     }
+
+
+def _empty_group(source: Source, number: int, first: RecordedRollout) -> ShownGroup:
+    """What the rollouts of the group of `first` share, and none of them."""
+    lesson = shown_lesson(first.lesson) if first.lesson else None
+    prompt = shortened(first.prompt, SHOWN_CHARACTERS)
+    return ShownGroup(source, number, first.item, prompt, (), 0, 0, task=first.task, lesson=lesson)
 
 
 def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> ShownRollout:
@@ -92,8 +110,10 @@ def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> 
     return ShownRollout(
         sample=rollout.sample,
         status=rollout.status,
+        reason=rollout.reason,
         message=rollout.message,
         verdict=rollout.verdict,
+        answer=shown_answer(rollout),
         reward=rollout.reward,
         advantage=rollout.advantage,
         mask_reason=rollout.mask_reason,

@@ -6,12 +6,12 @@ In memory are one rollout at a time and, of each, whether it was accepted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from autoclave.training.pages.rollouts import RecordedRollout, read_rollouts
+from autoclave.training.pages.rollouts import NO_TASK, RecordedRollout, read_rollouts
 from autoclave.training.view.sources import Source
 
 
@@ -37,7 +37,10 @@ class Figures:
     """Of a set of rollouts. A mean is None where nothing was recorded."""
 
     rollouts: int = 0
+    accepted: int = 0
+    """By the judge, or exact."""
     statuses: Counter[str] = field(default_factory=Counter[str])
+    """Of verdicts, and reasons of rewards without one."""
     masked: int = 0
     cut: int = 0
     """By the limit of new tokens."""
@@ -50,6 +53,7 @@ class Figures:
 
     def add(self, rollout: RecordedRollout) -> None:
         self.rollouts += 1
+        self.accepted += rollout.is_accepted
         self.statuses[rollout.status] += 1
         self.masked += rollout.mask_reason is not None
         self.cut += rollout.finish_reason == "length"
@@ -63,7 +67,24 @@ class Figures:
 
     @property
     def accepted_share(self) -> float | None:
-        return self.statuses["accepted"] / self.rollouts if self.rollouts else None
+        return self.accepted / self.rollouts if self.rollouts else None
+
+
+def together(parts: Iterable[Figures]) -> Figures:
+    """The figures of several sets of rollouts that share none."""
+    found = Figures()
+    for part in parts:
+        found.rollouts += part.rollouts
+        found.accepted += part.accepted
+        found.statuses.update(part.statuses)
+        found.masked += part.masked
+        found.cut += part.cut
+        for mean, more in ((found.reward, part.reward), (found.length, part.length), (found.gap, part.gap)):
+            mean.total += more.total
+            mean.count += more.count
+        if part.max_gap is not None:
+            found.max_gap = max(found.max_gap or 0.0, part.max_gap)
+    return found
 
 
 @dataclass(slots=True)
@@ -72,6 +93,7 @@ class Outline:
 
     item: str
     accepted: list[bool] = field(default_factory=list[bool])
+    task: str = NO_TASK
 
     @property
     def accepted_share(self) -> float:
@@ -83,10 +105,15 @@ class Survey:
     """What one pass over the rollouts of `source` found."""
 
     source: Source
-    figures: Figures = field(default_factory=Figures)
+    by_task: dict[str, Figures] = field(default_factory=dict[str, Figures])
     groups: dict[str, Outline] = field(default_factory=dict[str, Outline])
     other_problems: list[str] = field(default_factory=list[str])
     """Some that were there and not asked for, to name in a message."""
+
+    @property
+    def figures(self) -> Figures:
+        """Over all tasks."""
+        return together(self.by_task.values())
 
 
 def survey(source: Source, problems: Collection[str]) -> Survey:
@@ -101,6 +128,7 @@ def survey(source: Source, problems: Collection[str]) -> Survey:
             if len(found.other_problems) < 1000 and rollout.item not in found.other_problems[-1:]:
                 found.other_problems.append(rollout.item)
             continue
-        found.figures.add(rollout)
-        found.groups.setdefault(rollout.group, Outline(rollout.item)).accepted.append(rollout.is_accepted)
+        found.by_task.setdefault(rollout.task, Figures()).add(rollout)
+        outline = found.groups.setdefault(rollout.group, Outline(rollout.item, task=rollout.task))
+        outline.accepted.append(rollout.is_accepted)
     return found

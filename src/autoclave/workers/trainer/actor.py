@@ -52,7 +52,7 @@ class ActorWorker(LearningWorker, SendsWeights):
             trainer: how the model is held and computed.
             device: where it computes; left out, where the policy is, which must be the host if it is sharded.
             learns_in_parts: a batch may come in several updates. Old log-probs are then those of the weights that were
-                exported last, of which it keeps a copy from the first update on.
+                published last, of which it keeps a copy from the first update on.
         """
         self._policy, self._model, self._algorithm = policy, policy.model, algorithm
         self._learns_in_parts = learns_in_parts
@@ -169,9 +169,14 @@ class ActorWorker(LearningWorker, SendsWeights):
         return batch.with_responses(advantages=trusted[Column.ADVANTAGES].float().numpy()[own])
 
     @register(Dispatch.ONE_TO_ALL)
+    def write_weights(self, version: int, deadline_s: float) -> None:
+        """Publish the weights as they are now; old log-probs are theirs from now on. See `SendsWeights`."""
+        self._trained.forget()
+        super().write_weights(version, deadline_s)
+
+    @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
         """A copy of the weights by name, as they are now; an adapter is added in, and tied ones are one tensor."""
-        self._trained.forget()
         return self.plain_copy()
 
     @register(Dispatch.ONE_TO_ALL)

@@ -141,8 +141,9 @@ class ActorConformance:
         with torch.no_grad():
             for weights in policy.model.parameters():
                 weights.mul_(10 if weights.ndim == 2 else 1)
-        save_policy(policy, tmp_path_factory.mktemp("policy"))
-        return tmp_path_factory.getbasetemp() / "policy0"
+        path = tmp_path_factory.mktemp("policy")
+        save_policy(policy, path)
+        return path
 
     # --- Log-probs -----------------------------------------------------------------------------------------------
 

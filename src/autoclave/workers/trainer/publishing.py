@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from autoclave.models import adapter_scale
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
-from autoclave.workers.trainer.sharding import device_of, is_sharded
-from autoclave.workers.trainer.sources import Source, carry_out, copy_plan, sources_of, write_sources
+from autoclave.workers.trainer.sharding import device_of
+from autoclave.workers.trainer.sources import AdjacentWeights, Source, sources_of, write_sources
 from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
 from autoclave.workers.weights.memory import WeightMemory, this_host
@@ -35,16 +35,16 @@ class Sender:
             ValueError: adapters alone are wanted of a model that has none.
         """
         self._model, self._form = model, form
-        self._kept: list[Source] | None = None
-        self._plans: dict[int, list[tuple[Tensor, int, int]] | None] = {}
         self._device = device_of(model) if on_device else torch.device("cpu")
-        table = WeightTable.of((source.weight for source in self._sources()), form.dtype)
+        sources = self._sources()
+        table = WeightTable.of((source.weight for source in sources), form.dtype)
+        self._adjacent = AdjacentWeights.of(sources, table) if num_ranks() == 1 and not on_device else None
         self.offer = _on_first_rank(lambda: self._made(table, num_slots))
         # A GPU is one rank's; hosts have memories of their own. There each weight is gathered for rank 0 to write.
         self._gathers = on_device or len(set(gather(this_host()))) > 1
         if this_rank() and not self._gathers:
             self._memory = WeightMemory.open(table, self.offer.address, is_writer=True)
-        self._slot = 0
+        self._slot, self._version = 0, 0
 
     def _made(self, table: WeightTable, num_slots: int) -> Offer:
         if not table.entries:
@@ -56,10 +56,7 @@ class Sender:
         return Offer(table, self._memory.address, handles, scale)
 
     def _sources(self) -> list[Source]:
-        """The weights as they are held; to look them up takes as long as to copy a small model."""
-        if self._kept is None or is_sharded(self._model):  # FSDP2 puts other parameters in place while it computes
-            self._kept = sources_of(self._model, adapter_only=self._form.adapter_only)
-        return self._kept
+        return sources_of(self._model, adapter_only=self._form.adapter_only)
 
     def write(self, version: int, deadline_s: float) -> None:
         """Write the weights as they are now, as `version`.
@@ -73,25 +70,21 @@ class Sender:
         gather(None)  # all have written
         if this_rank() == 0:
             self._memory.control.commit(slot)
-        self._slot = slot
+        self._slot, self._version = slot, version
 
     def _write(self, slot: int) -> None:
+        if self._adjacent and self._adjacent.write(self._memory.slots[slot]):
+            return
         places = self._memory.views(slot) if this_rank() == 0 or not self._gathers else {}
-        if slot not in self._plans and num_ranks() == 1:
-            self._plans[slot] = copy_plan(self._sources(), places)
-        plan = self._plans.get(slot)
-        if plan and plan[0][0].device.type == "cpu":
-            carry_out(plan)
-        else:
-            write_sources(self._sources(), places, gathers=self._gathers)
+        write_sources(self._sources(), places, gathers=self._gathers)
 
-    def packed(self, version: int) -> Buckets | None:
+    def packed(self) -> Buckets | None:
         """What was written last, as arrays; on rank 0."""
         if this_rank():
             return None
         table, slot = self.offer.table, self._memory.slots[self._slot]
-        pieces = {piece: slot[slice(*piece)].numpy() for piece in table.buckets(BUCKET_BYTES)}
-        return Buckets(version, table, pieces)
+        pieces = {piece: slot[slice(*piece)].cpu().numpy() for piece in table.buckets(BUCKET_BYTES)}
+        return Buckets(self._version, table, pieces)
 
     def broadcast(self, group: BroadcastGroup) -> None:
         """Send what was written last to the members of `group`."""
@@ -135,9 +128,9 @@ class SendsWeights:
         return {name: tensor.detach() for name, tensor in self._model.state_dict(keep_vars=True).items()}
 
     @register(Dispatch.ONE_TO_ALL)
-    def packed_weights(self, version: int) -> Buckets | None:
+    def packed_weights(self) -> Buckets | None:
         """What was written last, as arrays; see `Sender.packed`."""
-        return self._opened().packed(version)
+        return self._opened().packed()
 
     @register(Dispatch.ONE_TO_ALL)
     def frozen_weights(self) -> Buckets | None:

@@ -7,18 +7,26 @@ is copied twice. Only where ranks are on several machines does rank 0 write all,
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from autoclave.models import adapter_scale, added, is_of_adapter, parts_of
 from autoclave.workers.trainer.peers import this_rank
-from autoclave.workers.weights.table import Weight
+from autoclave.workers.weights.table import Weight, WeightTable
 
 ALL = slice(None)
+
+MAX_COPIERS = 4
+"""Threads of one copy: it is over soon, and a few use all that a memory can deliver."""
+_PIECE_BYTES = 16 << 20
+"""What is worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +102,63 @@ def write_sources(sources: Iterable[Source], places: Mapping[str, Tensor], *, ga
             source.write_rows(places[source.names[0]])
 
 
-def copy_plan(sources: Sequence[Source], places: Mapping[str, Tensor]) -> list[tuple[Tensor, int, int]] | None:
-    """Each weight with the address and the size of its place; None unless all are plain, on the host, and in format.
+class AdjacentWeights:
+    """Weights of the host that lie side by side in one piece of memory, as a table says: a publish is one copy."""
 
-    For small models, where looking at each weight at every publish takes as long as copying it.
-    """
-    if not all(source.is_plain for source in sources):
-        return None
-    plan = [(source.base, places[source.names[0]]) for source in sources]
-    if not all(_is_memmove(*pair) for pair in plan):
-        return None
-    return [(tensor, place.data_ptr(), place.nbytes) for tensor, place in plan]
+    def __init__(self, memory: Tensor, places: Sequence[tuple[Tensor, int]]) -> None:
+        """Of `of`: the memory (num_bytes,) uint8, and each weight with its address there."""
+        self._memory, self._places = memory, places
 
+    @staticmethod
+    def of(sources: Sequence[Source], table: WeightTable) -> AdjacentWeights | None:
+        """Move the weights into such memory, one by one; they stay the parameters that they are.
 
-def carry_out(plan: Iterable[tuple[Tensor, int, int]]) -> None:
-    """Copy the weights of a plan, as they are now; they are held as they were when it was made."""
-    for tensor, place, size in plan:
-        ctypes.memmove(place, tensor.data_ptr(), size)
+        None, and nothing is moved, if one is not plain, not on the host, or published in another number format.
+        """
+        tensors = [source.base for source in sources]
+        if not all(source.is_plain and source.base.device.type == "cpu" for source in sources):
+            return None
+        if any(tensor.dtype != entry.dtype for tensor, entry in zip(tensors, table.entries, strict=True)):
+            return None
+        # numpy asks for huge pages; and each weight has a storage of its own, so that whoever saves it saves no other.
+        memory = np.empty(table.num_bytes, dtype=np.uint8)
+        for tensor, entry in zip(tensors, table.entries, strict=True):
+            if entry.num_bytes:
+                part = torch.from_numpy(memory[entry.offset : entry.offset + entry.num_bytes])
+                place = part.view(entry.dtype).view(entry.shape)
+                place.copy_(tensor.detach())
+                tensor.data = place
+        return AdjacentWeights(torch.from_numpy(memory), [(tensor, tensor.data_ptr()) for tensor in tensors])
+
+    def write(self, slot: Tensor) -> bool:
+        """Copy them to `slot` (num_bytes,) uint8; False, and nothing is done, if somebody has moved one away."""
+        if any(tensor.data_ptr() != address for tensor, address in self._places):
+            return False
+        copy(self._memory, slot)
+        return True
 
 
 def copy(tensor: Tensor, place: Tensor) -> None:
     """Write `tensor` to `place`, in the number format and on the device that it has."""
     if _is_memmove(tensor, place):
-        ctypes.memmove(place.data_ptr(), tensor.data_ptr(), tensor.nbytes)  # torch's copy takes a fifth longer
+        _memmove(place.data_ptr(), tensor.data_ptr(), tensor.nbytes)  # torch's copy takes a fifth longer
     else:
         place.copy_(tensor)
+
+
+def _memmove(to: int, source: int, size: int) -> None:
+    """Copy `size` bytes between two addresses; by several threads if there are many."""
+    copiers = min(MAX_COPIERS, len(os.sched_getaffinity(0)), -(-size // _PIECE_BYTES))
+    if copiers < 2:
+        ctypes.memmove(to, source, size)
+        return
+    piece = -(-size // copiers)
+    starts = range(0, size, piece)
+    with ThreadPoolExecutor(copiers - 1) as pool:
+        others = [pool.submit(ctypes.memmove, to + n, source + n, min(piece, size - n)) for n in starts[1:]]
+        ctypes.memmove(to, source, piece)
+    for other in others:
+        other.result()
 
 
 def _is_memmove(tensor: Tensor, place: Tensor) -> bool:

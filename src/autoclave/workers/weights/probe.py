@@ -6,16 +6,16 @@ arrive (a copy that an engine keeps, a layer that was left out) changes log-prob
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from autoclave.core import Completion, FaultError
 from autoclave.core.rollout import FloatArray, IntArray
-from autoclave.rollout import Request, Sampler, SamplingParameters
+from autoclave.rollout import Request, SamplingParameters
 from autoclave.workers.batch import Batch
 from autoclave.workers.group import WorkerGroup
 
@@ -60,6 +60,14 @@ def mismatch(trainer: FloatArray, sampler: FloatArray) -> Mismatch:
     return Mismatch(float(np.abs(gap).mean()), float(np.abs(gap).max()), k3, len(gap))
 
 
+class ManySamplers(Protocol):
+    """Samplers that can be asked one by one."""
+
+    def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
+        """Futures for all of `requests` from each sampler, by its name."""
+        ...
+
+
 class Probe:
     """A few fixed prompts, put to every sampler after a publish."""
 
@@ -80,7 +88,7 @@ class Probe:
         self._limit, self._deadline_s = limit, deadline_s
         self._before: dict[str, list[Completion]] = {}
 
-    def check(self, version: int, trainer: WorkerGroup[Any], samplers: Mapping[str, Sampler]) -> dict[str, float]:
+    def check(self, version: int, trainer: WorkerGroup[Any], samplers: ManySamplers) -> dict[str, float]:
         """Compare `trainer`, by its `log_probs`, with all `samplers`, which are to sample with `version` by now.
 
         Neither may change while this runs.
@@ -92,7 +100,7 @@ class Probe:
             FaultError: a sampler stamps another version, or the gap is above the limit, or somebody does not answer in
                 time. The message names version and sampler, likely causes and the mend.
         """
-        asked = {name: sampler.submit(self._requests) for name, sampler in samplers.items()}
+        asked = samplers.submit_to_each(self._requests)
         said = {name: self._answered(version, name, futures) for name, futures in asked.items()}
         for name, completions in said.items():
             _require_version(version, name, completions)

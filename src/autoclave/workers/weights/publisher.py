@@ -1,76 +1,90 @@
-"""The driver's side of a publish: who has which version, and who is waited for.
+"""The driver's side of a publish: what is written, who reads it, and by which route.
 
-A publish writes the trainer's weights once, and then has each sampler take them over by its route. No weight passes
-through the driver. Versions only grow. A version counts as published as soon as it is written: samplers that fail to
-take it over are named, and get it when they are attached anew.
+The trainer writes its weights once, and each sampler takes them over when it can. No weight passes through the driver.
+Versions only grow. A version is out as soon as it is written: whoever comes later, or is made anew, gets that one, and
+not what was learnt since.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import FaultError
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.weights.broadcast import Meeting
 from autoclave.workers.weights.control import NUM_SEATS
 from autoclave.workers.weights.offer import AS_TRAINED, Form, Offer
-from autoclave.workers.weights.receiving import ReceivesWeights
-from autoclave.workers.weights.routes import Route, Seat, choose_routes, on_device
+from autoclave.workers.weights.routes import MAPPED, Route, Seat, choose_routes, is_on_device, route_to_latecomer
 
-SINGLE_SLOT = {Route.BUCKETS, Route.BROADCAST}
-"""Routes that copy what they read, so that the trainer may write over it."""
+SamplerGroup = WorkerGroup[Any]
+"""A group whose worker is a `ReceivesWeights`."""
+Rank = tuple[str, int]
+"""Name of a group, and rank in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Attached:
-    sampler: WorkerGroup[ReceivesWeights]
-    seat: Seat
-    route: Route
+class _Reader:
+    """A group that reads, and the route to each of its ranks."""
+
+    group: SamplerGroup
+    starts: int
+    """Of its workers, when they were told how weights come in."""
+    routes: Sequence[Route]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.group.is_alive and self.group.starts == self.starts
+
+    def ranks_by(self, route: Route) -> list[Rank]:
+        return [(self.group.name, rank) for rank, found in enumerate(self.routes) if found is route]
 
 
 class Publisher:
-    """Publishes the weights of `trainer`, a group whose worker is a `SendsWeights`, to samplers of one rank each."""
+    """Publishes the weights of `trainer`, a group whose worker is a `SendsWeights`, to groups of samplers.
+
+    A `WeightSource` for a pool of samplers: `begin` or `write`, and then `deliver` to each group, from any thread.
+    """
 
     def __init__(
-        self, trainer: WorkerGroup[SendsWeights], form: Form = AS_TRAINED, *, deadline_s: float, may_alias: bool = False
+        self, trainer: WorkerGroup[Any], form: Form = AS_TRAINED, *, deadline_s: float, may_alias: bool = False
     ) -> None:
         """Nothing is done before `begin`.
 
         Args:
             trainer: whose weights.
             form: in which form they are published.
-            deadline_s: how long any one answer is waited for, in seconds.
+            deadline_s: how long an answer to `begin` or `write` is waited for, in seconds.
             may_alias: whether samplers are idle whenever the trainer learns or loads a checkpoint; only then may they
                 compute with its own tensors.
         """
         self._trainer, self._form, self._deadline_s, self._may_alias = trainer, form, deadline_s, may_alias
-        self._attached: dict[str, _Attached] = {}
-        self._numbers: dict[str, int] = {}  # of seats; a sampler that is made anew takes the seat of the former
-        self._is_own = False
+        self._readers: dict[str, _Reader] = {}
+        self._numbers: dict[Rank, int] = {}  # of seats; a worker that is made anew takes the seat of the former
         self._offer: Offer | None = None
+        self._memory_routes: frozenset[Route] = frozenset()  # those that the trainer's memory was made for
         self._frozen: Future[Any] | None = None
+        self._sent: dict[Route, Future[Any]] = {}  # what samplers are handed of the current version
         self._meetings = 0
-        self._has_met: frozenset[str] = frozenset()
+        self._members: frozenset[Rank] = frozenset()  # of the broadcast group
         self._version: int | None = None
         self._turn = threading.RLock()
 
     @property
     def version(self) -> int | None:
-        """What was published last; None before `begin`."""
+        """What was written last; None before `begin`."""
         return self._version
 
     @property
-    def routes(self) -> dict[str, Route]:
-        """The route to each sampler."""
-        return {name: attached.route for name, attached in self._attached.items()}
+    def routes(self) -> dict[str, list[Route]]:
+        """The routes to the ranks of each group, by its name."""
+        return {name: list(reader.routes) for name, reader in self._readers.items()}
 
-    def begin(self, version: int, samplers: Mapping[str, WorkerGroup[ReceivesWeights]]) -> None:
-        """Publish the trainer's weights as `version`, any number, to exactly these samplers, by routes chosen now.
+    def begin(self, version: int, samplers: Sequence[SamplerGroup]) -> None:
+        """Write the trainer's weights as `version`, any number, for these groups, by routes that are chosen now.
 
         At the start of a run, and again whenever the trainer was made anew.
 
@@ -79,49 +93,33 @@ class Publisher:
             HostError: there is no memory for the weights, or it cannot be reached by the route that was chosen.
         """
         with self._turn:
-            self._attached, self._offer, self._version, self._has_met = {}, None, None, frozenset()
-            asked = {name: sampler.weights_seat() for name, sampler in samplers.items()}
-            seats: dict[str, Seat] = self._answers(asked, version)
-            trainer, self._is_own = self._answer(self._trainer.survey_weights(self._form), version)
-            routes = self._routes(trainer, seats, samplers)
-            if set(routes.values()) - {Route.ALIAS}:
-                num_slots = 1 if set(routes.values()) <= SINGLE_SLOT else 2
-                opened = self._trainer.open_weights(self._form, num_slots, on_device(list(routes.values())))
-                self._offer = self._answer(opened, version)
-            self._frozen = self._trainer.frozen_weights() if self._form.adapter_only and self._offer else None
-            for name, sampler in samplers.items():
-                self._attached[name] = _Attached(sampler, seats[name], routes[name])
-            self._publish(version, is_first=True)
+            self._readers, self._offer, self._version, self._members = {}, None, None, frozenset()
+            found: dict[str, list[Seat]] = self._answers({group.name: group.weights_seats() for group in samplers})
+            self._seat, is_own = self._answer(self._trainer.survey_weights(self._form))
+            seats: dict[Rank, Seat] = {(name, rank): seat for name in found for rank, seat in enumerate(found[name])}
+            sharing = {name for name in found for group in samplers if group.name == name and self._shares_pool(group)}
+            routes = choose_routes(
+                self._seat,
+                seats,
+                sharing_pool={rank for rank in seats if rank[0] in sharing},
+                may_alias=self._may_alias and is_own,
+            )
+            self._make_memory(frozenset(routes.values()))
+            for group in samplers:
+                of_ranks = [routes[group.name, rank] for rank in range(len(found[group.name]))]
+                self._readers[group.name] = _Reader(group, group.starts, of_ranks)
+            readers = self._readers.items()
+            self._answers({name: reader.group.open_inlet(*self._inlets(reader)) for name, reader in readers})
+            self._write(version)
 
-    def attach(self, name: str, sampler: WorkerGroup[ReceivesWeights]) -> None:
-        """Give a sampler that has come, or was made anew, the current version. It must not sample before this returns.
-
-        Raises:
-            FaultError: it does not answer within the deadline, or can be reached only if all `begin` anew.
-        """
-        with self._turn:
-            version = self._current()
-            seat = self._answers({name: sampler.weights_seat()}, version)[name]
-            self._attached.pop(name, None)
-            self._has_met -= {name}
-            route = self._route_beside(name, sampler, seat)
-            self._attached[name] = _Attached(sampler, seat, route)
-            self._open({name})
-            self._deliver(version, {name})
-
-    def detach(self, name: str) -> None:
-        """Publish to this sampler no longer; what it used may be written over once its process has ended."""
-        with self._turn:
-            self._attached.pop(name, None)
-
-    def publish(self, version: int) -> None:
-        """Publish the trainer's weights as they are now; samplers have them when this returns.
+    def write(self, version: int) -> None:
+        """Write the trainer's weights as they are now; `deliver` gives them to samplers from then on.
 
         Raises:
             ValueError: `version` is not above the last one.
-            FaultError: a sampler does not answer, or still uses the memory of the version before the last, after the
-                deadline; the message names it.
-            WorkerDied: the trainer or a sampler died; a note says which samplers have which version.
+            FaultError: the trainer does not answer, or a sampler still uses the memory of the version before the last,
+                after the deadline; the message names who.
+            WorkerDied: the trainer died; a note says which version is out.
         """
         with self._turn:
             if version <= self._current():
@@ -129,95 +127,131 @@ class Publisher:
                     f"publish of version {version}: version {self._version} is out already, and versions only grow; "
                     "a run that goes back must `begin` anew"
                 )
-            self._publish(version)
+            self._write(version)
 
-    # --- One publish
+    def deliver(self, group: SamplerGroup, call: Callable[..., Any]) -> int:
+        """Have `group` take the current version over, whether it is known, new, or was made anew; see `WeightSource`.
 
-    def _publish(self, version: int, *, is_first: bool = False) -> None:
+        Raises:
+            FaultError: it can be reached only if all `begin` anew.
+            Exception: what its workers raised.
+        """
+        reader = self._readers.get(group.name)
+        if reader is None or reader.group is not group or reader.starts != group.starts:
+            reader = self._welcomed(group, call)
+        with self._turn:
+            version, sent = self._current(), self._sent_to(reader)
+        if sent is not None:
+            self._answer(sent)  # or the sampler would wait for it, and not sample
+        call("take_weights", version, sent)
+        return version
+
+    def release(self, group: SamplerGroup, call: Callable[..., Any]) -> None:
+        """Publish to this group no longer: what it uses may be written over; see `WeightSource`."""
+        with self._turn:
+            self._readers.pop(group.name, None)
+        call("close_inlet")
+
+    # --- Writing
+
+    def _make_memory(self, routes: frozenset[Route]) -> None:
+        """Have the trainer make what is read by these routes."""
+        self._memory_routes, self._sent = routes, {}
+        if routes - {Route.ALIAS}:
+            num_slots = 2 if routes & MAPPED else 1  # the other routes copy what they read
+            self._offer = self._answer(self._trainer.open_weights(self._form, num_slots, is_on_device(routes)))
+        self._frozen = self._trainer.frozen_weights() if self._form.adapter_only and self._offer else None
+
+    def _write(self, version: int) -> None:
         try:
             if self._offer is not None:
                 patience_s = 0.8 * self._deadline_s  # who is waited for is known there, so it must give up first
-                self._answer(self._trainer.write_weights(version, patience_s), version)
+                self._answer(self._trainer.write_weights(version, patience_s))
         except Exception as error:
             former = "no version" if self._version is None else f"version {self._version}"
             error.add_note(f"Version {version} was not written whole; samplers have {former} as before")
             raise
-        self._version = version
-        if is_first:
-            self._open(set(self._attached))
-        self._deliver(version, set(self._attached))
+        self._version, self._sent = version, {}
+        if members := [
+            rank for each in self._readers.values() if each.is_ready for rank in each.ranks_by(Route.BROADCAST)
+        ]:
+            self._meet(members)
+            self._trainer.broadcast_weights()  # returns when all members have come for it
 
-    def _open(self, names: set[str]) -> None:
-        """Let samplers get ready."""
-        calls: dict[str, Future[Any]] = {}
-        for name in names:
-            attached = self._attached[name]
-            number = self._numbers.setdefault(name, len(self._numbers))
-            if number >= NUM_SEATS:
-                raise FaultError(f"sampler {name!r} is the {number + 1}th name; there is room for {NUM_SEATS}")
-            calls[name] = attached.sampler.open_inlet(self._offer, attached.route, name, number, self._frozen)
-        self._answers(calls, self._current())
-
-    def _deliver(self, version: int, names: set[str]) -> None:
-        """Have these samplers take `version` over, which is written."""
-        if meets := {name for name in names if self._attached[name].route is Route.BROADCAST}:
-            self._meet(version, meets)
-        calls: dict[str, Future[Any]] = {}
-        for route, sent in self._sent(version, names).items():
-            for name in names:
-                if self._attached[name].route is route:
-                    calls[name] = self._attached[name].sampler.take_weights(version, sent)
-        if meets:
-            calls["trainer"] = self._trainer.broadcast_weights()
-        self._answers(calls, version)
-
-    def _sent(self, version: int, names: set[str]) -> dict[Route, Any]:
-        """What samplers are handed, by route; where it is held is left to whoever made it."""
-        made = {Route.ALIAS: self._trainer.own_weights, Route.BUCKETS: lambda: self._trainer.packed_weights(version)}
-        sent: dict[Route, Any] = {}
-        for route in {self._attached[name].route for name in names}:
-            sent[route] = made[route]() if route in made else None
-            if sent[route] is not None:
-                self._await({"trainer": sent[route]}, version)  # or samplers would wait for it, and not sample
-        return sent
-
-    def _meet(self, version: int, names: set[str]) -> None:
+    def _meet(self, members: Sequence[Rank]) -> None:
         """Let the members of a broadcast meet, unless they have."""
-        if self._has_met == names or self._offer is None:
+        if self._members == frozenset(members) or self._offer is None:
             return
-        address, port = self._answer(self._trainer.open_meetings(), version)
+        address, port = self._answer(self._trainer.open_meetings())
         self._meetings += 1
         name = f"{self._offer.address.token}/{self._meetings}"  # a trainer may have had other publishers
-        meeting = Meeting(address, port, name, len(names) + 1, self._deadline_s)
-        calls = {"trainer": self._trainer.meet(meeting)}
-        for member, name in enumerate(sorted(names), start=1):
-            calls[name] = self._attached[name].sampler.meet(meeting, member)
-        self._has_met = frozenset()
-        self._answers(calls, version)
-        self._has_met = frozenset(names)
+        meeting = Meeting(address, port, name, len(members) + 1, self._deadline_s)
+        numbers = {rank: number for number, rank in enumerate(sorted(members), start=1)}
+        calls: dict[str, Future[Any]] = {"trainer": self._trainer.meet(meeting)}
+        for each in [reader for reader in self._readers.values() if any(rank in numbers for rank in _ranks(reader))]:
+            calls[each.group.name] = each.group.meet([numbers.get(rank) for rank in _ranks(each)], meeting)
+        self._members = frozenset()
+        self._answers(calls)
+        self._members = frozenset(members)
 
-    # --- Routes
+    # --- Reading
 
-    def _routes(
-        self, trainer: Seat, seats: Mapping[str, Seat], samplers: Mapping[str, WorkerGroup[ReceivesWeights]]
-    ) -> dict[str, Route]:
-        sharing = frozenset(name for name, sampler in samplers.items() if sampler.pool is self._trainer.pool)
-        self._seat = trainer
-        return choose_routes(trainer, seats, sharing_pool=sharing, may_alias=self._may_alias and self._is_own)
+    def _welcomed(self, group: SamplerGroup, call: Callable[..., Any]) -> _Reader:
+        """A group that comes later, or was made anew, told how weights come in from the memory that there is."""
+        starts, seats = group.starts, call("weights_seats")
+        with self._turn:
+            reader = _Reader(group, starts, [self._route_beside(group, seat) for seat in seats])
+            self._members -= {*_ranks(reader)}
+            inlets = self._inlets(reader)
+        call("open_inlet", *inlets)
+        with self._turn:
+            self._readers[group.name] = reader
+        return reader
 
-    def _route_beside(self, name: str, sampler: WorkerGroup[ReceivesWeights], seat: Seat) -> Route:
-        """The route to one that comes later, which must read the memory that there is."""
-        samplers = {other: attached.sampler for other, attached in self._attached.items()} | {name: sampler}
-        seats = {other: attached.seat for other, attached in self._attached.items()} | {name: seat}
-        routes = self._routes(self._seat, seats, samplers)
-        is_mapped = self._offer is not None and not set(self.routes.values()) <= SINGLE_SLOT
-        needs_slots = routes[name] in (Route.MEMORY, Route.DEVICE) and self._attached and not is_mapped
-        if needs_slots or any(routes[other] is not route for other, route in self.routes.items()):
+    def _route_beside(self, group: SamplerGroup, seat: Seat) -> Route:
+        if self._offer is None:
+            if seat == self._seat and self._version is not None:
+                return Route.ALIAS
             raise FaultError(
-                f"sampler {name!r} needs another route ({routes[name]}) than the memory serves that is published by "
-                f"({', '.join(sorted(set(self.routes.values())))}); all must `begin` anew"
+                f"sampler {group.name!r}: the others compute with the tensors of the trainer itself, and it is in "
+                "another process; all must `begin` anew"
             )
-        return routes[name]
+        return route_to_latecomer(
+            self._seat,
+            seat,
+            shares_pool=self._shares_pool(group),
+            is_on_device=is_on_device(self._memory_routes),
+            is_mapped=bool(self._memory_routes & MAPPED),
+        )
+
+    def _inlets(self, reader: _Reader) -> tuple[Any, ...]:
+        """The arguments of `open_inlet` for a group."""
+        seats: list[tuple[Route, int]] = []
+        for rank, route in zip(_ranks(reader), reader.routes, strict=True):
+            number = self._numbers.setdefault(rank, len(self._numbers))
+            if number >= NUM_SEATS:
+                raise FaultError(f"sampler {rank} is the {number + 1}th; there is room for {NUM_SEATS}")
+            seats.append((route, number))
+        return seats, self._offer, reader.group.name, self._frozen
+
+    def _sent_to(self, reader: _Reader) -> Future[Any] | None:
+        """What a group is handed of the current version, as the trainer holds it; None where it reads it itself."""
+        is_late = not self._members.issuperset(
+            reader.ranks_by(Route.BROADCAST)
+        )  # it meets the others at the next write
+        if Route.BUCKETS in reader.routes or is_late:
+            return self._made(Route.BUCKETS, self._trainer.packed_weights)
+        if Route.ALIAS in reader.routes:
+            return self._made(Route.ALIAS, self._trainer.own_weights)
+        return None
+
+    def _made(self, route: Route, make: Callable[[], Future[Any]]) -> Future[Any]:
+        if route not in self._sent:
+            self._sent[route] = make()
+        return self._sent[route]
+
+    def _shares_pool(self, group: SamplerGroup) -> bool:
+        return group.pool is self._trainer.pool
 
     # --- Waiting
 
@@ -226,30 +260,25 @@ class Publisher:
             raise RuntimeError("nothing is published yet: `begin` comes first")
         return self._version
 
-    def _answer(self, call: Future[Any], version: int) -> Any:
-        return self._answers({"trainer": call}, version)["trainer"]
+    def _answer(self, call: Future[Any]) -> Any:
+        return self._answers({"trainer": call})["trainer"]
 
-    def _answers(self, calls: Mapping[str, Future[Any]], version: int) -> dict[str, Any]:
-        """What each call returns, once all have."""
-        self._await(calls, version)
+    def _answers(self, calls: Mapping[str, Future[Any]]) -> dict[str, Any]:
+        """What each call returns, once all have; the first failure is raised when all have ended."""
+        _, late = wait(calls.values(), timeout=self._deadline_s)
+        for call in calls.values():
+            if call not in late and (error := call.exception()):
+                raise error
+        if late:
+            raise FaultError(
+                f"publishing weights: no answer from {_said(name for name, call in calls.items() if call in late)} "
+                f"after {self._deadline_s:g} s (publish.timeout_s)"
+            )
         return {name: call.result() for name, call in calls.items()}
 
-    def _await(self, calls: Mapping[str, Future[Any]], version: int) -> None:
-        """Wait for all of `calls`, whoever fails; then raise the first failure, and note who else failed."""
-        _, late = wait(calls.values(), timeout=self._deadline_s)
-        names = [name for name, call in calls.items() if call in late]
-        errors = {name: call.exception() for name, call in calls.items() if call not in late}
-        failed = {name: error for name, error in errors.items() if error is not None}
-        for error in failed.values():
-            error.add_note(
-                f"Publish of version {version}: {_said(sorted(failed))} failed, {_said(names)} did not answer"
-            )
-            raise error
-        if names:
-            raise FaultError(
-                f"publish of version {version}: no answer from {_said(names)} after {self._deadline_s:g} s; one that "
-                "hangs must be ended and attached anew, one that is slow needs a longer deadline"
-            )
+
+def _ranks(reader: _Reader) -> list[Rank]:
+    return [(reader.group.name, rank) for rank in range(len(reader.routes))]
 
 
 def _said(names: Iterable[str]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import torch
 
 from autoclave.workers.weights.memory import this_host
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Route(StrEnum):
@@ -27,6 +30,10 @@ class Route(StrEnum):
     """Flat numpy arrays that are held where they were made, and fetched by the sampler: from another host."""
 
 
+MAPPED = {Route.MEMORY, Route.DEVICE}
+"""Routes by which samplers compute with the memory that the trainer writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seat:
     """Where a rank is: host, process, and the GPU that it computes on, which is empty for the CPU."""
@@ -36,23 +43,23 @@ class Seat:
     gpu: str
 
     @staticmethod
-    def of(device: torch.device) -> Seat:
-        """That of this process, which computes on `device`."""
-        gpu = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    def of(device: torch.device | None) -> Seat:
+        """That of this process, which computes on `device`, or the CPU."""
+        gpu = str(torch.cuda.get_device_properties(device).uuid) if device and device.type == "cuda" else ""
         return Seat(this_host(), os.getpid(), gpu)
 
 
 def choose_routes(
-    trainer: Seat, samplers: Mapping[str, Seat], *, sharing_pool: frozenset[str], may_alias: bool
-) -> dict[str, Route]:
-    """The route to each sampler, by its name.
+    trainer: Seat, samplers: Mapping[K, Seat], *, sharing_pool: Collection[K], may_alias: bool
+) -> dict[K, Route]:
+    """The route to each sampler, by what it is called.
 
     The trainer writes one memory, on its GPU or on its host, so routes that read the one exclude those that read the
     other: where any sampler needs the host's, all have it.
 
     Args:
         trainer: rank 0.
-        samplers: by name.
+        samplers: where each is.
         sharing_pool: samplers on the trainer's pool. Calls of a pool are serial, so these cannot meet in a broadcast.
         may_alias: whether the weights of the trainer are plain, held as they are published, and at rest while samplers
             sample.
@@ -63,7 +70,7 @@ def choose_routes(
     found = {name: route for name, route in on_device.items() if route}
     if len(found) == len(samplers):
         return found
-    return {name: Route.MEMORY if seat.host == trainer.host else Route.BUCKETS for name, seat in samplers.items()}
+    return {name: _route_on_host(trainer, seat) for name, seat in samplers.items()}
 
 
 def _route_on_device(trainer: Seat, sampler: Seat, shares_pool: bool) -> Route | None:
@@ -74,6 +81,26 @@ def _route_on_device(trainer: Seat, sampler: Seat, shares_pool: bool) -> Route |
     return None if shares_pool else Route.BROADCAST
 
 
-def on_device(routes: Sequence[Route]) -> bool:
+def route_to_latecomer(
+    trainer: Seat, sampler: Seat, *, shares_pool: bool, is_on_device: bool, is_mapped: bool
+) -> Route:
+    """The route to a sampler that comes, or is made anew, when the trainer's memory is there.
+
+    Args:
+        trainer: rank 0.
+        sampler: where it is.
+        shares_pool: whether it is on the trainer's pool.
+        is_on_device: whether the memory is that of the trainer's GPU.
+        is_mapped: whether it has room for a version that samplers compute with, beside the one that is written.
+    """
+    near = _route_on_device(trainer, sampler, shares_pool) if is_on_device else _route_on_host(trainer, sampler)
+    return near if near and (is_mapped or near not in MAPPED) else Route.BUCKETS
+
+
+def _route_on_host(trainer: Seat, sampler: Seat) -> Route:
+    return Route.MEMORY if sampler.host == trainer.host else Route.BUCKETS
+
+
+def is_on_device(routes: Collection[Route]) -> bool:
     """Whether the memory that these routes read is the trainer's GPU's."""
     return bool(routes) and set(routes) <= {Route.DEVICE, Route.BROADCAST}

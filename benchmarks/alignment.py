@@ -1,0 +1,114 @@
+"""What alignment costs: an iteration with lessons over one without, and judging with traces over judging.
+
+    python benchmarks/alignment.py [--quick] [--json FILE]
+
+Both runs have the same prompts per step, and begin with the same warm start. Iterations are paired by their number,
+from the third on: the first asks for programs alone, and libraries warm up. A judge that traces judges the programs of
+a step, and then runs those once more that a run with lessons traced; the two take turns on the steps of a recorded run.
+
+With --quick the policy is too weak for its figures to mean anything: most of its programs fail at once, and few are
+lessons. It shows that everything runs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import wait
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness import arguments, compare, finish, print_environment, seconds
+from runs import Arm, run_arms
+
+from autoclave.compose.host import build_judge
+from autoclave.config import TrainConfig
+from autoclave.core import Problem, Program
+from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
+from autoclave.problems import ProblemSets
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
+SETTINGS = ("evaluation.every=0", "evaluation.final_samples=1", "alignment.evaluation_items=0", "problems.heldout=200")
+QUICK = (
+    "sft.steps=100",
+    "sft.demonstrations=1000",
+    "problems_per_step=16",
+    "steps=5",
+    "alignment.limits={variables: 2}",
+    "alignment.growth=null",
+)
+STEPS, ROUNDS = 12, 2
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    print_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        options.out, options.seeds, options.steps = Path(folder), [0], None if options.quick else STEPS
+        ratios: list[float] = []
+        shares: list[float] = []
+        for number in range(1 if options.quick else ROUNDS):
+            arms = [
+                Arm(f"aligned_{number}", SETTINGS),
+                Arm(f"generation_{number}", (*SETTINGS, "alignment.share=0")),
+            ]
+            options.only = [arm.name for arm in arms]
+            aligned, plain = run_arms(arms, options, recipe=RECIPE, quick=QUICK)
+            pairs = list(zip(aligned.steps, plain.steps, strict=True))[2:]
+            ratios += [one["time/step_s"] / other["time/step_s"] for one, other in pairs]
+            shares += [row["alignment/share"] for row in aligned.steps[1:]]
+        traced = [int(row["alignment/traced"]) for row in aligned.steps]
+        judging = judge_time(aligned.config, options.out / "aligned_0-seed-0" / "rollouts", traced, quick=options.quick)
+    figures = {
+        "iteration_time_ratio": median(ratios),
+        "iteration_time_ratio_low": min(ratios),
+        "iteration_time_ratio_high": max(ratios),
+        "judge_time_ratio": judging.median,
+        "judge_time_ratio_low": min(judging.ratios),
+        "judge_time_ratio_high": max(judging.ratios),
+        "mix": sum(shares) / len(shares),
+    }
+    finish("alignment", figures, options.json)
+
+
+def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, quick: bool) -> Any:
+    """Seconds of judging the programs of the later steps and tracing some, over judging them alone."""
+    problems = {problem.id: problem for problem in ProblemSets(config).train}
+    steps = [programs_of(rollouts / f"step-{step:06d}.jsonl.gz", problems) for step in range(3, len(traced) + 1)]
+
+    def judged(judge: Judge, *, traces: bool) -> float:
+        def work() -> None:
+            for (jobs, failed), count in zip(steps, traced[2:], strict=True):
+                wait([judge.submit(job) for job in jobs])
+                if traces:
+                    wait([judge.trace(job, test) for job, test in failed[:count]])
+
+        return seconds(work)
+
+    with build_judge(config.judge, config.sandbox) as judge:
+        return compare(
+            lambda: judged(judge, traces=True), lambda: judged(judge, traces=False), rounds=2 if quick else 5
+        )
+
+
+def programs_of(path: Path, problems: dict[str, Problem]) -> tuple[list[JudgeJob], list[tuple[JudgeJob, int]]]:
+    """The programs of a step, and those that failed, with the test that they failed."""
+    jobs: list[JudgeJob] = []
+    failed: list[tuple[JudgeJob, int]] = []
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in map(json.loads, file):
+            source = EXTRACTION_RULES["last_fence"](line["response"]) if line["verdict"] else None
+            if source is None:
+                continue
+            job = JudgeJob(problems[line["group"]], Program(source), line["item"])
+            jobs.append(job)
+            if line["verdict"]["status"] == "wrong_answer":
+                failed.append((job, line["verdict"]["failing_test"]))
+    return jobs, failed
+
+
+if __name__ == "__main__":
+    main()

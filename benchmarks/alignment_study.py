@@ -1,0 +1,176 @@
+"""What alignment teaches: runs with lessons, without, and with lessons whose targets are shuffled.
+
+    python benchmarks/alignment_study.py [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only ARM] [--out DIR]
+
+All begin with the same warm start and ask the same problems. Held-out items are made of solutions of held-out problems:
+final values of variables (execution semantics), output and values together (trace inference), and the output alone.
+Beside the policy stand two that know nothing: `echo` says for each variable a value of the input, in their order, and
+`most common` the value that a lesson of the run most often has.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from harness import finish, print_environment
+from runs import Arm, FinishedRun, experiment_arguments, run_arms
+
+from autoclave.compose.alignment import heldout_items
+from autoclave.compose.host import build_judge
+from autoclave.core import Lesson, TaskItem
+from autoclave.core.trace import value_of
+from autoclave.models import load_tokenizer
+from autoclave.problems import ProblemSets
+from autoclave.tasks import ExecutionSemantics
+from autoclave.tasks.final_values import written
+from autoclave.training.items import ItemSource
+from autoclave.training.schedules import Course, Iteration, synchronous
+from autoclave.training.timing import ThreeStages
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
+ALGORITHMS = ("grpo", "ppo", "reinforce_plus_plus")
+QUICK = (
+    "sft.steps=60",
+    "sft.demonstrations=3000",
+    "alignment.evaluation_items=20",
+    "problems.heldout=200",
+    "steps=2",
+    "problems_per_step=8",
+    "evaluation.final_samples=1",
+)
+
+
+class ShuffledTargets:
+    """Items whose lessons have each other's values: what can be learnt from them is no execution."""
+
+    def __init__(self, items: ItemSource) -> None:
+        self._items = items
+        self.per_iteration = items.per_iteration
+
+    def at(self, iteration: int) -> list[TaskItem]:
+        """The items of an iteration; see `ItemSource`."""
+        items = self._items.at(iteration)
+        places = [place for place, item in enumerate(items) if isinstance(item.payload, Lesson)]
+        values = [text for place in places for text in items[place].payload.variables.values()]
+        dealt = iter([values[index] for index in np.random.default_rng(iteration).permutation(len(values))])
+        for place in places:
+            lesson: Lesson = items[place].payload
+            shuffled = replace(lesson, variables={name: next(dealt) for name in lesson.variables})
+            items[place] = replace(items[place], payload=shuffled)
+        return items
+
+
+def shuffled(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
+    """The synchronous schedule with shuffled targets."""
+    return synchronous(stages, ShuffledTargets(items), course)
+
+
+def arms() -> list[Arm]:
+    """With each algorithm: aligned, without lessons, and with shuffled ones."""
+    found: list[Arm] = []
+    for name in ALGORITHMS:
+        chosen = f"algorithm={{name: {name}}}"
+        found += [
+            Arm(f"{name}_aligned", (chosen,)),
+            Arm(f"{name}_generation", (chosen, "alignment.share=0")),
+            Arm(f"{name}_shuffled", (chosen,), shuffled),
+        ]
+    return found
+
+
+def main() -> None:
+    options = experiment_arguments((__doc__ or "").partition("\n")[0], arms())
+    print_environment()
+    runs = list(run_arms(arms(), options, recipe=RECIPE, quick=QUICK))
+    print("\n" + table(runs))
+    aligned = next((run for run in runs if run.steps[-1].get("alignment/reward") is not None), None)
+    known = baselines(aligned, options.out) if aligned and options.out else {}
+    figures = {name: value for run in runs for name, value in figures_of(run).items()}
+    finish("alignment_study", known | figures, options.json)
+
+
+def table(runs: Sequence[FinishedRun]) -> str:
+    """A line per run and task: held-out accuracy at temperature 1 before and after, with 95 % intervals."""
+    lines = ["| run | seed | task | before | after | apart | greedy before | after |", f"|{' --- |' * 8}"]
+    for run in runs:
+        for task, rows in {"generation": run.evaluations, **run.task_evaluations}.items():
+            first, last = rows[0], rows[-1]
+            apart = "yes" if last["pass@1/low"] > first["pass@1/high"] else "no"
+            cells = [run.arm, str(run.seed), task, _figure(first), _figure(last), apart]
+            cells += [f"{row['greedy']:.3f}" for row in (first, last)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def figures_of(run: FinishedRun) -> dict[str, float]:
+    """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix."""
+    name = f"{run.arm}_seed_{run.seed}"
+    figures: dict[str, float] = {}
+    for task, rows in {"generation": run.evaluations, **run.task_evaluations}.items():
+        figures[f"{name}_{task}_before"] = rows[0]["pass@1"]
+        figures[f"{name}_{task}_after"] = rows[-1]["pass@1"]
+    rewards = [row["alignment/reward"] for row in run.steps if row.get("alignment/reward") is not None]
+    if rewards:
+        fifth = max(1, len(rewards) // 5)
+        figures[f"{name}_lesson_reward_first"], figures[f"{name}_lesson_reward_last"] = (
+            fmean(rewards[:fifth]),
+            fmean(rewards[-fifth:]),
+        )
+        figures[f"{name}_mix"] = fmean(row["alignment/share"] for row in run.steps[1:])
+    return figures
+
+
+def baselines(run: FinishedRun, folder: Path) -> dict[str, float]:
+    """Accuracy on the held-out lessons of those that know nothing; `run` has lessons, and is kept in `folder`."""
+    path = folder / f"{run.arm}-seed-{run.seed}"
+    with build_judge(run.config.judge, run.config.sandbox) as judge:
+        problems = ProblemSets(run.config).heldout
+        items = heldout_items(run.config, judge, load_tokenizer(path / "start"), problems, None)[
+            ExecutionSemantics.name
+        ]
+    common = most_common(path / "rollouts")
+    answers: dict[str, Callable[[Lesson], dict[str, Any]]] = {
+        "baseline_echo": echo,
+        "baseline_most_common": lambda lesson: {name: common.get(name, common[""]) for name in lesson.variables},
+    }
+    reward = ExecutionSemantics("plain").reward
+    return {
+        name: fmean(reward(item, written(answer(item.payload))).result().value == 1 for item in items)
+        for name, answer in answers.items()
+    }
+
+
+def echo(lesson: Lesson) -> dict[str, Any]:
+    """The values of the input, one for each variable, the last one again where there are too few."""
+    words = [word.strip("(),[]") for word in lesson.input.removeprefix(f"{lesson.entry}(").split()]
+    values: list[Any] = [int(word) if word.lstrip("-").isdigit() else word.strip("'\"") for word in words] or [""]
+    return {name: values[min(number, len(values) - 1)] for number, name in enumerate(lesson.variables)}
+
+
+def most_common(rollouts: Path) -> Mapping[str, Any]:
+    """By the name of a variable, and "" for all others, the value that lessons of a run most often have."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for path in rollouts.glob("*.gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for lesson in (json.loads(line)["lesson"] for line in file):
+                for name, text in (lesson["variables"] if lesson else {}).items():
+                    counts[name][text] += 1
+                    counts[""][text] += 1
+    values = {name: count.most_common(1)[0][0] for name, count in counts.items()}
+    return {name: value_of(text) for name, text in values.items()}
+
+
+def _figure(row: Mapping[str, Any]) -> str:
+    return f"{row['pass@1']:.3f} [{row['pass@1/low']:.3f}, {row['pass@1/high']:.3f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Alignment of a run: where its lessons come from, and how they are asked and measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from itertools import cycle, islice
+from typing import cast
+
+from transformers import PreTrainedTokenizerBase
+
+from autoclave.config import AlignmentConfig, TrainConfig
+from autoclave.core import CallTests, JudgeFault, Lesson, Problem, Program, StdinTests, TaskItem, Trace
+from autoclave.judge import Judge, JudgeJob
+from autoclave.judge.traces import is_traceable
+from autoclave.models import encode_prompt
+from autoclave.problems import DemonstratedProgram, Demonstration, ProblemSets
+from autoclave.rollout import RewardFunction
+from autoclave.tasks import (
+    CodeGeneration,
+    ExecutionSemantics,
+    OutputPrediction,
+    Task,
+    TestOutputPrediction,
+    TraceInference,
+)
+from autoclave.tasks.execution_semantics import answer_to
+from autoclave.tasks.lessons import is_short_input, lesson_of
+from autoclave.training.alignment.alignment import Alignment, Lecturer, NoAlignment
+from autoclave.training.alignment.candidates import Candidate
+from autoclave.training.items import ShuffledItems
+
+
+def build_alignment(
+    config: TrainConfig,
+    task: Task,
+    judge: Judge,
+    tokenizer: PreTrainedTokenizerBase,
+    programs: ShuffledItems,
+    problems: Sequence[Problem],
+    *,
+    context: int | None,
+) -> Alignment | NoAlignment:
+    """The lessons of a run that learns from `programs`, made by `judge`; `context` are the tokens of the policy's."""
+    settings = config.alignment
+    if settings is None or not isinstance(task, CodeGeneration):
+        return NoAlignment(programs)
+    room = None if context is None else context - (settings.max_new_tokens or config.longest_trained)
+    lecturer = Lecturer(
+        item_of=_semantics(settings).item,
+        objection=partial(objection, tokenizer, room),
+        program_of=task.program_of,
+        trace=partial(trace_of, judge),
+        references=lambda: solutions_of(problems, settings, settings.tests_per_program, config.seed),
+    )
+    parts = config.minibatches if config.schedule.learns_in_parts else 1
+    return Alignment(settings, programs, lecturer, seed=config.seed, parts=parts)
+
+
+def reward_of(config: TrainConfig, task: Task) -> RewardFunction:
+    """The reward of items of `task`, and of lessons if there are any."""
+    settings = config.alignment
+    if settings is None:
+        return task.reward
+    rewards: Mapping[str, RewardFunction] = {task.name: task.reward} | {
+        each.name: each.reward for each in (_semantics(settings), *_evaluated(settings))
+    }
+    return lambda item, response: rewards[item.task](item, response)
+
+
+def heldout_items(
+    config: TrainConfig,
+    judge: Judge,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    context: int | None,
+) -> dict[str, list[TaskItem]]:
+    """By task, what alignment is measured on: of solutions of held-out problems, the same for every run and seed.
+
+    A task for which there is no item is left out.
+    """
+    settings = config.alignment
+    if settings is None or not settings.evaluation_items:
+        return {}
+    room = None if context is None else context - config.longest_evaluated
+    found = solutions_of(problems, settings, 1, 0)
+    random.Random("pinned lessons").shuffle(found)
+    traces = [(candidate, trace_of(judge, candidate)) for candidate in found[: 4 * settings.evaluation_items]]
+    lessons = [lesson for candidate, future in traces if (lesson := _whole_lesson(candidate, future, settings))]
+    by_id = {problem.id: problem for problem in problems}
+    semantics, (inference, prediction, right_output) = _semantics(settings), _evaluated(settings)
+    outputs = [right_output.item_of(by_id[lesson.problem_id], lesson.test) for lesson in lessons]
+    items: dict[str, list[TaskItem | None]] = {
+        semantics.name: [semantics.item(lesson) for lesson in lessons],
+        inference.name: [inference.item(lesson) for lesson in lessons],
+        prediction.name: [prediction.item(lesson) for lesson in lessons],
+        right_output.name: outputs,
+    }
+    asked = {
+        name: [item for item in each if item and not objection(tokenizer, room, item)][: settings.evaluation_items]
+        for name, each in items.items()
+    }
+    return {name: each for name, each in asked.items() if each}
+
+
+def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Judge, count: int) -> list[Demonstration]:
+    """Right answers to `count` lessons, or as many as there are, for the warm start to imitate.
+
+    They are of programs like the demonstrated ones, on one test each, of all sizes that lessons ever have. Where
+    lessons ask for variables they are in turn such lessons, and the form of what evaluation asks: both variables and
+    output, and the output alone. What a program computes on the way is written first, where it is known.
+
+    Raises:
+        ConfigError: there are no programs.
+    """
+    settings = config.alignment
+    if settings is None:
+        return []
+    is_whole = settings.asks == "variables"
+    tasks = cycle((_semantics(settings), *(_evaluated(settings)[:2] if is_whole else ())))
+    runs = (
+        run
+        for number, each in enumerate(islice(problems.demonstrated_programs(), 8 * count))
+        for run in _run_of(each, number, settings)
+    )
+    found: list[Demonstration] = []
+    while len(found) < count and (batch := list(islice(runs, 256))):
+        traced = [(candidate, working, trace_of(judge, candidate)) for candidate, working in batch]
+        for candidate, working, future in traced:
+            lesson = (_whole_lesson if is_whole else _lesson)(candidate, future, settings)
+            if lesson:
+                item = next(tasks).item(lesson)
+                response = "\n".join([*working, answer_to(lesson, item.task)])
+                found.append(Demonstration(item.id, tuple(map(dict, item.messages)), response, True))
+    return found[:count]
+
+
+def _run_of(
+    demonstrated: DemonstratedProgram, number: int, settings: AlignmentConfig
+) -> list[tuple[Candidate, Sequence[str]]]:
+    """A run of a program on a test that is drawn, with what it computes on the way; none where it cannot be traced."""
+    problem, workings = demonstrated.problem, demonstrated.workings
+    tests = [test for test in _short_tests(problem, settings) if not workings or _is_short(workings[test], settings)]
+    if not tests or len(demonstrated.program) > settings.limits.program_characters:
+        return []
+    test = random.Random(f"{number} {problem.id}").choice(tests)
+    return [(Candidate(problem, demonstrated.program, test, 0), workings[test] if workings else [])]
+
+
+def _is_short(working: Sequence[str], settings: AlignmentConfig) -> bool:
+    """Whether no value on the way is longer than one that is asked may be."""
+    return all(len(line.partition(" = ")[2]) <= settings.limits.value_characters for line in working)
+
+
+def trace_of(judge: Judge, candidate: Candidate) -> Future[Trace]:
+    """The trace of a candidate, in the making."""
+    problem = candidate.problem
+    return judge.trace(JudgeJob(problem, Program(candidate.program, problem.language), problem.id), candidate.test)
+
+
+def solutions_of(problems: Sequence[Problem], settings: AlignmentConfig, tests: int, seed: int) -> list[Candidate]:
+    """The first solution of each problem that can be traced, on so many tests that are drawn of those short enough."""
+    found: list[Candidate] = []
+    for problem in problems:
+        known = _short_tests(problem, settings) if problem.solutions else []
+        drawn = random.Random(f"{seed} {problem.id}").sample(known, min(tests, len(known)))
+        found += [Candidate(problem, problem.solutions[0], test, 0) for test in drawn]
+    return found
+
+
+def _short_tests(problem: Problem, settings: AlignmentConfig) -> list[int]:
+    """The tests that lessons can be made of; none where programs are not traced."""
+    if not is_traceable(problem) or not isinstance(problem.tests, StdinTests | CallTests):
+        return []
+    longest = settings.limits.input_characters
+    return [number for number in range(len(problem.tests.cases)) if is_short_input(problem, number, longest)]
+
+
+def task_limits(config: TrainConfig) -> dict[str, int]:
+    """By task, most tokens of a response where it may have fewer than a program."""
+    limit = config.alignment.max_new_tokens if config.alignment else None
+    return {ExecutionSemantics.name: limit} if limit else {}
+
+
+def term_weights(config: TrainConfig) -> dict[str, float]:
+    """By task, the factor on its term of the objective."""
+    return {ExecutionSemantics.name: config.alignment.weight} if config.alignment else {}
+
+
+def _lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
+    """The lesson in the trace of a solution; None if there is none."""
+    try:
+        trace = future.result()
+    except JudgeFault:
+        return None
+    found = lesson_of(
+        candidate.problem,
+        candidate.program,
+        trace,
+        limits=settings.limits,
+        asks=settings.asks,
+        min_informative=settings.min_informative,
+        source="reference",
+    )
+    return found if isinstance(found, Lesson) else None
+
+
+def _whole_lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
+    """The same with variables and result; None unless it has both."""
+    of_variables = _lesson(candidate, future, settings.model_copy(update={"asks": "variables"}))
+    of_output = _lesson(candidate, future, settings.model_copy(update={"asks": "output"}))
+    return replace(of_variables, result=of_output.result) if of_variables and of_output else None
+
+
+def _semantics(settings: AlignmentConfig) -> ExecutionSemantics:
+    return ExecutionSemantics(settings.template, float_tolerance=settings.float_tolerance)
+
+
+def _evaluated(settings: AlignmentConfig) -> tuple[TraceInference, OutputPrediction, TestOutputPrediction]:
+    tolerance = settings.float_tolerance
+    return (
+        TraceInference(settings.template, float_tolerance=tolerance),
+        OutputPrediction(settings.template, float_tolerance=tolerance),
+        TestOutputPrediction(settings.template, float_tolerance=tolerance),
+    )
+
+
+def objection(tokenizer: PreTrainedTokenizerBase, room: int | None, item: TaskItem) -> str | None:
+    """Why an item cannot be asked: its prompt is too long, or holds what the tokenizer takes for the end of one."""
+    text = "".join(message["content"] for message in item.messages)
+    added = cast("dict[str, int]", tokenizer.get_added_vocab())  # pyright: ignore[reportCallIssue, reportOptionalCall]
+    control = {*tokenizer.all_special_tokens, *added}
+    if any(token in text for token in control if token.strip()):
+        return "special_token"
+    if room is not None and len(encode_prompt(tokenizer, item.messages)) > room:
+        return "prompt_too_long"
+    return None

@@ -1,0 +1,159 @@
+"""Linear probes of models: each writes programs for sub-tasks, and its hidden states at their variables are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from autoclave.compose.host import build_judge
+from autoclave.compose.libraries import settle_libraries
+from autoclave.compose.probed_programs import Reading, locate, run_programs, sample, without_leaks
+from autoclave.compose.workers import open_samplers
+from autoclave.config import CodeGenerationConfig, TrainConfig
+from autoclave.core import ConfigError, InputError, read_problems
+from autoclave.evaluation.probing.regression import Fitting
+from autoclave.evaluation.probing.report import ModelReport, ProbeReport
+from autoclave.evaluation.probing.result import Examples, probe_layers
+from autoclave.evaluation.probing.subtasks import SubTask, subtasks_of
+from autoclave.judge import Judge
+from autoclave.models import load_architecture, load_policy, load_tokenizer, resolve_device
+from autoclave.models.hidden import hidden_states_at
+from autoclave.problems import ProblemSets, require_fitting
+from autoclave.rollout import SamplingParameters
+from autoclave.tasks import CodeGeneration
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOptions:
+    """What is asked and fitted.
+
+    Attributes:
+        fitting: of the probes.
+        test_share: of the sub-tasks of each problem.
+        temperature: of sampling; 0 is greedy.
+        problems: how many, the first ones; None for all.
+        examples: most sub-tasks of a problem; None for all.
+    """
+
+    fitting: Fitting
+    test_share: float = 0.2
+    temperature: float = 0.0
+    problems: int | None = None
+    examples: int | None = None
+
+
+def probe(
+    config: TrainConfig,
+    models: Mapping[str, Path],
+    options: ProbeOptions,
+    *,
+    problems: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> ProbeReport:
+    """Probe the models in these folders, by name, on held-out problems or those of a file.
+
+    Raises:
+        InputError: a model or the problem file cannot be used, or no problem has an example.
+        ConfigError: the task is not that of writing programs.
+        IsolationError: this host cannot isolate as asked.
+    """
+    if not isinstance(config.task, CodeGenerationConfig):
+        raise ConfigError(f"task.name = {config.task.name}: probes read programs; use task.name=code_generation")
+    settle_libraries(config)
+    for model in models.values():
+        load_tokenizer(model)  # what cannot be used is found out before there is any work
+    asked = (list(read_problems(problems)) if problems else ProblemSets(config).heldout)[: options.problems]
+    where = f"--problems {problems}" if problems else "the held-out problems"
+    require_fitting(asked, config.task.name, where)
+    subtasks = subtasks_of(asked, test_share=options.test_share, seed=config.seed, most=options.examples)
+    if not subtasks:
+        raise InputError(f"{where}: none has an example; give Python problems with tests of kind stdin or call")
+    with build_judge(config.judge, config.sandbox) as judge:
+        task = CodeGeneration(judge, config.task)
+        found = tuple(
+            _probe_model(config, name, model, subtasks, task, judge, options, say) for name, model in models.items()
+        )
+    return ProbeReport(
+        problems=len(asked),
+        problems_with_examples=len({subtask.task for subtask in subtasks}),
+        seed=config.seed,
+        settings=_settings(config, config.task, options),
+        models=found,
+    )
+
+
+def _probe_model(
+    config: TrainConfig,
+    name: str,
+    model: Path,
+    subtasks: Sequence[SubTask],
+    task: CodeGeneration,
+    judge: Judge,
+    options: ProbeOptions,
+    say: Callable[[str], None],
+) -> ModelReport:
+    left_out, variables_left_out = Counter[str](), Counter[str]()
+    tokenizer = load_tokenizer(model)
+    context = getattr(load_architecture(model), "max_position_embeddings", None)
+    room = None if context is None else context - config.longest_evaluated
+    with open_samplers(config, model, say) as samplers:
+        say(f"{name}: {len(subtasks)} sub-tasks")
+        parameters = SamplingParameters(options.temperature, 1.0, config.longest_evaluated, config.sampler.stops)
+        answered = sample(subtasks, task, samplers, tokenizer, parameters, config.seed, room, left_out)
+    runs = without_leaks(list(run_programs(answered, task, judge, left_out)), left_out)
+    readings = [each for run in runs if (each := locate(run, tokenizer, left_out, variables_left_out))]
+    say(f"{name}: {sum(len(each.values) for each in readings)} variables in {len(readings)} programs")
+    examples = read(config, model, readings)
+    device = resolve_device(config.model.device)
+    probed = probe_layers(examples, options.fitting, seed=config.seed, device=device)
+    tested = sum(each.run.subtask.is_test for each in readings)
+    return ModelReport(
+        name=name,
+        path=str(model),
+        asked=len(subtasks),
+        train=len(readings) - tested,
+        test=tested,
+        left_out=dict(sorted(left_out.items())),
+        variables_left_out=dict(sorted(variables_left_out.items())),
+        probed=probed,
+    )
+
+
+def read(config: TrainConfig, model: Path, readings: Sequence[Reading]) -> Examples:
+    """The hidden states of the model in folder `model` at the tokens of `readings`, with what is to be read there."""
+    policy = load_policy(model, dtype=config.model.dtype, device=config.model.device)
+    hidden = [
+        hidden_states_at(
+            policy.model,
+            np.concatenate([each.run.completion.prompt_tokens, each.run.completion.tokens]).tolist(),
+            [len(each.run.completion.prompt_tokens) + token for token in each.tokens],
+        )
+        for each in readings
+    ]
+    sizes = [len(each.values) for each in readings]
+    return Examples(
+        hidden=torch.cat(hidden) if hidden else torch.zeros(0, 1, 1),
+        values=np.array([value for each in readings for value in each.values], dtype=np.float64),
+        problems=np.repeat(np.array([each.run.subtask.task for each in readings], dtype=np.int64), sizes),
+        is_test=np.repeat(np.array([each.run.subtask.is_test for each in readings], dtype=np.bool_), sizes),
+    )
+
+
+def _settings(config: TrainConfig, task: CodeGenerationConfig, options: ProbeOptions) -> dict[str, object]:
+    return {
+        **asdict(options.fitting),
+        "test_share": options.test_share,
+        "temperature": options.temperature,
+        "problems": options.problems,
+        "examples": options.examples,
+        "max_new_tokens": config.longest_evaluated,
+        "template": task.template,
+        "extraction": task.extraction,
+        "dtype": config.model.dtype,
+        "engine": config.sampler.engine.name,
+    }

@@ -1,0 +1,138 @@
+"""Settings of execution-semantics alignment: lessons from what programs did, mixed into reinforcement learning.
+
+Source: Jiang et al., CodeRL+: Improving Code Generation via Reinforcement with Execution Semantics Alignment, section
+3.2 and appendix D. Defaults are theirs where the paper says something.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+
+
+class LessonLimitsConfig(Config):
+    """How large a lesson may be."""
+
+    variables: Positive = 8
+    """Most variables that are asked of a program; informative ones come first."""
+
+    program_characters: Positive = 8000
+    """Longest program."""
+
+    input_characters: Positive = 2000
+    """Longest input."""
+
+    value_characters: Positive = 200
+    """Longest value, as Python spells it; variables with longer ones are not asked."""
+
+
+class LessonGrowthConfig(Config):
+    """Lessons begin small: limits that rise evenly to those of `limits`."""
+
+    steps: Positive
+    """The step at which they have risen."""
+
+    variables: Positive = 1
+    """Most variables at the first step."""
+
+    program_characters: Positive = 200
+    """Longest program at the first step."""
+
+
+class AlignmentConfig(Config):
+    """Learning what programs do, beside learning to write them."""
+
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """Share of the prompts of a step that are lessons, once there are enough; the rest asks for programs. What a step
+    leaves over, less than one prompt, is carried to the next."""
+
+    weight: PositiveFloat = 1.0
+    """Factor on the lessons' term of the objective. Each term is a mean over its own prompts."""
+
+    programs: Literal["failed", "random", "reference"] = "failed"
+    """What lessons are made from: responses of the run with a wrong answer; any of its responses that run to the end;
+    or, before training, the solutions of the training problems (off-policy)."""
+
+    asks: Literal["variables", "output"] = "variables"
+    """What is to be inferred: final values of variables, or the result alone."""
+
+    template: Literal["plain", "code"] = "code"
+    """`plain`: program, input and names alone, for the embedded model. `code`: with instructions."""
+
+    tests_per_program: Positive = 1
+    """Lessons of one program: the test that failed, then others."""
+
+    min_informative: NonNegative = 1
+    """Fewest variables of a lesson that neither repeat a value of the input nor are set once, to a literal."""
+
+    limits: LessonLimitsConfig = LessonLimitsConfig()
+    """How large a lesson may be."""
+
+    growth: LessonGrowthConfig | None = None
+    """Limits at the beginning; null: those of `limits` from the first step."""
+
+    float_tolerance: NonNegativeFloat = 0.0
+    """Relative error of a float that still counts as right; types must agree all the same."""
+
+    max_new_tokens: Positive | None = None
+    """Most tokens of an answer to a lesson; by default as for programs."""
+
+    capacity: Positive = 4096
+    """Lessons that wait at most; the oldest leave first."""
+
+    per_problem: Positive = 8
+    """Lessons of one problem that wait at most."""
+
+    max_staleness: Positive | None = 16
+    """A lesson from a policy that is more versions old is dropped; null: none is."""
+
+    traced_per_step: Positive | None = None
+    """Most runs that are traced in a step; by default twice the lessons of a step, and four times while fewer than two
+    steps' lessons wait."""
+
+    evaluation_items: NonNegative = 100
+    """Held-out items of trace inference, of output prediction and of test output prediction at every evaluation; made
+    from solutions of held-out problems. 0: none."""
+
+    sft_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of lessons, with right answers, among the demonstrations of the warm start; from the demonstrated
+    programs."""
+
+    @model_validator(mode="after")
+    def _nothing_is_ignored(self) -> Self:
+        given = self.model_fields_set
+        unread = {
+            ("programs", "reference"): {"growth", "max_staleness", "traced_per_step"},
+            ("asks", "output"): {"min_informative"},
+        }
+        for (name, value), ignored in unread.items():
+            if getattr(self, name) == value and (found := sorted(ignored & given)):
+                raise ValueError(f"{found[0]}: is ignored with {name} = {value}; remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _growth_ends_at_limits(self) -> Self:
+        if self.growth:
+            for name in ("variables", "program_characters"):
+                first, last = getattr(self.growth, name), getattr(self.limits, name)
+                if first > last:
+                    raise ValueError(f"growth.{name} = {first}: must not be above limits.{name} = {last}")
+        return self
+
+    def limits_at(self, step: int) -> LessonLimitsConfig:
+        """How large a lesson of a step, counted from 0, may be."""
+        if self.growth is None or step >= self.growth.steps:
+            return self.limits
+        done = step / self.growth.steps
+        return self.limits.model_copy(
+            update={
+                name: int(first + done * (getattr(self.limits, name) - first))
+                for name, first in (
+                    ("variables", self.growth.variables),
+                    ("program_characters", self.growth.program_characters),
+                )
+            }
+        )

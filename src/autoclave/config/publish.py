@@ -1,0 +1,39 @@
+"""Settings of a publish: in which form weights go to samplers, and the proof that they have arrived."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from autoclave.config.base import Config, Positive, PositiveFloat
+
+
+class ProbeConfig(Config):
+    """After each publish every sampler answers a few prompts of the run, and the trainer scores what it said."""
+
+    prompts: Positive = 4
+    """How many prompts."""
+
+    tokens: Positive = 8
+    """Most tokens sampled for each."""
+
+    limit: PositiveFloat | None = None
+    """Largest mean gap between the log-probs of both sides, in nats per token; above it, or where a single token is off
+    by ten times as much, the run ends. null: what rounding explains, 1e-4 in float32 and 0.1 in bfloat16."""
+
+
+class PublishConfig(Config):
+    """How new weights get from the trainer to the samplers."""
+
+    content: Literal["weights", "adapter"] = "weights"
+    """`adapter`: with `trainer.lora` the matrices of the adapters alone, which samplers add to weights that they
+    keep."""
+
+    dtype: Literal["bfloat16"] | None = None
+    """Number format in which weights are published and samplers compute. null: `model.dtype`."""
+
+    timeout_s: Positive = 3600
+    """Weights that have not reached all samplers after so many seconds end the run. Longer than the longest response
+    where `schedule.partial` is false."""
+
+    probe: ProbeConfig | None = ProbeConfig()
+    """The comparison after each publish; null: none."""

@@ -1,0 +1,9 @@
+"""How well linear probes read what a program computes from the hidden states of the model that wrote it.
+
+`subtasks.py` splits problems, `places.py` finds the tokens, `targets.py` scales the values, `regression.py` fits, and
+`result.py` measures. All of it is handed what it looks at: no model, sampler or judge here. Only `regression.py` and
+`result.py` need torch.
+
+Source: Jiang et al., CodeRL+: Improving Code Generation via Reinforcement with Execution Semantics Alignment, "Probe
+Analyses" in section 4, and appendix B.
+"""

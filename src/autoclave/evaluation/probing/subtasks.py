@@ -1,0 +1,102 @@
+"""Problems split into sub-tasks of one example each, and these into what probes learn from and are tested on. Pure.
+
+Which sub-tasks are tested depends on the seed and the problem alone, so all models are probed on the same split.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from autoclave.core import CallTests, Problem, StdinTests
+from autoclave.core.trace import literal
+from autoclave.tasks.lessons import input_of
+
+
+@dataclass(frozen=True, slots=True)
+class SubTask:
+    """A problem whose statement ends with one of its examples, which is also its only test.
+
+    Attributes:
+        task: index of the problem that it is of.
+        problem: what is asked.
+        given: the input of the example, as text.
+        is_test: on which side of the split it is.
+    """
+
+    task: int
+    problem: Problem
+    given: str
+    is_test: bool
+
+
+def subtasks_of(
+    problems: Sequence[Problem], *, test_share: float, seed: int, most: int | None = None, longest: int = 2000
+) -> list[SubTask]:
+    """The sub-tasks of each problem that a program can be traced on.
+
+    Args:
+        problems: other than Python programs with `stdin` or `call` tests have none.
+        test_share: of the sub-tasks of each problem, rounded; at least one is left to learn from.
+        seed: decides which.
+        most: sub-tasks of a problem, drawn by its id; None for all.
+        longest: characters of an example; longer ones are left out.
+    """
+    found: list[SubTask] = []
+    for task, problem in enumerate(problems):
+        asked = _distinct(problem, longest)
+        if most is not None and len(asked) > most:
+            asked = sorted(random.Random(f"examples of {problem.id}").sample(asked, most))
+        tested = places_to_test(len(asked), test_share=test_share, seed=f"{seed} {problem.id}")
+        found += [
+            SubTask(task, _with_example(problem, case), input_of(problem, case) or "", place in tested)
+            for place, case in enumerate(asked)
+        ]
+    return found
+
+
+def places_to_test(count: int, *, test_share: float, seed: str) -> frozenset[int]:
+    """Which of so many sub-tasks of one problem are tested: their share, rounded, and never all of them."""
+    tested = max(0, min(count - 1, int(count * test_share + 0.5)))
+    return frozenset(random.Random(seed).sample(range(count), tested))
+
+
+def leaks(runs: Sequence[tuple[Hashable, bool]]) -> frozenset[int]:
+    """Indices of the tested runs that are also learnt from; a run is `(program and input, is it tested)`."""
+    learnt = {key for key, is_test in runs if not is_test}
+    return frozenset(index for index, (key, is_test) in enumerate(runs) if is_test and key in learnt)
+
+
+def _distinct(problem: Problem, longest: int) -> list[int]:
+    """The tests that are examples, each input once."""
+    if problem.language != "python" or not isinstance(problem.tests, StdinTests | CallTests):
+        return []
+    first: dict[str, int] = {}
+    for case in range(len(problem.tests.cases)):
+        given = input_of(problem, case) or ""
+        if len(given) + len(_output(problem, case)) <= longest:
+            first.setdefault(given, case)
+    return list(first.values())
+
+
+def _output(problem: Problem, case: int) -> str:
+    tests = problem.tests
+    if isinstance(tests, CallTests):
+        return literal(tests.cases[case].output)
+    return tests.cases[case].output if isinstance(tests, StdinTests) else ""
+
+
+def _with_example(problem: Problem, case: int) -> Problem:
+    tests = problem.tests
+    if not isinstance(tests, StdinTests | CallTests):
+        raise ValueError(f"tests of kind {tests.kind!r} have no examples")
+    given, output = (input_of(problem, case) or "").rstrip("\n"), _output(problem, case).rstrip("\n")
+    is_short = isinstance(tests, CallTests) or "\n" not in given + output
+    example = f"{given} -> {output}" if is_short else f"Input:\n{given}\nOutput:\n{output}"
+    return replace(
+        problem,
+        id=f"{problem.id}#{case}",
+        statement=f"{problem.statement}\n{example}",
+        tests=replace(tests, cases=[tests.cases[case]]),  # pyright: ignore[reportArgumentType]
+    )

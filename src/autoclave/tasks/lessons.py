@@ -1,0 +1,223 @@
+"""From a traced run to a lesson: which variables are asked, and which of them say something. Pure.
+
+What is read here was written by a model: nothing is parsed as Python, so nothing in it can be deep enough, or odd
+enough, to harm the process that looks at it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from autoclave.config import LessonLimitsConfig
+from autoclave.core import CallTests, Lesson, Problem, StdinTests, Trace, TraceStatus
+from autoclave.core.trace import literal, value_of
+from autoclave.tasks.final_values import written
+
+Source = Literal["failed", "random", "reference"]
+_TOKEN = re.compile(r"[^\W\d]\w*|[-+*/%&|^@<>:!=]{0,2}=|\S")
+MOST_DIGITS = 1000
+"""Of a number that is read to see whether it is a constant."""
+_COMPARISONS = frozenset({"==", "!=", "<=", ">="})
+_BINDING_WORDS = frozenset({"for", "as", "global", "nonlocal", "import", "def", "class", "del", "lambda", "case"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why a run is no lesson, in a word or two, as it is counted."""
+
+    reason: str
+
+
+def lesson_of(
+    problem: Problem,
+    program: str,
+    trace: Trace,
+    *,
+    limits: LessonLimitsConfig,
+    asks: Literal["variables", "output"] = "variables",
+    min_informative: int = 1,
+    source: Source = "failed",
+    version: int = 0,
+) -> Lesson | Unusable:
+    """The lesson in a run of `program` on a test of `problem`, whose `trace` this is."""
+    if trace.status is not TraceStatus.FINISHED:
+        return Unusable("did_not_end_normally")
+    given = input_of(problem, trace.test)
+    if given is None or not _is_text(program, given):
+        return Unusable("no_text")
+    if len(program) > limits.program_characters or len(given) > limits.input_characters:
+        return Unusable("too_long")
+    lesson = Lesson(
+        problem_id=problem.id,
+        test=trace.test,
+        program=program,
+        entry=trace.entry,
+        input=given,
+        source=source,
+        version=version,
+    )
+    if asks == "output":
+        return _with_output(lesson, trace, limits)
+    return _with_variables(lesson, trace, _values_of_input(problem, trace.test), limits, min_informative)
+
+
+def input_of(problem: Problem, test: int) -> str | None:
+    """What a program is given on a test, as text: standard input, or the call. None for tests of other kinds."""
+    match problem.tests:
+        case StdinTests(cases=cases):
+            return cases[test].input
+        case CallTests(entry_point=name, cases=cases):
+            return f"{name}({', '.join(literal(argument) for argument in cases[test].arguments)})"
+        case _:
+            return None
+
+
+def is_short_input(problem: Problem, test: int, most: int) -> bool:
+    """Whether the input of a test has at most so many characters. Of a long one only the beginning is looked at."""
+    tests = problem.tests
+    if isinstance(tests, CallTests) and _room_after(tests.cases[test].arguments, most) < 0:
+        return False
+    given = input_of(problem, test)
+    return given is not None and len(given) <= most
+
+
+def _room_after(value: Any, room: int) -> int:
+    """What is left of `room` characters, at most, when `value` is spelled; negative as soon as it is too long."""
+    match value:
+        case str():
+            return room - len(value) - 2
+        case list() | dict():
+            inner = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+            for each in inner:
+                room = _room_after(each, room - 1)
+                if room < 0:
+                    break
+            return room
+        case _:
+            return room - 1
+
+
+def constants_of(program: str) -> dict[str, str]:
+    """Names that `program` seems to set in one place, to what stands behind `name =` on that line.
+
+    A look at words, line by line, in time that grows with the text alone. Where in doubt, a name is no constant.
+    """
+    places, values = Counter[str](), dict[str, str]()
+    for line in re.split(r"[\n\r;]", program):
+        tokens = _TOKEN.findall(line)
+        binding = [place for place, token in enumerate(tokens) if token.endswith("=") and token not in _COMPARISONS]
+        is_statement = not _BINDING_WORDS.isdisjoint(tokens)
+        bound = tokens if is_statement else tokens[: binding[-1]] if binding else []
+        places.update({token for token in bound if token.isidentifier()})
+        if len(tokens) > 2 and tokens[0].isidentifier() and binding == [1] and tokens[1] == "=":
+            values[tokens[0]] = _normal(line.partition("=")[2].partition("#")[0].strip())
+    return {name: value for name, value in values.items() if places[name] == 1}
+
+
+def _normal(text: str) -> str:
+    """A literal as `repr` spells it, where it is a plain one; else as it is."""
+    inner = text[1:-1]
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner and "\\" not in inner:
+        return repr(inner)
+    if not text[:1].isalpha() and len(text) < MOST_DIGITS:
+        for read in (lambda digits: int(digits, 0), float):
+            try:
+                return repr(read(text))
+            except ValueError:
+                continue
+    return text
+
+
+def _with_variables(
+    lesson: Lesson, trace: Trace, echoed: set[tuple[type, Any]], limits: LessonLimitsConfig, min_informative: int
+) -> Lesson | Unusable:
+    small = {
+        name: text
+        for name, text in trace.variables.items()
+        if len(text) <= limits.value_characters and _is_text(name, text, str(value_of(text)))
+    }
+    constants = constants_of(lesson.program)
+    told = [
+        name
+        for name, text in small.items()
+        if not _is_echo(value_of(text), echoed) and constants.get(name.rpartition(".")[2]) != text
+    ]
+    if len(told) < min_informative or not small:
+        return Unusable("nothing_informative")
+    chosen = set(_first(told, small, limits.variables))
+    asked = {name: text for name, text in small.items() if name in chosen}
+    return replace(lesson, variables=asked, informative=[name for name in told if name in asked])
+
+
+def _with_output(lesson: Lesson, trace: Trace, limits: LessonLimitsConfig) -> Lesson | Unusable:
+    if trace.result is None or not trace.is_result_whole or len(trace.result) > limits.value_characters:
+        return Unusable("no_small_result")
+    if not trace.result.strip():
+        return Unusable("nothing_informative")
+    if not _is_text(trace.result) or not is_answerable(trace.result, trace.entry):
+        return Unusable("no_text")
+    return replace(lesson, result=trace.result)
+
+
+def is_answerable(result: str, entry: str) -> bool:
+    """Whether the result of a run can be written as JSON."""
+    try:
+        written(result if entry == "<module>" else value_of(result))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _first(told: list[str], small: Mapping[str, str], count: int) -> list[str]:
+    return [*told, *(name for name in small if name not in told)][:count]
+
+
+def _is_echo(value: Any, echoed: set[tuple[type, Any]]) -> bool:
+    return (type(value), value) in echoed
+
+
+def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:
+    """The primitive values that an input holds: of a text its words and lines, and the numbers that these are."""
+    match problem.tests:
+        case CallTests(cases=cases):
+            return {(type(value), value) for value in _primitives(cases[test].arguments)}
+        case StdinTests(cases=cases):
+            text = cases[test].input
+            lines = text.splitlines()
+            words = {text, text.strip(), *lines, *(line.strip() for line in lines), *text.split()}
+            numbers = [number for number in map(_number, words) if number is not None]
+            return {(str, word) for word in words} | {(type(number), number) for number in numbers}
+        case _:
+            return set()
+
+
+def _primitives(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _primitives(inner)
+    elif isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            yield from _primitives(inner)
+    else:
+        yield value
+
+
+def _number(word: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return None
+
+
+def _is_text(*texts: str) -> bool:
+    """Whether all are well-formed Unicode, which tokenizers need."""
+    try:
+        return all(text.encode("utf-8") is not None for text in texts)
+    except UnicodeEncodeError:
+        return False

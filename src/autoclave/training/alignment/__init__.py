@@ -1,0 +1,5 @@
+"""Execution-semantics alignment: lessons from what programs of a run did, mixed into its batches.
+
+`candidates` chooses runs that are traced, `buffer` keeps the lessons that came of them, `mixing` says how many a step
+has, `items` deals both kinds of prompts, and `alignment` is what a run knows of it all.
+"""

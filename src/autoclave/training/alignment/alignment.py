@@ -1,0 +1,278 @@
+"""What a run knows of alignment: it traces failed programs while the policy learns, and deals the lessons.
+
+A step goes like this. `learn` begins: the judge, which is idle now, runs some of the failed programs once more, and
+tells their final values. At the barrier `settle` waits for that, and puts the lessons into the buffer in an order that
+does not depend on time. The next step that is begun takes the newest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from autoclave.config import AlignmentConfig
+from autoclave.core import CheckpointError, DataError, FaultError, Group, JudgeFault, Lesson, Problem, TaskItem, Trace
+from autoclave.core.files import write_atomically
+from autoclave.core.json import from_plain, to_plain
+from autoclave.rollout import Collection as Batch
+from autoclave.tasks.lessons import Unusable, input_of, is_short_input, lesson_of
+from autoclave.training.alignment.buffer import LessonBuffer
+from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
+from autoclave.training.alignment.items import MixedItems
+from autoclave.training.items import ItemSource, ShuffledItems
+from autoclave.training.learned import Learned
+from autoclave.training.timing import ThreeStages
+
+FILE = "alignment.json"
+STALL_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lecturer:
+    """What alignment asks of other parts of a run."""
+
+    item_of: Callable[[Lesson], TaskItem]
+    """A lesson as it is asked."""
+    objection: Callable[[TaskItem], str | None]
+    """Why an item cannot be asked, such as a prompt that is too long; None if it can."""
+    program_of: ProgramOf
+    """The program in a response."""
+    trace: Callable[[Candidate], Future[Trace]]
+    """Runs a program once more."""
+    references: Callable[[], Sequence[Candidate]]
+    """Solutions of the training problems, on their tests."""
+
+
+class Alignment:
+    """Lessons of a run, and the items that they are part of."""
+
+    def __init__(
+        self, config: AlignmentConfig, programs: ShuffledItems, lecturer: Lecturer, *, seed: int, parts: int = 1
+    ) -> None:
+        """Mix lessons into `programs` as `config` says. A step learns from its groups in so many `parts`."""
+        self._config, self._lecturer, self._seed, self._parts = config, lecturer, seed, parts
+        self._per_step = math.ceil(programs.per_iteration * config.share)
+        self._buffer = LessonBuffer(
+            capacity=config.capacity,
+            per_problem=config.per_problem,
+            max_staleness=None if config.programs == "reference" else config.max_staleness,
+        )
+        self._mixed = MixedItems(programs, self._buffer, lecturer.item_of, share=config.share)
+        self._step = self._part = 0
+        self._pending: list[tuple[Candidate, Future[Trace]]] = []
+        self._references: list[Lesson] = []
+
+    @property
+    def items(self) -> ItemSource:
+        """What each step asks."""
+        return self._mixed
+
+    def begin_anew(self) -> None:
+        """Forget all lessons, and deal from the start."""
+        self._buffer.restore({"waiting": [], "known": []})
+        self._mixed.begin_anew()
+        self._step, self._part, self._pending, self._references = 0, 0, [], []
+
+    def begin_run(self) -> None:
+        """Before the first step: where lessons are made of solutions, trace these.
+
+        Raises:
+            FaultError: the judge does not answer.
+        """
+        if self._config.programs == "reference" and self._config.share:
+            self._trace(self._lecturer.references(), self._config.capacity)
+            self._references = self._finished(Counter())
+            self._buffer.add(self._references)
+
+    def begin(self, groups: Sequence[Group]) -> None:
+        """Have some programs of `groups` run once more; nothing is waited for."""
+        if self._config.programs == "reference" or not self._config.share:
+            return
+        found = candidates(
+            groups,
+            self._lecturer.program_of,
+            programs=self._config.programs,
+            tests_per_program=self._config.tests_per_program,
+            fits=self._fits,
+            seed=(self._seed, self._step),
+        )
+        self._part += 1
+        self._trace(found, math.ceil(self._budget() * self._part / self._parts) - len(self._pending))
+
+    def _budget(self) -> int:
+        """Most runs to trace in a step: about what lessons a step needs, and more while few wait.
+
+        Many runs are no lesson, for want of a variable that says something; which, is known when they were traced.
+        """
+        return self._config.traced_per_step or self._per_step * (2 if len(self._buffer) >= 2 * self._per_step else 4)
+
+    def settle(self, done: int, ahead: Collection[int], groups: Sequence[Group]) -> dict[str, float]:
+        """At the barrier after `done` iterations, of which the last learnt from `groups`: take lessons in.
+
+        Returns:
+            Metrics.
+
+        Raises:
+            FaultError: the judge does not answer.
+        """
+        traced, unusable = len(self._pending), Counter[str]()
+        counts = self._buffer.add(self._finished(unusable))
+        counts["stale"] = self._buffer.drop_stale(done)
+        if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
+            draw = np.random.default_rng((self._seed, done))
+            self._buffer.add_again([self._references[index] for index in draw.permutation(len(self._references))])
+        mix = self._mixed.dealt(done - 1).mix if done - 1 not in ahead else None
+        self._mixed.forget(done, ahead)
+        self._step, self._part = done, 0
+        asked = sum(isinstance(group.item.payload, Lesson) for group in groups)
+        return {
+            "alignment/share": asked / max(1, len(groups)),
+            "alignment/short": float(mix.short if mix else 0),
+            "alignment/waiting": float(len(self._buffer)),
+            "alignment/traced": float(traced),
+            **{f"alignment/{name}": float(counts[name]) for name in ("added", "duplicate", "dropped", "stale")},
+            **{f"alignment/unusable/{reason}": float(count) for reason, count in sorted(unusable.items())},
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write buffer and order into the folder of a checkpoint."""
+        content = {
+            "step": self._step,
+            "buffer": self._buffer.to_plain(),
+            "items": self._mixed.to_plain(),
+            "references": [to_plain(lesson) for lesson in self._references],
+        }
+        write_atomically(folder / FILE, json.dumps(content) + "\n")
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        try:
+            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            self._step, self._part, self._pending = int(content["step"]), 0, []
+            self._references = [from_plain(Lesson, lesson, "lesson") for lesson in content["references"]]
+            self._buffer.restore(content["buffer"])
+            self._mixed.restore(content["items"])
+        except (OSError, ValueError, KeyError, TypeError, DataError) as error:
+            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
+
+    def _trace(self, found: Sequence[Candidate], count: int) -> None:
+        seen = {_key(candidate) for candidate, _ in self._pending}
+        for candidate in islice(found, max(0, 8 * count)):
+            key = _key(candidate)
+            if count <= 0 or key in seen or self._buffer.knows(key):
+                continue
+            seen.add(key)
+            count -= 1
+            self._pending.append((candidate, self._lecturer.trace(candidate)))
+
+    def _fits(self, program: str, problem: Problem, test: int) -> bool:
+        """Whether a lesson may be so long, which is known before anything is traced."""
+        limits = self._config.limits_at(self._step)
+        return len(program) <= limits.program_characters and is_short_input(problem, test, limits.input_characters)
+
+    def _finished(self, unusable: Counter[str]) -> list[Lesson]:
+        """The lessons of all runs that were begun, in their order; waits for these."""
+        pending, self._pending = self._pending, []
+        if wait([future for _, future in pending], STALL_S).not_done:
+            raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
+        lessons: list[Lesson] = []
+        for candidate, future in pending:
+            found = self._lesson(candidate, future)
+            objection = (
+                found.reason if isinstance(found, Unusable) else self._lecturer.objection(self._lecturer.item_of(found))
+            )
+            if objection:
+                unusable[objection] += 1
+            elif isinstance(found, Lesson):
+                lessons.append(found)
+        return lessons
+
+    def _lesson(self, candidate: Candidate, future: Future[Trace]) -> Lesson | Unusable:
+        try:
+            trace = future.result()
+        except JudgeFault:
+            return Unusable("no_trace")
+        return lesson_of(
+            candidate.problem,
+            candidate.program,
+            trace,
+            limits=self._config.limits_at(self._step),
+            asks=self._config.asks,
+            min_informative=self._config.min_informative,
+            source=self._config.programs,
+            version=candidate.version,
+        )
+
+
+class NoAlignment:
+    """In its place in a run without alignment: programs alone."""
+
+    def __init__(self, programs: ShuffledItems) -> None:
+        self._programs = programs
+
+    @property
+    def items(self) -> ItemSource:
+        """What each step asks."""
+        return self._programs
+
+    def begin_anew(self) -> None:
+        """Nothing is kept."""
+
+    def begin_run(self) -> None:
+        """Nothing is needed."""
+
+    def begin(self, groups: Sequence[Group]) -> None:
+        """Nothing is traced."""
+
+    def settle(self, done: int, ahead: Collection[int], groups: Sequence[Group]) -> dict[str, float]:
+        """No metrics."""
+        return {}
+
+    def save(self, folder: Path) -> None:
+        """Nothing is kept."""
+
+    def load(self, folder: Path) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedStages:
+    """Stages in which lessons are made of what is learnt from."""
+
+    stages: ThreeStages
+    alignment: Alignment | NoAlignment
+
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Batch:
+        """As the stages do."""
+        return self.stages.collect(items, iteration, known)
+
+    def learn(self, groups: Sequence[Group]) -> Learned:
+        """As the stages do; meanwhile programs of `groups` are traced."""
+        self.alignment.begin(groups)
+        return self.stages.learn(groups)
+
+    def publish(self, version: int) -> Mapping[str, float]:
+        """As the stages do."""
+        return self.stages.publish(version)
+
+
+def _key(candidate: Candidate) -> str:
+    """That of the lesson that may come of a candidate."""
+    problem = candidate.problem
+    entry = getattr(problem.tests, "entry_point", "<module>")
+    given = input_of(problem, candidate.test) or ""
+    return Lesson(problem_id=problem.id, test=candidate.test, program=candidate.program, entry=entry, input=given).key

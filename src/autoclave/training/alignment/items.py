@@ -1,0 +1,94 @@
+"""The prompts of each step: programs to write, and lessons from the buffer.
+
+What was dealt for a step depends on what was learnt before it, so it is kept until the step is done: asked again, after
+a checkpoint was loaded too, it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from autoclave.core import Lesson, TaskItem
+from autoclave.core.json import from_plain, to_plain
+from autoclave.training.alignment.buffer import LessonBuffer
+from autoclave.training.alignment.mixing import Mix, mixed, spread
+from autoclave.training.items import ShuffledItems
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """What a step asks: the positions of programs in the order of their items, lessons, and how they are mixed."""
+
+    programs: range
+    lessons: list[Lesson]
+    mix: Mix
+
+
+class MixedItems:
+    """An `ItemSource` of programs and lessons."""
+
+    def __init__(
+        self, programs: ShuffledItems, buffer: LessonBuffer, item_of: Callable[[Lesson], TaskItem], *, share: float
+    ) -> None:
+        """Deal `programs`, and lessons of `buffer` as the items that `item_of` makes, `share` of all prompts."""
+        self._programs, self._buffer, self._item_of, self._share = programs, buffer, item_of, share
+        self.per_iteration = programs.per_iteration
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Deal from the start."""
+        self._dealt: dict[int, Dealt] = {}
+        self._position, self._carry = 0, 0.0
+
+    def at(self, iteration: int) -> list[TaskItem]:
+        """The items of an iteration, counted from 0; see `ItemSource`."""
+        dealt = self.dealt(iteration)
+        programs = self._programs.deal(dealt.programs)
+        return spread(programs, [self._item_of(lesson) for lesson in dealt.lessons])
+
+    def dealt(self, iteration: int) -> Dealt:
+        """What an iteration asks, decided when it is asked for first."""
+        if iteration not in self._dealt:
+            mix = mixed(self.per_iteration, self._share, carry=self._carry, there=len(self._buffer))
+            programs = range(self._position, self._position + self.per_iteration - mix.lessons)
+            self._dealt[iteration] = Dealt(programs, self._buffer.take(mix.lessons), mix)
+            self._position, self._carry = programs.stop, mix.carry
+        return self._dealt[iteration]
+
+    def forget(self, done: int, ahead: Collection[int]) -> None:
+        """Forget what the first `done` iterations asked, except for those of `ahead`, of which something is open."""
+        self._dealt = {number: dealt for number, dealt in self._dealt.items() if number >= done or number in ahead}
+
+    def to_plain(self) -> dict[str, Any]:
+        """All that is not in the buffer, ready for JSON."""
+        return {
+            "position": self._position,
+            "carry": self._carry,
+            "dealt": [
+                {
+                    "iteration": iteration,
+                    "programs": [dealt.programs.start, dealt.programs.stop],
+                    "lessons": [to_plain(lesson) for lesson in dealt.lessons],
+                    "mix": to_plain(dealt.mix),
+                }
+                for iteration, dealt in self._dealt.items()
+            ],
+        }
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """Become what `to_plain` told.
+
+        Raises:
+            DataError, KeyError, TypeError, ValueError: it told no such thing.
+        """
+        self._position, self._carry = int(plain["position"]), float(plain["carry"])
+        self._dealt = {
+            int(each["iteration"]): Dealt(
+                range(*each["programs"]),
+                [from_plain(Lesson, lesson, "lesson") for lesson in each["lessons"]],
+                from_plain(Mix, each["mix"], "mix"),
+            )
+            for each in plain["dealt"]
+        }

@@ -1,0 +1,44 @@
+"""How many prompts of a step are lessons, and where they stand. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Of one step."""
+
+    lessons: int
+    """Lessons that are asked."""
+    short: int
+    """Lessons that were wanted and not there; programs are asked in their place."""
+    carry: float
+    """What is left over for the next step, less than one prompt."""
+
+
+def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
+    """The mix of a step with so many `prompts`, if `there` are so many lessons.
+
+    What is left over is carried on; what was short is not made up for.
+    """
+    wanted = prompts * share + carry
+    whole = min(int(wanted + 1e-9), prompts - 1)  # 0.6 x 5 is 3, not 2.9999; a step asks for one program at least
+    return Mix(min(whole, there), max(0, whole - there), max(0.0, wanted - whole))
+
+
+def spread(programs: Sequence[T], lessons: Sequence[T]) -> list[T]:
+    """Both kinds, each in its order, with lessons evenly among programs: any stretch has about the same mix."""
+    count = len(programs) + len(lessons)
+    places = {(2 * number + 1) * count // (2 * len(lessons)) for number in range(len(lessons))}
+    ones, others = iter(programs), iter(lessons)
+    return list(_interleaved(count, places, ones, others))
+
+
+def _interleaved(count: int, places: set[int], programs: Iterator[T], lessons: Iterator[T]) -> Iterator[T]:
+    for place in range(count):
+        yield next(lessons if place in places else programs)

@@ -1,0 +1,187 @@
+"""Where weights come in to a sampler, by each route."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autoclave.core import FaultError
+from autoclave.models import added
+from autoclave.workers.weights import device_memory
+from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting
+from autoclave.workers.weights.memory import WeightMemory
+from autoclave.workers.weights.offer import Buckets, Offer
+from autoclave.workers.weights.routes import Route
+
+ALL_SLOTS = (1 << 63) - 1
+
+
+class Inlet(ABC):
+    """Where weights come in."""
+
+    @abstractmethod
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """The weights of `version`, by name; they stay as they are until a later version is settled.
+
+        Raises:
+            FaultError: they are not there whole.
+        """
+
+    def settle(self, is_taken: bool) -> None:  # noqa: B027  most hold nothing
+        """Let go of the former version if the engine has taken the new one over, else of that."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of all: the engine does not compute until weights come in by another inlet."""
+
+    def meet(self, meeting: Meeting, member: int) -> None:  # noqa: B027
+        """Enter a broadcast group, in place of the one before, if weights come by broadcast."""
+
+
+class OwnTensors(Inlet):
+    """Route `alias`: what was sent are the trainer's tensors."""
+
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """See `Inlet`."""
+        return sent
+
+
+class MappedMemory(Inlet):
+    """Routes `memory` and `device`: views of a slot, which is held as long as the engine uses it."""
+
+    def __init__(self, offer: Offer, name: str, number: int) -> None:
+        """Map the memory, with seat `number` there, as `name`.
+
+        Raises:
+            HostError: it cannot be opened here.
+        """
+        slots = device_memory.opened(offer.address.token, offer.handles) if offer.handles else None
+        self._memory = WeightMemory.open(offer.table, offer.address, slots=slots)
+        self._number = number
+        self._held, self._taken = 0, 0  # bit masks of slots
+        self._memory.control.sit(number, name)
+
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """See `Inlet`."""
+        slot = self._memory.control.hold(self._number, version)
+        self._taken = 1 << slot
+        return self._memory.views(slot)
+
+    def settle(self, is_taken: bool) -> None:
+        """See `Inlet`."""
+        if is_taken:
+            self._held = self._taken
+        self._memory.control.let_go(self._number, ALL_SLOTS & ~self._held)
+
+    def close(self) -> None:
+        """See `Inlet`."""
+        self._memory.control.let_go(self._number, ALL_SLOTS)
+
+
+class FetchedBuckets(Inlet):
+    """Route `buckets`: what was sent are arrays that belong to this process."""
+
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """See `Inlet`."""
+        if not isinstance(sent, Buckets) or sent.version != version:
+            raise FaultError(f"weights of version {version} were announced, and others came: {_version_of(sent)}")
+        return unpacked(sent)
+
+
+class ReceivedBroadcast(Inlet):
+    """Route `broadcast`: two buffers of this process, of which the one that the engine does not use is filled."""
+
+    def __init__(self, offer: Offer, device: torch.device) -> None:
+        self._table, self._device = offer.table, device
+        self._slots = torch.empty((2, offer.table.num_bytes), dtype=torch.uint8, device=device)
+        self._used = 0
+        self._group: BroadcastGroup | None = None
+
+    def meet(self, meeting: Meeting, member: int) -> None:
+        """See `Inlet`."""
+        self._group = None
+        self._group = BroadcastGroup(meeting, member, self._device)
+
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """See `Inlet`; waits for the sender. One that has come after a broadcast is sent buckets in its place."""
+        if isinstance(sent, Buckets):
+            return unpacked(sent)
+        if self._group is None:
+            raise FaultError(f"version {version}: this sampler is in no broadcast group")
+        slot = self._slots[1 - self._used]
+        self._group.broadcast(slot, self._table.buckets(BUCKET_BYTES))
+        return self._table.views(slot)
+
+    def settle(self, is_taken: bool) -> None:
+        """See `Inlet`."""
+        self._used = 1 - self._used if is_taken else self._used
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._group = None
+
+
+class AddedAdapter(Inlet):
+    """Weights that are kept, with the adapter that comes in by another inlet added to them."""
+
+    def __init__(self, inlet: Inlet, kept: Mapping[str, Tensor], scale: float) -> None:
+        self._inlet, self._kept, self._scale = inlet, kept, scale
+
+    @torch.no_grad()
+    def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
+        """See `Inlet`. What is returned beside the kept weights is new memory."""
+        adapter = self._inlet.take(version, sent)
+        whole = dict(self._kept)
+        for down in [name for name in adapter if ".lora_A." in name]:
+            layer = down.partition(".lora_A.")[0]
+            up = down.replace(".lora_A.", ".lora_B.")
+            whole[f"{layer}.weight"] = added(
+                self._kept[f"{layer}.weight"], adapter[down], adapter[up], scale=self._scale
+            )
+        return whole
+
+    def settle(self, is_taken: bool) -> None:
+        """See `Inlet`."""
+        self._inlet.settle(True)  # the sums are copies: nothing of the adapter's memory is in use
+
+    def close(self) -> None:
+        """See `Inlet`."""
+        self._inlet.close()
+
+    def meet(self, meeting: Meeting, member: int) -> None:
+        """See `Inlet`."""
+        self._inlet.meet(meeting, member)
+
+
+def unpacked(sent: Buckets) -> dict[str, Tensor]:
+    """The weights in `sent`, by all their names, as views of its arrays."""
+    return sent.table.views_of_buckets({piece: torch.from_numpy(array) for piece, array in sent.pieces.items()})
+
+
+def _version_of(sent: Any) -> str:
+    return f"version {sent.version}" if isinstance(sent, Buckets) else "none"
+
+
+def open_inlet(
+    offer: Offer | None, route: Route, name: str, number: int, frozen: Buckets | None, device: torch.device | None
+) -> Inlet:
+    """The inlet of a route, for a sampler on `device`; see `ReceivesWeights.open_inlet`.
+
+    Raises:
+        HostError: the memory of the offer cannot be opened here.
+    """
+    if offer is None:
+        return OwnTensors()
+    inlet = _inlet(offer, route, name, number, device or torch.device("cpu"))
+    if offer.scale is None or frozen is None:
+        return inlet
+    return AddedAdapter(inlet, unpacked(frozen), offer.scale)
+
+
+def _inlet(offer: Offer, route: Route, name: str, number: int, device: torch.device) -> Inlet:
+    if route is Route.BUCKETS:
+        return FetchedBuckets()
+    return ReceivedBroadcast(offer, device) if route is Route.BROADCAST else MappedMemory(offer, name, number)

@@ -88,9 +88,11 @@ def test_a_new_critic_has_the_trunk_of_the_policy_and_expects_nothing(tmp_path: 
 def test_a_saved_critic_is_what_it_was_and_other_tools_read_it(tmp_path: Path):
     critic = opinionated_critic()
     save_head_model(critic, tmp_path)
-    expected = response_values(critic.model, *padded())
-    assert torch.equal(response_values(load_critic(tmp_path, device="cpu").model, *padded()), expected)
-    assert torch.equal(response_values(AutoModelForTokenClassification.from_pretrained(tmp_path), *padded()), expected)
+    expected, weights = response_values(critic.model, *padded()), critic.model.state_dict()
+    for model in (load_critic(tmp_path, device="cpu").model, AutoModelForTokenClassification.from_pretrained(tmp_path)):
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+        # Mapped weights lie elsewhere in a cache line, and kernels round otherwise there.
+        torch.testing.assert_close(response_values(model, *padded()), expected)
 
 
 def test_a_critic_may_begin_with_the_head_of_a_reward_model(tmp_path: Path):

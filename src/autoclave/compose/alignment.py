@@ -13,7 +13,7 @@ from typing import cast
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import AlignmentConfig, TrainConfig
-from autoclave.core import CallTests, JudgeFault, Lesson, Problem, Program, StdinTests, TaskItem, Trace
+from autoclave.core import CallTests, Lesson, Problem, Program, StdinTests, TaskItem, Trace
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.traces import is_traceable
 from autoclave.models import encode_prompt
@@ -28,8 +28,8 @@ from autoclave.tasks import (
     TraceInference,
 )
 from autoclave.tasks.execution_semantics import answer_to
-from autoclave.tasks.lessons import is_short_input, lesson_of
-from autoclave.training.alignment.alignment import Alignment, Lecturer, NoAlignment
+from autoclave.tasks.lessons import is_short_input
+from autoclave.training.alignment.alignment import Alignment, Lecturer, NoAlignment, lesson_from
 from autoclave.training.alignment.candidates import Candidate
 from autoclave.training.items import ShuffledItems
 
@@ -192,19 +192,7 @@ def term_weights(config: TrainConfig) -> dict[str, float]:
 
 def _lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
     """The lesson in the trace of a solution; None if there is none."""
-    try:
-        trace = future.result()
-    except JudgeFault:
-        return None
-    found = lesson_of(
-        candidate.problem,
-        candidate.program,
-        trace,
-        limits=settings.limits,
-        asks=settings.asks,
-        min_informative=settings.min_informative,
-        source="reference",
-    )
+    found = lesson_from(candidate, future, settings, "reference")
     return found if isinstance(found, Lesson) else None
 
 

@@ -24,6 +24,7 @@ from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, log_probs_of
 from autoclave.workers.trainer.sharding import hold, whole_weights
+from autoclave.workers.weights.broadcast import BroadcastGroup
 from autoclave.workers.weights.offer import Form
 from autoclave.workers.weights.publisher import Publisher
 from autoclave.workers.weights.receiving import ReceivesWeights
@@ -86,6 +87,15 @@ class Trainer(SendsWeights):
     @register(Dispatch.DATA_PARALLEL)
     def log_probs(self, batch: Batch) -> Batch:
         return batch.with_responses(old_log_probs=log_probs_of(self._model, batch, self._scoring))
+
+    @register(Dispatch.ONE_TO_ALL)
+    def lose_the_network(self) -> None:
+        """Fail in each broadcast from now on."""
+
+        def broadcast(group: BroadcastGroup) -> None:
+            raise ConnectionError("network is unreachable")
+
+        self._opened().broadcast = broadcast
 
     @register(Dispatch.ONE_TO_ALL)
     def die_while_writing(self, weights: int) -> None:

@@ -354,6 +354,14 @@ class TestProcesses:
         for sampler in samplers.values():
             require_equal(trainer, sampler, 9, form.dtype)
 
+    def test_a_trainer_that_cannot_send_is_what_is_told_and_not_that_samplers_waited(self, processes: Processes):
+        trainer, samplers = processes.become({"gpu": "B"}, gpu="A")
+        publisher = Publisher(trainer, AS_TRAINED, deadline_s=5)
+        begin(publisher, 1, samplers)
+        trainer.lose_the_network().result()
+        with pytest.raises(ConnectionError, match="network is unreachable"):
+            publish(publisher, 2, samplers)
+
     def test_a_trainer_killed_in_the_middle_of_a_write_leaves_samplers_as_they_were(self, processes: Processes):
         trainer, samplers = processes.become({})
         publisher = publish_and_compare(trainer, samplers)

@@ -23,7 +23,7 @@ from autoclave.core import CheckpointError, DataError, FaultError, Group, JudgeF
 from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, to_plain
 from autoclave.rollout import Collection as Batch
-from autoclave.tasks.lessons import Unusable, input_of, is_short_input, lesson_of
+from autoclave.tasks.lessons import Source, Unusable, input_of, is_short_input, lesson_of
 from autoclave.training.alignment.buffer import LessonBuffer
 from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
 from autoclave.training.alignment.items import MixedItems
@@ -189,7 +189,7 @@ class Alignment:
             raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
         lessons: list[Lesson] = []
         for candidate, future in pending:
-            found = self._lesson(candidate, future)
+            found = lesson_from(candidate, future, self._config, self._config.programs, step=self._step)
             objection = (
                 found.reason if isinstance(found, Unusable) else self._lecturer.objection(self._lecturer.item_of(found))
             )
@@ -199,21 +199,25 @@ class Alignment:
                 lessons.append(found)
         return lessons
 
-    def _lesson(self, candidate: Candidate, future: Future[Trace]) -> Lesson | Unusable:
-        try:
-            trace = future.result()
-        except JudgeFault:
-            return Unusable("no_trace")
-        return lesson_of(
-            candidate.problem,
-            candidate.program,
-            trace,
-            limits=self._config.limits_at(self._step),
-            asks=self._config.asks,
-            min_informative=self._config.min_informative,
-            source=self._config.programs,
-            version=candidate.version,
-        )
+
+def lesson_from(
+    candidate: Candidate, future: Future[Trace], config: AlignmentConfig, source: Source, *, step: int | None = None
+) -> Lesson | Unusable:
+    """The lesson in the trace of a candidate, as large as it may be at `step`, or ever; waits for the trace."""
+    try:
+        trace = future.result()
+    except JudgeFault:
+        return Unusable("no_trace")
+    return lesson_of(
+        candidate.problem,
+        candidate.program,
+        trace,
+        limits=config.limits if step is None else config.limits_at(step),
+        asks=config.asks,
+        min_informative=config.min_informative,
+        source=source,
+        version=candidate.version,
+    )
 
 
 class NoAlignment:

@@ -68,6 +68,7 @@ class Publisher:
         self._memory_routes: frozenset[Route] = frozenset()  # those that the trainer's memory was made for
         self._frozen: Future[Any] | None = None
         self._sent: dict[Route, Future[Any]] = {}  # what samplers are handed of the current version
+        self._broadcast: Future[Any] | None = None  # of the current version
         self._meetings = 0
         self._members: frozenset[Rank] = frozenset()  # of the broadcast group
         self._version: int | None = None
@@ -134,7 +135,7 @@ class Publisher:
 
         Raises:
             FaultError: it can be reached only if all `begin` anew.
-            Exception: what its workers raised.
+            Exception: what its workers raised; or the trainer, where it could not send.
         """
         reader = self._readers.get(group.name)
         if reader is None or reader.group is not group or reader.starts != group.starts:
@@ -143,7 +144,12 @@ class Publisher:
             version, sent = self._current(), self._sent_to(reader)
         if sent is not None:
             self._answer(sent)  # or the sampler would wait for it, and not sample
-        call("take_weights", version, sent)
+        try:
+            call("take_weights", version, sent)
+        except Exception as error:
+            if (sending := self._broadcast) and sending.done() and (cause := sending.exception()):
+                raise cause from error
+            raise
         return version
 
     def release(self, group: SamplerGroup, call: Callable[..., Any]) -> None:
@@ -171,12 +177,12 @@ class Publisher:
             former = "no version" if self._version is None else f"version {self._version}"
             error.add_note(f"Version {version} was not written whole; samplers have {former} as before")
             raise
-        self._version, self._sent = version, {}
+        self._version, self._sent, self._broadcast = version, {}, None
         if members := [
             rank for each in self._readers.values() if each.is_ready for rank in each.ranks_by(Route.BROADCAST)
         ]:
             self._meet(members)
-            self._trainer.broadcast_weights()  # returns when all members have come for it
+            self._broadcast = self._trainer.broadcast_weights()  # returns when all members have come for it
 
     def _meet(self, members: Sequence[Rank]) -> None:
         """Let the members of a broadcast meet, unless they have."""

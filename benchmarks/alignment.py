@@ -17,6 +17,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,19 +80,19 @@ def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, qu
     problems = {problem.id: problem for problem in ProblemSets(config).train}
     steps = [programs_of(rollouts / f"step-{step:06d}.jsonl.gz", problems) for step in range(3, len(traced) + 1)]
 
-    def judged(judge: Judge, *, traces: bool) -> float:
-        def work() -> None:
-            for (jobs, failed), count in zip(steps, traced[2:], strict=True):
-                wait([judge.submit(job) for job in jobs])
-                if traces:
-                    wait([judge.trace(job, test) for job, test in failed[:count]])
+    def judged(*, traces: bool) -> float:
+        with build_judge(config.judge, config.sandbox) as judge:  # a new one: a judge knows the verdicts that it gave
+            warm_up, _ = steps[0]
+            wait([judge.submit(replace(warm_up[0], program=Program("")))])
+            return seconds(lambda: work(judge, traces=traces))
 
-        return seconds(work)
+    def work(judge: Judge, *, traces: bool) -> None:
+        for (jobs, failed), count in zip(steps, traced[2:], strict=True):
+            wait([judge.submit(job) for job in jobs])
+            if traces:
+                wait([judge.trace(job, test) for job, test in failed[:count]])
 
-    with build_judge(config.judge, config.sandbox) as judge:
-        return compare(
-            lambda: judged(judge, traces=True), lambda: judged(judge, traces=False), rounds=2 if quick else 5
-        )
+    return compare(lambda: judged(traces=True), lambda: judged(traces=False), rounds=2 if quick else 5)
 
 
 def programs_of(path: Path, problems: dict[str, Problem]) -> tuple[list[JudgeJob], list[tuple[JudgeJob, int]]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
-from typing import cast
+from typing import TypeVar, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -32,6 +33,11 @@ from autoclave.tasks.lessons import is_short_input
 from autoclave.training.alignment.alignment import Alignment, Lecturer, NoAlignment, lesson_from
 from autoclave.training.alignment.candidates import Candidate
 from autoclave.training.items import ShuffledItems
+
+T = TypeVar("T")
+
+RUNS_PER_PROGRAM = 16
+"""Most tests on which a demonstrated program becomes a lesson."""
 
 
 def build_alignment(
@@ -109,7 +115,7 @@ def heldout_items(
 def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Judge, count: int) -> list[Demonstration]:
     """Right answers to `count` lessons, or as many as there are, for the warm start to imitate.
 
-    They are of programs like the demonstrated ones, on one test each, of all sizes that lessons ever have. Where
+    They are of programs like the demonstrated ones, on a few tests each, of all sizes that lessons ever have. Where
     lessons ask for variables they are in turn such lessons, and the form of what evaluation asks: both variables and
     output, and the output alone. What a program computes on the way is written first, where it is known.
 
@@ -121,38 +127,48 @@ def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Jud
         return []
     is_whole = settings.asks == "variables"
     tasks = cycle((_semantics(settings), *(_evaluated(settings)[:2] if is_whole else ())))
-    runs = (
-        run
+    traced = (
+        (candidate, working, trace_of(judge, candidate))
         for number, each in enumerate(islice(problems.demonstrated_programs(), 8 * count))
-        for run in _run_of(each, number, settings)
+        for candidate, working in _runs_of(each, number, settings)
     )
     found: list[Demonstration] = []
-    while len(found) < count and (batch := list(islice(runs, 256))):
-        traced = [(candidate, working, trace_of(judge, candidate)) for candidate, working in batch]
-        for candidate, working, future in traced:
-            lesson = (_whole_lesson if is_whole else _lesson)(candidate, future, settings)
-            if lesson:
-                item = next(tasks).item(lesson)
-                response = "\n".join([*working, answer_to(lesson, item.task)])
-                found.append(Demonstration(item.id, tuple(map(dict, item.messages)), response, True))
-    return found[:count]
+    for candidate, working, future in _with_later_ones_begun(traced):
+        if len(found) == count:
+            break
+        lesson = (_whole_lesson if is_whole else _lesson)(candidate, future, settings)
+        if lesson:
+            item = next(tasks).item(lesson)
+            response = "\n".join([*working, answer_to(lesson, item.task)])
+            found.append(Demonstration(item.id, tuple(map(dict, item.messages)), response, True))
+    return found
 
 
-def _run_of(
+def _with_later_ones_begun(works: Iterator[T]) -> Iterator[T]:
+    """`works`, each of which begins when it is drawn, with the next 256 on their way while one is waited for."""
+    begun = deque(islice(works, 256))
+    while begun:
+        yield begun.popleft()
+        begun.extend(islice(works, 1))
+
+
+def _runs_of(
     demonstrated: DemonstratedProgram, number: int, settings: AlignmentConfig
-) -> list[tuple[Candidate, Sequence[str]]]:
-    """A run of a program on a test that is drawn, with what it computes on the way; none where it cannot be traced."""
+) -> Iterator[tuple[Candidate, Sequence[str]]]:
+    """Runs of a program on tests that are drawn, with what it computes on the way; none where there is no lesson."""
     problem, workings = demonstrated.problem, demonstrated.workings
-    tests = [test for test in _short_tests(problem, settings) if not workings or _is_short(workings[test], settings)]
-    if not tests or len(demonstrated.program) > settings.limits.program_characters:
-        return []
-    test = random.Random(f"{number} {problem.id}").choice(tests)
-    return [(Candidate(problem, demonstrated.program, test, 0), workings[test] if workings else [])]
+    if len(demonstrated.program) > settings.limits.program_characters:
+        return
+    tests = [test for test in _short_tests(problem, settings) if not workings or _is_told(workings[test], settings)]
+    for test in random.Random(f"{number} {problem.id}").sample(tests, min(RUNS_PER_PROGRAM, len(tests))):
+        yield Candidate(problem, demonstrated.program, test, 0), workings[test] if workings else []
 
 
-def _is_short(working: Sequence[str], settings: AlignmentConfig) -> bool:
-    """Whether no value on the way is longer than one that is asked may be."""
-    return all(len(line.partition(" = ")[2]) <= settings.limits.value_characters for line in working)
+def _is_told(working: Sequence[str], settings: AlignmentConfig) -> bool:
+    """Whether every value on the way is as short as one that is asked, and one is of primitive type."""
+    values = [line.partition(" = ")[2] for line in working]
+    is_short = all(len(value) <= settings.limits.value_characters for value in values)
+    return is_short and not all(value.startswith(("[", "{", "(")) for value in values)
 
 
 def trace_of(judge: Judge, candidate: Candidate) -> Future[Trace]:

@@ -27,6 +27,7 @@ from autoclave.problems.prompts import plain_messages
 
 DEPTHS = (1, 2, 2, 3)
 """Numbers of operations of the demonstrations, in turn."""
+_INPUT_SETS = 4  # of a program; to draw a program takes longer than to run it
 
 
 def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstration]:
@@ -48,7 +49,9 @@ def demonstrated_programs(config: CurriculumConfig, sft: SftConfig) -> Iterator[
         ConfigError: the curriculum cannot be built.
     """
     for task, codes, _ in _written(config, sft):
-        inputs = draw_test_inputs(task, random.Random(f"{config.seed} inputs of {task.id}"))
+        draw = random.Random(f"{config.seed} inputs of {task.id}")
+        drawn = [inputs for _ in range(_INPUT_SETS) for inputs in draw_test_inputs(task, draw)]
+        inputs = list({repr(each): each for each in drawn}.values())
         workings = [_working(task, codes, arguments) for arguments in inputs]
         yield DemonstratedProgram(problem_on(task, inputs), task.program(codes), workings)
 

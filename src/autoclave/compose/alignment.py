@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 RUNS_PER_PROGRAM = 16
 """Most tests on which a demonstrated program becomes a lesson."""
+HELDOUT_RUNS = 4
+"""Most tests on which the solution of a held-out problem becomes an item."""
 
 
 def build_alignment(
@@ -92,7 +94,7 @@ def heldout_items(
     if settings is None or not settings.evaluation_items:
         return {}
     room = None if context is None else context - config.longest_evaluated
-    found = solutions_of(problems, settings, 1, 0)
+    found = solutions_of(problems, settings, HELDOUT_RUNS, 0)
     random.Random("pinned lessons").shuffle(found)
     traces = [(candidate, trace_of(judge, candidate)) for candidate in found[: 4 * settings.evaluation_items]]
     lessons = [lesson for candidate, future in traces if (lesson := _whole_lesson(candidate, future, settings))]
@@ -113,11 +115,12 @@ def heldout_items(
 
 
 def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Judge, count: int) -> list[Demonstration]:
-    """Right answers to `count` lessons, or as many as there are, for the warm start to imitate.
+    """Answers to `count` lessons, or as many as there are, for the warm start to imitate.
 
     They are of programs like the demonstrated ones, on a few tests each, of all sizes that lessons ever have. Where
     lessons ask for variables they are in turn such lessons, and the form of what evaluation asks: both variables and
-    output, and the output alone. What a program computes on the way is written first, where it is known.
+    output, and the output alone. What a program computes on the way is written first, where it is known. Answers are
+    those to the program as the teacher reads it, and right where that is what is written.
 
     Raises:
         ConfigError: there are no programs.
@@ -128,17 +131,17 @@ def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Jud
     is_whole = settings.asks == "variables"
     tasks = cycle((_semantics(settings), *(_evaluated(settings)[:2] if is_whole else ())))
     traced = (
-        (candidate, working, trace_of(judge, candidate))
+        (each.program, working, candidate, trace_of(judge, candidate))
         for number, each in enumerate(islice(problems.demonstrated_programs(), 8 * count))
         for candidate, working in _runs_of(each, number, settings)
     )
     found: list[Demonstration] = []
-    for candidate, working, future in _with_later_ones_begun(traced):
+    for program, working, candidate, future in _with_later_ones_begun(traced):
         if len(found) == count:
             break
         lesson = (_whole_lesson if is_whole else _lesson)(candidate, future, settings)
         if lesson:
-            item = next(tasks).item(lesson)
+            item = next(tasks).item(replace(lesson, program=program))
             response = "\n".join([*working, answer_to(lesson, item.task)])
             found.append(Demonstration(item.id, tuple(map(dict, item.messages)), response, True))
     return found
@@ -155,13 +158,15 @@ def _with_later_ones_begun(works: Iterator[T]) -> Iterator[T]:
 def _runs_of(
     demonstrated: DemonstratedProgram, number: int, settings: AlignmentConfig
 ) -> Iterator[tuple[Candidate, Sequence[str]]]:
-    """Runs of a program on tests that are drawn, with what it computes on the way; none where there is no lesson."""
+    """Runs of a program, as it is read, on tests that are drawn, with what it computes on the way; none where there is
+    no lesson.
+    """
     problem, workings = demonstrated.problem, demonstrated.workings
-    if len(demonstrated.program) > settings.limits.program_characters:
+    if max(len(demonstrated.program), len(demonstrated.read)) > settings.limits.program_characters:
         return
     tests = [test for test in _short_tests(problem, settings) if not workings or _is_told(workings[test], settings)]
     for test in random.Random(f"{number} {problem.id}").sample(tests, min(RUNS_PER_PROGRAM, len(tests))):
-        yield Candidate(problem, demonstrated.program, test, 0), workings[test] if workings else []
+        yield Candidate(problem, demonstrated.read, test, 0), workings[test] if workings else []
 
 
 def _is_told(working: Sequence[str], settings: AlignmentConfig) -> bool:

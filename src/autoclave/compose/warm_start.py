@@ -196,7 +196,7 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
     if config.alignment and config.alignment.sft_share:
-        lessons = ("template", "asks", "min_informative", "limits", "sft_share")
+        lessons = ("template", "asks", "min_informative", "limits", "sft_share", "sft_error_rate")
         key["lessons"] = config.alignment.model_dump(mode="json", include=set(lessons))
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):

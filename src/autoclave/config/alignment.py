@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
 
 
 class LessonLimitsConfig(Config):
@@ -98,8 +98,12 @@ class AlignmentConfig(Config):
     from solutions of held-out problems. 0: none."""
 
     sft_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of lessons, with right answers, among the demonstrations of the warm start; from the demonstrated
+    """Share of lessons, with their answers, among the demonstrations of the warm start; from the demonstrated
     programs."""
+
+    sft_error_rate: Fraction = 0.0
+    """Built-in problems: chance that the teacher takes an operation for another one where the values of a program are
+    told, as `sft.error_rate` is for writing it. 0: all answers are right."""
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> Self:
@@ -111,6 +115,12 @@ class AlignmentConfig(Config):
         for (name, value), ignored in unread.items():
             if getattr(self, name) == value and (found := sorted(ignored & given)):
                 raise ValueError(f"{found[0]}: is ignored with {name} = {value}; remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _errors_have_answers(self) -> Self:
+        if self.sft_error_rate and not self.sft_share:
+            raise ValueError(f"sft_error_rate = {self.sft_error_rate}: is ignored with sft_share = 0; remove it")
         return self
 
     @model_validator(mode="after")

@@ -21,9 +21,17 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class DemonstratedProgram:
-    """A program with a problem whose tests it can be run on. What it computes on the way may be known."""
+    """A program with a problem whose tests it can be run on, and what a teacher would say of such runs."""
 
     problem: Problem
     program: str
     workings: Sequence[Sequence[str]] = field(default_factory=list[Sequence[str]])
-    """For each test, lines such as `n = 3`: what holds after each piece of the program. Empty: not known."""
+    """For each test, lines such as `n = 3`: what holds after each piece of the program as it is read. Empty: not
+    known."""
+    misread: str = ""
+    """The program that the teacher takes it for, who is careless. Empty: what it is."""
+
+    @property
+    def read(self) -> str:
+        """The program whose values the teacher tells."""
+        return self.misread or self.program

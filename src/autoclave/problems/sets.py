@@ -83,7 +83,9 @@ class ProblemSets:
             ConfigError: there are none.
         """
         if isinstance(self._config.problems, CurriculumConfig):
-            return demonstrated_programs(self._config.problems, self._config.sft)
+            alignment = self._config.alignment
+            rate = alignment.sft_error_rate if alignment else 0.0
+            return demonstrated_programs(self._config.problems, self._config.sft, misreading_rate=rate)
         found = [DemonstratedProgram(problem, solution) for problem in self.train for solution in problem.solutions]
         if not found:
             raise ConfigError(

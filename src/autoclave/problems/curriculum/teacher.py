@@ -42,8 +42,12 @@ def demonstrations(config: CurriculumConfig, sft: SftConfig) -> list[Demonstrati
     ]
 
 
-def demonstrated_programs(config: CurriculumConfig, sft: SftConfig) -> Iterator[DemonstratedProgram]:
+def demonstrated_programs(
+    config: CurriculumConfig, sft: SftConfig, *, misreading_rate: float
+) -> Iterator[DemonstratedProgram]:
     """The same programs, on inputs that are drawn for each, with what they compute on the way; without end.
+
+    Each operation is taken for another one with the chance `misreading_rate`.
 
     Raises:
         ConfigError: the curriculum cannot be built.
@@ -52,12 +56,22 @@ def demonstrated_programs(config: CurriculumConfig, sft: SftConfig) -> Iterator[
         draw = random.Random(f"{config.seed} inputs of {task.id}")
         drawn = [inputs for _ in range(_INPUT_SETS) for inputs in draw_test_inputs(task, draw)]
         inputs = list({repr(each): each for each in drawn}.values())
-        workings = [_working(task, codes, arguments) for arguments in inputs]
-        yield DemonstratedProgram(problem_on(task, inputs), task.program(codes), workings)
+        read = _read(task, codes, misreading_rate, draw)
+        workings = [_working(task, read, arguments) for arguments in inputs]
+        misread = task.program(read) if read != codes else ""
+        yield DemonstratedProgram(problem_on(task, inputs), task.program(codes), workings, misread)
+
+
+def _read(task: Task, codes: tuple[str, ...], rate: float, draw: random.Random) -> tuple[str, ...]:
+    """The codes that are written, as the teacher reads them, who takes some for another variant of the operation."""
+    others = [
+        piece.wrong[0] if code == piece.code else piece.code for piece, code in zip(task.pieces, codes, strict=True)
+    ]
+    return tuple(other if code and draw.random() < rate else code for code, other in zip(codes, others, strict=True))
 
 
 def _working(task: Task, codes: tuple[str, ...], arguments: Arguments) -> list[str]:
-    """What holds after each piece of the program that was written; a value is told before the next one changes it."""
+    """What holds after each piece of a program; a value is told before the next one changes it."""
     *values, _ = values_on_the_way(task.domain, codes, copy.deepcopy(arguments))
     return [f"{task.domain.variable} = {value!r}" for code, value in zip(codes, values, strict=False) if code]
 

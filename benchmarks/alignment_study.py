@@ -37,10 +37,10 @@ from autoclave.training.timing import ThreeStages
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 ALGORITHMS = ("grpo", "ppo", "reinforce_plus_plus")
+SETTINGS = ("alignment.evaluation_items=200", "evaluation.every=20")
 QUICK = (
     "sft.steps=60",
     "sft.demonstrations=3000",
-    "alignment.evaluation_items=20",
     "problems.heldout=200",
     "steps=2",
     "problems_per_step=8",
@@ -79,9 +79,9 @@ def arms() -> list[Arm]:
     for name in ALGORITHMS:
         chosen = f"algorithm={{name: {name}}}"
         found += [
-            Arm(f"{name}_aligned", (chosen,)),
-            Arm(f"{name}_generation", (chosen, "alignment.share=0")),
-            Arm(f"{name}_shuffled", (chosen,), shuffled),
+            Arm(f"{name}_aligned", (*SETTINGS, chosen)),
+            Arm(f"{name}_generation", (*SETTINGS, chosen, "alignment.share=0")),
+            Arm(f"{name}_shuffled", (*SETTINGS, chosen), shuffled),
         ]
     return found
 

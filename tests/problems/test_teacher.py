@@ -74,11 +74,11 @@ def test_a_misunderstood_operation_is_always_mistaken_in_the_same_way():
 def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
     for demonstrated in islice(demonstrated_programs(_SMALL, SftConfig(), misreading_rate=0.3), 300):
         tests = demonstrated.problem.tests
-        for case, working in zip(tests.cases, demonstrated.workings, strict=True):
+        for test, (case, working) in enumerate(zip(tests.cases, demonstrated.workings, strict=True)):
             if not working:  # the only operation was forgotten
                 continue
             name, _, value = working[-1].partition(" = ")
-            assert final_value(demonstrated.read, tests, case, name) == ast.literal_eval(value)
+            assert final_value(demonstrated.read_on(test), tests, case, name) == ast.literal_eval(value)
 
 
 def final_value(program: str, tests: CallTests | StdinTests, case: Any, name: str) -> Any:

@@ -36,7 +36,7 @@ from autoclave.training.items import ShuffledItems
 
 T = TypeVar("T")
 
-RUNS_PER_PROGRAM = 16
+RUNS_PER_PROGRAM = 8
 """Most tests on which a demonstrated program becomes a lesson."""
 HELDOUT_RUNS = 4
 """Most tests on which the solution of a held-out problem becomes an item."""
@@ -162,11 +162,11 @@ def _runs_of(
     no lesson.
     """
     problem, workings = demonstrated.problem, demonstrated.workings
-    if max(len(demonstrated.program), len(demonstrated.read)) > settings.limits.program_characters:
+    if len(demonstrated.program) > settings.limits.program_characters:
         return
     tests = [test for test in _short_tests(problem, settings) if not workings or _is_told(workings[test], settings)]
     for test in random.Random(f"{number} {problem.id}").sample(tests, min(RUNS_PER_PROGRAM, len(tests))):
-        yield Candidate(problem, demonstrated.read, test, 0), workings[test] if workings else []
+        yield Candidate(problem, demonstrated.read_on(test), test, 0), workings[test] if workings else []
 
 
 def _is_told(working: Sequence[str], settings: AlignmentConfig) -> bool:

@@ -28,10 +28,9 @@ class DemonstratedProgram:
     workings: Sequence[Sequence[str]] = field(default_factory=list[Sequence[str]])
     """For each test, lines such as `n = 3`: what holds after each piece of the program as it is read. Empty: not
     known."""
-    misread: str = ""
-    """The program that the teacher takes it for, who is careless. Empty: what it is."""
+    misread: Sequence[str] = field(default_factory=list[str])
+    """For each test, the program that a careless teacher takes it for. Empty: it is read as it is."""
 
-    @property
-    def read(self) -> str:
-        """The program whose values the teacher tells."""
-        return self.misread or self.program
+    def read_on(self, test: int) -> str:
+        """The program whose values the teacher tells on a test."""
+        return self.misread[test] if self.misread else self.program

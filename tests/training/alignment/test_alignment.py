@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -137,6 +138,26 @@ def test_a_failed_program_is_traced_on_the_test_that_it_failed_and_then_on_other
     for candidate in tracer.asked:
         by_program.setdefault(candidate.program, []).append(candidate.test)
     assert all(tests[0] == 1 and len(set(tests)) == 2 for tests in by_program.values())
+
+
+def test_a_program_is_run_on_other_tests_only_where_its_first_run_was_a_lesson():
+    tracer = Tracer(
+        lambda candidate: (
+            replace(trace_of(candidate), variables={}) if "p3" in candidate.program else trace_of(candidate)
+        )
+    )
+    found = alignment(tracer, tests_per_program=3, traced_per_step=1000)
+    go(found, 1)
+    runs = Counter(candidate.program for candidate in tracer.asked)
+    assert {count for program, count in runs.items() if program.endswith("p3")} == {1}
+    assert {count for program, count in runs.items() if not program.endswith("p3")} == {3}
+
+
+def test_half_of_what_may_be_traced_is_kept_for_other_tests():
+    tracer = Tracer()
+    metrics = go(alignment(tracer, tests_per_program=3, traced_per_step=12), 1)
+    assert [len({each.program for each in part}) for part in (tracer.asked[:6], tracer.asked[6:])] == [6, 6]
+    assert metrics[0]["alignment/traced"] == 12
 
 
 @pytest.mark.parametrize("status", [Status.ACCEPTED, Status.RUNTIME_ERROR, Status.TIME_LIMIT, Status.BAD_FORMAT, None])

@@ -47,7 +47,7 @@ def demonstrated_programs(
 ) -> Iterator[DemonstratedProgram]:
     """The same programs, on inputs that are drawn for each, with what they compute on the way; without end.
 
-    Each operation is taken for another one with the chance `misreading_rate`.
+    On each input each operation is taken for another one with the chance `misreading_rate`.
 
     Raises:
         ConfigError: the curriculum cannot be built.
@@ -56,10 +56,11 @@ def demonstrated_programs(
         draw = random.Random(f"{config.seed} inputs of {task.id}")
         drawn = [inputs for _ in range(_INPUT_SETS) for inputs in draw_test_inputs(task, draw)]
         inputs = list({repr(each): each for each in drawn}.values())
-        read = _read(task, codes, misreading_rate, draw)
-        workings = [_working(task, read, arguments) for arguments in inputs]
-        misread = task.program(read) if read != codes else ""
-        yield DemonstratedProgram(problem_on(task, inputs), task.program(codes), workings, misread)
+        read = [_read(task, codes, misreading_rate, draw) for _ in inputs]
+        workings = [_working(task, each, arguments) for each, arguments in zip(read, inputs, strict=True)]
+        yield DemonstratedProgram(
+            problem_on(task, inputs), task.program(codes), workings, [task.program(each) for each in read]
+        )
 
 
 def _read(task: Task, codes: tuple[str, ...], rate: float, draw: random.Random) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from autoclave.core.json import from_plain, to_plain
 from autoclave.rollout import Collection as Batch
 from autoclave.tasks.lessons import Source, Unusable, input_of, is_short_input, lesson_of
 from autoclave.training.alignment.buffer import LessonBuffer
-from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
+from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates, on_other_tests
 from autoclave.training.alignment.items import MixedItems
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
@@ -89,7 +89,7 @@ class Alignment:
         """
         if self._config.programs == "reference" and self._config.share:
             self._trace(self._lecturer.references(), self._config.capacity)
-            self._references = self._finished(Counter())
+            self._references = [lesson for _, lesson in self._finished(Counter())]
             self._buffer.add(self._references)
 
     def begin(self, groups: Sequence[Group]) -> None:
@@ -105,7 +105,8 @@ class Alignment:
             seed=(self._seed, self._step),
         )
         self._part += 1
-        self._trace(found, math.ceil(self._budget() * self._part / self._parts) - len(self._pending))
+        budget = self._budget() / (1 if self._config.tests_per_program == 1 else 2)  # the rest: see `_followed_up`
+        self._trace(found, math.ceil(budget * self._part / self._parts) - len(self._pending))
 
     def _budget(self) -> int:
         """Most runs to trace in a step: about what lessons a step needs, and more while few wait.
@@ -123,8 +124,10 @@ class Alignment:
         Raises:
             FaultError: the judge does not answer.
         """
-        traced, unusable = len(self._pending), Counter[str]()
-        counts = self._buffer.add(self._finished(unusable))
+        unusable = Counter[str]()
+        lessons = self._followed_up(self._finished(unusable), unusable)
+        traced = len(lessons) + unusable.total()
+        counts = self._buffer.add(lessons)
         counts["stale"] = self._buffer.drop_stale(done)
         if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
             draw = np.random.default_rng((self._seed, done))
@@ -182,12 +185,18 @@ class Alignment:
         limits = self._config.limits_at(self._step)
         return len(program) <= limits.program_characters and is_short_input(problem, test, limits.input_characters)
 
-    def _finished(self, unusable: Counter[str]) -> list[Lesson]:
-        """The lessons of all runs that were begun, in their order; waits for these."""
+    def _followed_up(self, found: Sequence[tuple[Candidate, Lesson]], unusable: Counter[str]) -> list[Lesson]:
+        """These lessons, and those of the same programs on other tests, which are likely to be some too."""
+        left = self._budget() - len(found) - unusable.total()
+        self._trace(on_other_tests([candidate for candidate, _ in found]), left)
+        return [lesson for _, lesson in [*found, *self._finished(unusable)]]
+
+    def _finished(self, unusable: Counter[str]) -> list[tuple[Candidate, Lesson]]:
+        """The lessons of all runs that were begun, in their order, with what was run; waits for these."""
         pending, self._pending = self._pending, []
         if wait([future for _, future in pending], STALL_S).not_done:
             raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
-        lessons: list[Lesson] = []
+        lessons: list[tuple[Candidate, Lesson]] = []
         for candidate, future in pending:
             found = lesson_from(candidate, future, self._config, self._config.programs, step=self._step)
             objection = (
@@ -196,7 +205,7 @@ class Alignment:
             if objection:
                 unusable[objection] += 1
             elif isinstance(found, Lesson):
-                lessons.append(found)
+                lessons.append((candidate, found))
         return lessons
 
 

@@ -1,9 +1,11 @@
 """What alignment teaches: runs with lessons, without, and with lessons whose targets are shuffled.
 
-    python benchmarks/alignment_study.py [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only ARM] [--out DIR]
+    python benchmarks/alignment_study.py --out DIR [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only ARM]
 
-All begin with the same warm start and ask the same problems. Held-out items are made of solutions of held-out problems:
-final values of variables (execution semantics), output and values together (trace inference), and the output alone.
+All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
+problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
+intervals are narrow and items independent: final values of variables (execution semantics), output and values together (trace
+inference), and the output alone.
 Beside the policy stand two that know nothing: `echo` says for each variable a value of the input, in their order, and
 `most common` the value that a lesson of the run most often has.
 """
@@ -24,12 +26,15 @@ from harness import finish, print_environment
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 from autoclave.compose.alignment import heldout_items
+from autoclave.compose.evaluation import evaluate_items
 from autoclave.compose.host import build_judge
+from autoclave.config import TrainConfig
 from autoclave.core import Lesson, TaskItem
 from autoclave.core.trace import value_of
 from autoclave.models import load_tokenizer
 from autoclave.problems import ProblemSets
-from autoclave.tasks import ExecutionSemantics
+from autoclave.rollout import RewardFunction
+from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
 from autoclave.training.items import ItemSource
 from autoclave.training.schedules import Course, Iteration, synchronous
@@ -37,7 +42,11 @@ from autoclave.training.timing import ThreeStages
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 ALGORITHMS = ("grpo", "ppo", "reinforce_plus_plus")
-SETTINGS = ("alignment.evaluation_items=200", "evaluation.every=20")
+SETTINGS = ("alignment.evaluation_items=200", "evaluation.every=15", "evaluation.final_samples=4")
+SAMPLES = 8
+REWARDS: Mapping[str, RewardFunction] = {
+    task.name: task.reward for task in (ExecutionSemantics("plain"), TraceInference("plain"), OutputPrediction("plain"))
+}
 QUICK = (
     "sft.steps=60",
     "sft.demonstrations=3000",
@@ -88,35 +97,69 @@ def arms() -> list[Arm]:
 
 def main() -> None:
     options = experiment_arguments((__doc__ or "").partition("\n")[0], arms())
+    if options.out is None:
+        raise SystemExit(
+            "--out: the policies of the runs are measured after all of them; give a folder to keep them in"
+        )
     print_environment()
     runs = list(run_arms(arms(), options, recipe=RECIPE, quick=QUICK))
-    print("\n" + table(runs))
+    items = wide_items(runs[0].config, folder_of(runs[0], options.out), quick=options.quick)
+    found = {id(run): measured(run, options.out, items) for run in runs}
+    print("\n" + table(runs, found))
+    figures = {name: value for run in runs for name, value in figures_of(run, found[id(run)]).items()}
     aligned = next((run for run in runs if run.steps[-1].get("alignment/reward") is not None), None)
-    known = baselines(aligned, options.out) if aligned and options.out else {}
-    figures = {name: value for run in runs for name, value in figures_of(run).items()}
+    known = baselines(folder_of(aligned, options.out), items[ExecutionSemantics.name]) if aligned else {}
+    for name, value in known.items():
+        print(f"{name}: {value:.3f} of {len(items[ExecutionSemantics.name])}")
     finish("alignment_study", known | figures, options.json)
 
 
-def table(runs: Sequence[FinishedRun]) -> str:
+def folder_of(run: FinishedRun, out: Path) -> Path:
+    return out / f"{run.arm}-seed-{run.seed}"
+
+
+def wide_items(config: TrainConfig, folder: Path, *, quick: bool) -> dict[str, list[TaskItem]]:
+    """By task, one item of each of many held-out problems."""
+    assert config.alignment
+    problems = config.problems.model_copy(update={"heldout": 300 if quick else 3000})
+    alignment = config.alignment.model_copy(update={"evaluation_items": 1000})
+    wide = config.model_copy(update={"problems": problems, "alignment": alignment})
+    with build_judge(config.judge, config.sandbox) as judge:
+        found = heldout_items(wide, judge, load_tokenizer(folder / "start"), ProblemSets(wide).heldout, None)
+    return {
+        name: list({item.payload.problem_id: item for item in items}.values())
+        for name, items in found.items()
+        if name in REWARDS
+    }
+
+
+def measured(run: FinishedRun, out: Path, items: Mapping[str, list[TaskItem]]) -> dict[str, list[Mapping[str, Any]]]:
+    """By task, the figures before and after a run."""
+    found: dict[str, list[Mapping[str, Any]]] = {"generation": [run.evaluations[0], run.evaluations[-1]]}
+    for name, each in items.items():
+        models = (folder_of(run, out) / part for part in ("start", "model"))
+        found[name] = [evaluate_items(run.config, model, each, REWARDS[name], SAMPLES).to_metrics() for model in models]
+    return found
+
+
+def table(runs: Sequence[FinishedRun], found: Mapping[int, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
     """A line per run and task: held-out accuracy at temperature 1 before and after, with 95 % intervals."""
-    lines = ["| run | seed | task | before | after | apart | greedy before | after |", f"|{' --- |' * 8}"]
+    lines = ["| run | seed | task | items | before | after | apart | greedy before | after |", f"|{' --- |' * 9}"]
     for run in runs:
-        for task, rows in {"generation": run.evaluations, **run.task_evaluations}.items():
-            first, last = rows[0], rows[-1]
+        for task, (first, last) in found[id(run)].items():
             apart = "yes" if last["pass@1/low"] > first["pass@1/high"] else "no"
-            cells = [run.arm, str(run.seed), task, _figure(first), _figure(last), apart]
+            cells = [run.arm, str(run.seed), task, str(last["problems"]), _figure(first), _figure(last), apart]
             cells += [f"{row['greedy']:.3f}" for row in (first, last)]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def figures_of(run: FinishedRun) -> dict[str, float]:
+def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
     """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix."""
     name = f"{run.arm}_seed_{run.seed}"
     figures: dict[str, float] = {}
-    for task, rows in {"generation": run.evaluations, **run.task_evaluations}.items():
-        figures[f"{name}_{task}_before"] = rows[0]["pass@1"]
-        figures[f"{name}_{task}_after"] = rows[-1]["pass@1"]
+    for task, (before, after) in found.items():
+        figures[f"{name}_{task}_before"], figures[f"{name}_{task}_after"] = before["pass@1"], after["pass@1"]
     rewards = [row["alignment/reward"] for row in run.steps if row.get("alignment/reward") is not None]
     if rewards:
         fifth = max(1, len(rewards) // 5)
@@ -128,20 +171,14 @@ def figures_of(run: FinishedRun) -> dict[str, float]:
     return figures
 
 
-def baselines(run: FinishedRun, folder: Path) -> dict[str, float]:
-    """Accuracy on the held-out lessons of those that know nothing; `run` has lessons, and is kept in `folder`."""
-    path = folder / f"{run.arm}-seed-{run.seed}"
-    with build_judge(run.config.judge, run.config.sandbox) as judge:
-        problems = ProblemSets(run.config).heldout
-        items = heldout_items(run.config, judge, load_tokenizer(path / "start"), problems, None)[
-            ExecutionSemantics.name
-        ]
-    common = most_common(path / "rollouts")
+def baselines(folder: Path, items: Sequence[TaskItem]) -> dict[str, float]:
+    """Accuracy on held-out lessons of those that know nothing; the run in `folder` had lessons."""
+    common = most_common(folder / "rollouts")
     answers: dict[str, Callable[[Lesson], dict[str, Any]]] = {
         "baseline_echo": echo,
         "baseline_most_common": lambda lesson: {name: common.get(name, common[""]) for name in lesson.variables},
     }
-    reward = ExecutionSemantics("plain").reward
+    reward = REWARDS[ExecutionSemantics.name]
     return {
         name: fmean(reward(item, written(answer(item.payload))).result().value == 1 for item in items)
         for name, answer in answers.items()

@@ -66,21 +66,32 @@ def evaluate(
     require_fitting(asked, config.task.name, f"--problems {problems}")
     with build_judge(config.judge, config.sandbox) as judge:
         task = build_task(config.task, judge)
-        tokenizer = load_tokenizer(model)
-        check_tokens(config, tokenizer)
-        with open_samplers(config, model) as samplers:
-            evaluation = _evaluate(
-                samplers,
-                tokenizer,
-                task.reward,
-                [task.item(problem) for problem in asked],
-                SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
-                samples=samples or config.evaluation.final_samples,
-                seed=(config.seed, 0, EVALUATION),
-            )
+        evaluation = evaluate_items(config, model, [task.item(problem) for problem in asked], task.reward, samples)
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()
+
+
+def evaluate_items(
+    config: TrainConfig, model: Path, items: Sequence[TaskItem], reward: RewardFunction, samples: int | None = None
+) -> Evaluation:
+    """Measure the policy in folder `model` on `items`, with so many responses to each at temperature 1.
+
+    Raises:
+        InputError: the model cannot be used.
+    """
+    tokenizer = load_tokenizer(model)
+    check_tokens(config, tokenizer)
+    with open_samplers(config, model) as samplers:
+        return _evaluate(
+            samplers,
+            tokenizer,
+            reward,
+            items,
+            SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
+            samples=samples or config.evaluation.final_samples,
+            seed=(config.seed, 0, EVALUATION),
+        )
 
 
 def _evaluate(

@@ -4,8 +4,8 @@
 
 All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
-intervals are narrow and items independent: final values of variables (execution semantics), output and values together (trace
-inference), and the output alone.
+intervals are narrow and items independent: final values of variables (execution semantics), output and values together
+(trace inference), and the output alone.
 Beside the policy stand two that know nothing: `echo` says for each variable a value of the input, in their order, and
 `most common` the value that a lesson of the run most often has.
 """

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig
-from autoclave.core import ConfigError, Outcome, Program
+from autoclave.core import ConfigError, Outcome, Program, Verdict
 from autoclave.core.files import existing_file
 from autoclave.judge import LocalJudge, run_program
 
 if TYPE_CHECKING:
+    from autoclave.service.audit import AuditLog
+    from autoclave.service.metrics import Metrics
     from autoclave.service.parts import Parts
-    from autoclave.service.store import Store
+    from autoclave.service.store import StartedJob, Store
 
 
 def open_store(path: Path) -> Store:
@@ -72,7 +74,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             problems,
             slots=slots,
             keep_results_s=config.keep_results_s,
-            observe=lambda _, verdict, seconds: metrics.note_verdict(verdict, seconds),
+            observe=_observer(metrics, audit),
         )
         yield Parts(
             config=config,
@@ -112,6 +114,17 @@ def _require_somebody(config: ServeConfig, store: Store) -> None:
             f"require_token = true: no valid token is in {config.store}; make one: "
             f"autoclave serve token create --scope judge --scope problems:write store={config.store}"
         )
+
+
+def _observer(metrics: Metrics, audit: AuditLog) -> Callable[[StartedJob, Verdict, float], None]:
+    def observe(job: StartedJob, verdict: Verdict, seconds: float) -> None:
+        metrics.note_verdict(verdict, seconds)
+        status = verdict.status.value if verdict.status else None
+        audit.note(
+            job.client, "verdict", source=job.spec.source, problem=job.spec.digest, batch=job.batch, status=status
+        )
+
+    return observe
 
 
 def _runner(sandbox: SandboxConfig, judge: JudgeConfig) -> Callable[[Program, bytes, str, float], Outcome]:

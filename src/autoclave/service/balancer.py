@@ -32,7 +32,6 @@ _REQUEST_BYTES = 8 << 20
 _TICK_S = 1.0
 _GOODBYE_S = 2.0
 _LOOK_EVERY_S = 5.0
-_FAULTS_OF_A_BROKEN_SERVER = 3
 _FINAL_FAULTS = ("problem", "host", "deadline")
 """Another try, or another server, would say the same."""
 _log = logging.getLogger(__name__)
@@ -80,6 +79,7 @@ class Balancer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: list[_Asked] = []
         self._looked_at = 0.0
+        self._is_closed = False
         self.num_judged = 0
 
     @property
@@ -95,7 +95,7 @@ class Balancer:
 
     def give_up(self, pending: Pending) -> None:
         """Whoever waited does so no longer."""
-        if pending.remote is not None:
+        if pending.remote is not None and not self._is_closed:
             link, job = pending.remote
             self.spawn(link.cancel(f"/v1/jobs/{job}"))
 
@@ -111,10 +111,12 @@ class Balancer:
 
     async def close(self) -> None:
         """End all requests, and have servers stop what nobody waits for."""
+        self._is_closed = True
+        batches = [(asked.link, asked.batch) for asked in self._asked if asked.batch]
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        cancels = [asked.link.cancel(f"/v1/batches/{asked.batch}") for asked in self._asked if asked.batch]
+        cancels = [link.cancel(f"/v1/batches/{batch}") for link, batch in batches]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE_S):
                 await asyncio.gather(*cancels)
@@ -149,7 +151,10 @@ class Balancer:
             self._looked_at = now
             for link in self._links:
                 if link.num_in_flight and not link.failures:
-                    self.spawn(_look(link))
+                    self.spawn(self._look(link))
+        for link in self._links:
+            if link.failures and not link.is_barred and link.available_at <= now:
+                self.spawn(self._look(link))
         if all(link.is_barred for link in self._links):
             self._fail(self._pending, "server", "no server can be used any more")
             self._pending.clear()
@@ -163,6 +168,25 @@ class Balancer:
                 if jobs := self._next(min(share, self._config.programs_per_request)):
                     link.num_in_flight += len(jobs)
                     self.spawn(self._ask(_Asked(link, dict(enumerate(jobs)))))
+
+    async def _look(self, link: ServerLink) -> None:
+        """Ask how it is; one that did not answer is used again when it does."""
+        if link.is_looked_at:
+            return
+        link.is_looked_at = True
+        try:
+            await link.look()
+            link.note_success()
+        except Unavailable as error:
+            is_news = link.note_failure(asyncio.get_running_loop().time(), error.wait_s)
+            if is_news and all(other.failures or other.is_barred for other in self._links):
+                self._count_failure(self._pending, f"{link.url}: {error}", "server")
+        except (ConfigError, IsolationError) as error:
+            _log.error("%s is not used any more: %s", link.url, error)
+            link.is_barred = True
+        finally:
+            link.is_looked_at = False
+            self._changed.set()
 
     def _is_worth_a_request(self, link: ServerLink) -> bool:
         """Whether it can take all, or a good part of its window: a request per program would cost too much."""
@@ -201,7 +225,7 @@ class Balancer:
         """Ask once. False: to be asked again, of the same server."""
         link, now = asked.link, asyncio.get_running_loop().time
         try:
-            if link.about is None or link.failures:
+            if link.about is None:
                 await link.look()
             await link.ensure([pending.need for pending in asked.left.values()])
             await self._follow(asked)
@@ -236,7 +260,7 @@ class Balancer:
             is_news = link.note_failure(now, error.wait_s)
             self._failed_once(asked, link, str(error))
         others = [other for other in self._links if other is not link and not other.is_barred and not other.failures]
-        if not others and not error.is_busy and is_news:  # those that wait are no better off
+        if not others and is_news:  # those that wait are no better off
             self._count_failure(self._pending, f"{link.url}: {error}", "server")
         return bool(others)
 
@@ -284,7 +308,7 @@ class Balancer:
             if verdict.fault is not None and verdict.fault.kind not in _FINAL_FAULTS:
                 self._note_fault(asked, pending, verdict.fault)
             else:
-                link.faults_in_a_row = 0
+                link.note_verdict()
                 self._resolve(pending, _named(verdict, link))
         if pending.future.done():
             asked.left.pop(event["place"], None)
@@ -293,11 +317,8 @@ class Balancer:
             self._pending.append(pending)
 
     def _note_fault(self, asked: _Asked, pending: Pending, fault: Fault) -> None:
-        """A server whose sandbox is broken answers fast, and would get all the work."""
         link = asked.link
-        link.faults_in_a_row += 1
-        if link.faults_in_a_row >= _FAULTS_OF_A_BROKEN_SERVER:
-            link.note_failure(asyncio.get_running_loop().time())
+        link.note_fault(asyncio.get_running_loop().time())
         self._failed_once(asked, link, fault.detail, [pending], fault.kind)
 
     def _failed_once(
@@ -362,11 +383,6 @@ def _plain_job(pending: Pending) -> dict[str, Any]:
         "tests": job.tests,
         "stop_at_failure": job.stop_at_failure,
     }
-
-
-async def _look(link: ServerLink) -> None:
-    with contextlib.suppress(Unavailable, InputError, HostError):
-        await link.look()
 
 
 def _named(verdict: Verdict, link: ServerLink) -> Verdict:

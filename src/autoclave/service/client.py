@@ -75,6 +75,9 @@ class AsyncRemoteJudge:
             if wrong := next((one for one in found if isinstance(one, InputError | HostError)), None):
                 raise wrong
             if any(link.about for link in self._links):
+                for link in self._links:
+                    if link.about is None:
+                        link.note_failure(asyncio.get_running_loop().time())
                 break
             reasons = [f"{link.url} ({error})" for link, error in zip(self._links, found, strict=True)]
             if attempt < self._config.retries:

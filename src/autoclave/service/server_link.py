@@ -19,6 +19,7 @@ from autoclave.core.problem import StoredTests
 from autoclave.service.wire import LookupAnswer, ServerAnswer
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
+FAULTS_OF_A_BROKEN_SERVER = 3
 _BUSY = frozenset({429, 503})
 _CONNECT_S = 5.0
 _WORTH_PACKING = 4096
@@ -77,6 +78,7 @@ class ServerLink:
         self.faults_in_a_row = 0
         self.available_at = 0.0
         self.is_barred = False
+        self.is_looked_at = False
         self.known: set[tuple[str, str]] = set()
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -99,15 +101,26 @@ class ServerLink:
 
     @property
     def num_free(self) -> int:
-        """Programs that it can be given now. One that failed is tried with one request before it gets more."""
-        if self.is_barred or (self.failures and self.num_in_flight):
+        """Programs that it can be given now: none while it does not answer, few while its answers are faults."""
+        if self.is_barred or self.failures:
             return 0
-        return max(self.window - self.num_in_flight, 0)
+        window = self.window if self.faults_in_a_row < FAULTS_OF_A_BROKEN_SERVER else 1
+        return max(window - self.num_in_flight, 0)
 
     def note_success(self) -> None:
-        """It did what was asked."""
-        self.failures = 0
-        self.available_at = 0.0
+        """It answered."""
+        if self.failures:
+            self.failures, self.available_at = 0, 0.0
+
+    def note_verdict(self) -> None:
+        """Its judge works."""
+        self.faults_in_a_row = 0
+
+    def note_fault(self, now: float) -> None:
+        """Its judge failed. One whose sandbox is broken answers fast, and would get all the work."""
+        self.faults_in_a_row += 1
+        if self.faults_in_a_row >= FAULTS_OF_A_BROKEN_SERVER:
+            self.available_at = now + pause_s(self.faults_in_a_row - FAULTS_OF_A_BROKEN_SERVER)
 
     def note_failure(self, now: float, wait_s: float | None = None) -> bool:
         """It did not. The longer that goes on, the longer it is left alone; clients do not come back all at once.

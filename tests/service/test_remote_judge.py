@@ -69,9 +69,9 @@ def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer
 
 def test_a_cancelled_future_cancels_the_job_at_the_server(server: LiveServer, remote_judge):
     judge = remote_judge(server.url)
-    slow = [judge.submit(JudgeJob(problem(time_limit_s=0.5), Program(f"while True: pass  # {i}"))) for i in range(8)]
-    until(lambda: len(server.parts.store.unfinished()) == 8)
-    for future in slow:
+    slow = [judge.submit(JudgeJob(problem(time_limit_s=0.5), Program(f"while 1: pass  # {i}"))) for i in range(30)]
+    until(lambda: len(server.parts.store.unfinished()) > 20)
+    for future in slow[10:]:
         assert future.cancel()
     until(lambda: not server.parts.store.unfinished())
 

@@ -48,7 +48,8 @@ _numbers = itertools.count()
 def stdin_problem(*cases: tuple[str, str], **fields: Any) -> Problem:
     """A problem with such runs."""
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases])
-    return Problem("s", tests, **{"id": "p", "profile": "plain"} | fields)
+    given: dict[str, Any] = {"id": "p", "profile": "plain", **fields}
+    return Problem("s", tests, **given)
 
 
 def fresh(source: str) -> Program:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +26,7 @@ from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)
 _UPLOADS = "/v1/problems"
+_THREADS = 16
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in (
@@ -51,6 +53,9 @@ def create_app(parts: Parts) -> FastAPI:
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncGenerator[None]:
         leases: Leases = app.state.leases
+        # The default has as many threads as cores: a few free-form runs would keep all others waiting.
+        threads = _THREADS + (parts.config.admission.concurrent_runs or parts.dispatcher.slots)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, "serve"))
         await asyncio.to_thread(parts.dispatcher.start)
         for batch in await asyncio.to_thread(_orphans, parts):
             leases.expect(batch)

@@ -14,7 +14,7 @@ import pytest
 import autoclave
 
 SOURCE = Path(autoclave.__file__).parent
-LIGHT = ("core", "config", "sandbox", "judge", "problems")
+LIGHT = ("core", "config", "sandbox", "judge", "problems", "service")
 HEAVY = {"torch", "transformers", "ray", "vllm"}
 PACKAGES = sorted(
     ".".join(init.parent.relative_to(SOURCE.parent).parts)
@@ -26,7 +26,17 @@ PUBLIC = [package for package in PACKAGES if package.count(".") == 1]
 
 @pytest.mark.parametrize(
     "package",
-    [*LIGHT, "compose.host", "cli", "training.accounting", "training.planning", "workers.sampler_pool"],
+    [
+        *LIGHT,
+        "compose.host",
+        "compose.service",
+        "service.server",
+        "service.client",
+        "cli",
+        "training.accounting",
+        "training.planning",
+        "workers.sampler_pool",
+    ],
 )
 def test_what_computes_nothing_with_tensors_loads_no_heavy_library(package: str):
     script = f"import autoclave.{package}, json, sys; print(json.dumps(list(sys.modules)))"

@@ -226,6 +226,21 @@ def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
         opened.submit(JudgeJob(problem, Program("")))
 
 
+def test_a_job_that_was_cancelled_while_it_waited_is_not_run(fresh_judge, stdin_problem, monkeypatch):
+    import autoclave.judge.evaluation as evaluation
+
+    run, ran = evaluation.Evaluation.run, []
+    monkeypatch.setattr(evaluation.Evaluation, "run", lambda self: (ran.append(self._prepared.job.id), run(self))[1])
+    problem = stdin_problem(("a", "a"))
+    jobs = [JudgeJob(problem, Program(f"{SLOW}  # c{i // 2}"), str(i)) for i in range(8)]
+    futures = [fresh_judge.submit(job) for job in jobs]
+    for i in (2, 3, 4):  # both who want the second program, and one who wants the third
+        assert futures[i].cancel()
+    assert all(future.result(60).is_accepted for i, future in enumerate(futures) if i not in (2, 3, 4))
+    assert ran == ["0", "4", "6"]
+    assert fresh_judge.submit(jobs[2]).result(60).is_accepted
+
+
 def test_isolation_below_the_minimum_is_refused_at_the_start():
     with pytest.raises(IsolationError):
         LocalJudge(SandboxConfig(level="open", minimum_level="open"))

@@ -18,6 +18,7 @@ from autoclave.cli.plan import plan
 from autoclave.cli.probe import probe
 from autoclave.cli.report import report
 from autoclave.cli.run import run
+from autoclave.cli.serve import serve
 from autoclave.cli.timeline import timeline
 from autoclave.cli.trace import trace
 from autoclave.cli.train import sft, train
@@ -26,9 +27,12 @@ from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-EXTRAS: dict[str, str] = dict.fromkeys(
-    ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
-)
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(
+        ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
+    ),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx", "zstandard"), "serve"),
+}
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
 
@@ -41,7 +45,23 @@ def cli() -> None:
     """
 
 
-for command in (doctor, plan, train, sft, evaluate, probe, export, judge, run, trace, config, report, view, timeline):
+for command in (
+    doctor,
+    plan,
+    train,
+    sft,
+    evaluate,
+    probe,
+    export,
+    judge,
+    run,
+    trace,
+    serve,
+    config,
+    report,
+    view,
+    timeline,
+):
     cli.add_command(command)
 
 

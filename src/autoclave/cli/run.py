@@ -34,6 +34,8 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
     Example: echo "3 4" | autoclave run sum.py
     """
     config = resolve(JudgeRunConfig, settings).config
+    if config.judge.backend != "local":
+        raise InputError(f"judge.backend = {config.judge.backend}: this command runs programs here; use local")
     try:
         source = existing_file(file, "program").read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,8 +13,14 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
     """The judge that the settings describe.
 
     Raises:
-        IsolationError: this host cannot give the level of isolation asked for.
+        IsolationError: this host, or a server, cannot give the level of isolation asked for.
+        HostError: no server answers.
+        ConfigError: a server does not take the token.
     """
+    if judge.backend == "remote":
+        from autoclave.service.client import RemoteJudge  # needs the extra `serve`
+
+        return RemoteJudge(judge.remote, minimum_level=sandbox.minimum_level)
     return LocalJudge(sandbox, judge)
 
 

@@ -44,7 +44,9 @@ from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
 from autoclave.config.publish import ProbeConfig, PublishConfig
+from autoclave.config.remote import JobPriority, RemoteJudgeConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
+from autoclave.config.service import AdmissionConfig, AuditConfig, ServeConfig, TlsConfig
 from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
@@ -65,6 +67,7 @@ __all__ = [
     "BUILT_IN_PROFILES",
     "LEVELS",
     "AdaptiveKlConfig",
+    "AdmissionConfig",
     "AdvanceAtPlateauConfig",
     "AdvanceAtStepsConfig",
     "AdvanceConfig",
@@ -73,6 +76,7 @@ __all__ = [
     "AlignmentConfig",
     "ArithmeticConfig",
     "AsynchronousConfig",
+    "AuditConfig",
     "CheckpointConfig",
     "CispoConfig",
     "CodeGenerationConfig",
@@ -90,6 +94,7 @@ __all__ = [
     "GrpoPlusConfig",
     "GspoConfig",
     "HealthConfig",
+    "JobPriority",
     "JudgeConfig",
     "JudgeRunConfig",
     "LengthStageConfig",
@@ -116,6 +121,7 @@ __all__ = [
     "PublishConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",
+    "RemoteJudgeConfig",
     "Resolved",
     "RewardModelConfig",
     "RlooConfig",
@@ -123,11 +129,13 @@ __all__ = [
     "SandboxConfig",
     "ScheduleConfig",
     "ScheduleSettings",
+    "ServeConfig",
     "SftConfig",
     "SglangEngineConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",
+    "TlsConfig",
     "TrainConfig",
     "TrainerConfig",
     "TransformersEngineConfig",

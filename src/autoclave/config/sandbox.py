@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
+from autoclave.config.remote import RemoteJudgeConfig
 
 Level = Literal["sealed", "restricted", "open"]
 LEVELS: tuple[Level, ...] = ("open", "restricted", "sealed")
@@ -81,8 +82,12 @@ class SandboxConfig(Config):
 class JudgeConfig(Config):
     """How programs are judged."""
 
-    backend: Literal["local"] = "local"
-    """Where judging happens. `local`: on this machine."""
+    backend: Literal["local", "remote"] = "local"
+    """Where judging happens. `local`: on this machine. `remote`: by servers (`autoclave serve`), see `remote`; workers,
+    limits, profiles and isolation are then the servers' own settings."""
+
+    remote: RemoteJudgeConfig = RemoteJudgeConfig()
+    """The servers that judge, with `backend=remote`."""
 
     workers: NonNegative = 0
     """Programs judged at the same time; 0 means one per core."""
@@ -110,8 +115,33 @@ class JudgeConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _backend_reads_what_is_set(self) -> Self:
+        if self.backend == "remote":
+            if not self.remote.urls:
+                raise ValueError("remote.urls: name the servers, such as remote.urls=[http://host:8750]")
+            for name in ("workers", "time_limit_range", "default_time_limit_s", "profiles", "cpp"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is ignored with backend=remote: set it where the servers start")
+        elif self.remote != RemoteJudgeConfig():
+            raise ValueError("remote is ignored with backend=local; set backend=remote, or remove it")
+        return self
+
+    @model_validator(mode="after")
     def _range_is_ordered(self) -> Self:
         low, high = self.time_limit_range
         if low > high:
             raise ValueError(f"time_limit_range = [{low}, {high}]: the first number must not exceed the second")
         return self
+
+
+def require_sandbox_in_use(judge: JudgeConfig, sandbox: SandboxConfig) -> None:
+    """Check that no setting of isolation is given that servers decide. `minimum_level` is what they are held to.
+
+    Raises:
+        ValueError: one is.
+    """
+    if judge.backend != "remote":
+        return
+    for name in SandboxConfig.model_fields:
+        if name != "minimum_level" and getattr(sandbox, name) != SandboxConfig.model_fields[name].default:
+            raise ValueError(f"sandbox.{name} is ignored with judge.backend=remote: set it where the servers start")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from autoclave.config.base import Config
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
 
 Extraction = Literal["last_fence", "lcb", "whole"]
 Answer = Literal["final", "boxed", "answer_line", "whole"]
@@ -69,3 +69,8 @@ class JudgeRunConfig(Config):
 
     stop_at_failure: bool = True
     """Whether the first failing test ends the judging of a program."""
+
+    @model_validator(mode="after")
+    def _isolation_is_in_use(self) -> Self:
+        require_sandbox_in_use(self.judge, self.sandbox)
+        return self

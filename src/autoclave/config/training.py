@@ -17,7 +17,7 @@ from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.publish import PublishConfig
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
 from autoclave.config.task import CodeGenerationConfig, TaskConfig
 from autoclave.config.trainer import TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
@@ -349,6 +349,11 @@ class TrainConfig(Config):
     def _loggers_differ(self) -> Self:
         if twice := {name for name in self.loggers if self.loggers.count(name) > 1}:
             raise ValueError(f"loggers: {min(twice)} is given twice; give it once")
+        return self
+
+    @model_validator(mode="after")
+    def _isolation_is_in_use(self) -> Self:
+        require_sandbox_in_use(self.judge, self.sandbox)
         return self
 
     @model_validator(mode="after")

@@ -219,10 +219,20 @@ class LocalJudge:
             if isinstance(item, _PendingTrace):
                 self._trace(item, sandbox)
                 continue
+            if self._is_unwanted(item):
+                continue
             try:
                 self._finish(item, self._judge(item.prepared, sandbox))
             except Exception as error:  # noqa: BLE001  a bug here must fail its job, not silence the worker
                 self._fail(item, error)
+
+    def _is_unwanted(self, item: _Pending) -> bool:
+        """Whether all who waited for it have cancelled; then it is forgotten."""
+        with self._lock:
+            if not all(future.cancelled() for _, future in item.waiting):
+                return False
+            self._pending.pop(item.key, None)
+            return True
 
     def _judge(self, prepared: PreparedJob, sandbox: Sandbox) -> Verdict:
         job = prepared.job

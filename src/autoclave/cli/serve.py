@@ -1,0 +1,147 @@
+"""`autoclave serve`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from autoclave.cli.settings import resolve, takes_settings
+from autoclave.config import ServeConfig
+from autoclave.core import InputError
+
+_SCOPES = ("judge", "problems:write", "answers:read", "traces:read")
+
+
+class _Serve(click.Group):
+    """A group whose first word may also be a setting or a recipe of the command itself."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = [place for place, word in enumerate(args) if word in self.commands]
+        first = names[0] if names else len(args)
+        settings = [word for word in args[:first] if not word.startswith("-")]
+        ctx.meta["settings"] = tuple(settings)
+        return super().parse_args(ctx, [word for word in args[:first] if word.startswith("-")] + args[first:])
+
+
+@click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[RECIPE] [KEY=VALUE]... [COMMAND]")
+@click.pass_context
+def serve(context: click.Context) -> None:
+    r"""Judge programs for others over HTTP, until SIGTERM or Ctrl-C.
+
+    Without tokens only this machine can connect. Accepted programs survive a crash and are judged after the next start.
+
+    \b
+    Settings: host, port, store, require_token, tls.*, admission.*, audit.*, judge.*, sandbox.* and more.
+    Example: autoclave serve port=8750 store=judge.sqlite
+    """
+    settings: tuple[str, ...] = context.meta["settings"]
+    if context.invoked_subcommand:
+        if settings:
+            raise click.UsageError(f"{settings[0]}: settings stand behind the command", context)
+        return
+    from autoclave.compose.service import run_server
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    config = resolve(ServeConfig, settings).config
+    run_server(config, lambda url: click.echo(f"Serving at {url}"))
+
+
+@serve.group()
+def token() -> None:
+    """Make, list and revoke the tokens that clients show.
+
+    Example: autoclave serve token list
+    """
+
+
+@token.command()
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(_SCOPES), help="What it allows; may be repeated.")
+@click.option("--expires", default="90d", help="After how long: a number with s, m, h or d, or never.")
+@click.option("--label", default="", help="A note on who has it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the token and its record as JSON.")
+@takes_settings
+def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, settings: tuple[str, ...]) -> None:
+    r"""Make a token and print it. It cannot be shown again: the store keeps its hash.
+
+    \b
+    Settings: store.
+    Example: autoclave serve token create --scope judge --scope problems:write --expires 30d store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+    from autoclave.service.tokens import Scope, create_token, seconds_of
+
+    if not scopes:
+        raise InputError(f"--scope: give at least one of {', '.join(_SCOPES)}")
+    text, record = create_token(label, frozenset(map(Scope, scopes)), time.time(), seconds_of(expires))
+    with contextlib.closing(open_store(_store(settings))) as store:
+        store.add_token(record)
+    click.echo(json.dumps({"token": text, **_plain(record)}, indent=2) if as_json else text)
+
+
+@token.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print the records as JSON.")
+@takes_settings
+def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
+    r"""List all tokens by name, without what proves them.
+
+    \b
+    Settings: store.
+    Example: autoclave serve token list store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+
+    with contextlib.closing(open_store(_store(settings))) as store:
+        records = store.tokens()
+    if as_json:
+        click.echo(json.dumps([_plain(record) for record in records], indent=2))
+        return
+    for record in records:
+        row = _plain(record)
+        state = "valid" if record.is_valid(time.time()) else "revoked" if record.is_revoked else "expired"
+        expires = row["expires"] or "never"
+        click.echo(f"{record.id}  {state:<8} expires {expires:<20} {' '.join(row['scopes'])}  {record.label}".rstrip())
+
+
+@token.command()
+@click.argument("name")
+@takes_settings
+def revoke(name: str, settings: tuple[str, ...]) -> None:
+    r"""Make a token useless, at once. NAME is the first word of its line in the list.
+
+    \b
+    Settings: store.
+    Example: autoclave serve token revoke 1f0c9a3e store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+
+    with contextlib.closing(open_store(_store(settings))) as store:
+        if not store.revoke_token(name):
+            raise InputError(f"{name}: no token has this name; see autoclave serve token list")
+    click.echo(f"{name} is revoked")
+
+
+def _store(settings: tuple[str, ...]) -> Path:
+    return Path(resolve(ServeConfig, settings).config.store)
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "label": record.label,
+        "scopes": sorted(record.scopes),
+        "created": _time(record.created),
+        "expires": None if record.expires is None else _time(record.expires),
+        "is_revoked": record.is_revoked,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,134 @@
+"""The server that settings describe. Free of tensor libraries; the libraries of the extra `serve` load when needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig
+from autoclave.core import ConfigError, Outcome, Program, Verdict
+from autoclave.core.files import existing_file
+from autoclave.judge import LocalJudge, run_program
+
+if TYPE_CHECKING:
+    from autoclave.service.audit import AuditLog
+    from autoclave.service.metrics import Metrics
+    from autoclave.service.parts import Parts
+    from autoclave.service.store import StartedJob, Store
+
+
+def open_store(path: Path) -> Store:
+    """The store in a file.
+
+    Raises:
+        InputError: it cannot be used.
+    """
+    from autoclave.service.store.sqlite import SqliteStore
+
+    return SqliteStore(path)
+
+
+@contextlib.contextmanager
+def open_parts(config: ServeConfig) -> Generator[Parts]:
+    """The parts of the server, open.
+
+    Raises:
+        ConfigError: nobody could use the server.
+        InputError: the store or the record cannot be used.
+        IsolationError: this host cannot give the level of isolation asked for.
+    """
+    from autoclave.service.audit import AuditLog
+    from autoclave.service.dispatcher import Dispatcher
+    from autoclave.service.metrics import Metrics
+    from autoclave.service.notices import Notices
+    from autoclave.service.parts import Parts, Turns
+    from autoclave.service.problem_cache import ProblemCache
+    from autoclave.service.queue import FairQueue
+    from autoclave.service.rates import TokenBuckets
+
+    path, admission = Path(config.store), config.admission
+    for file in (config.tls.certificate_file, config.tls.key_file):
+        if file:
+            existing_file(Path(file), "tls")
+    with contextlib.ExitStack() as opened:
+        store = opened.enter_context(contextlib.closing(open_store(path)))
+        _require_somebody(config, store)
+        audit = opened.enter_context(
+            contextlib.closing(
+                AuditLog(Path(config.audit.file or path.with_name("audit.jsonl")), sources=config.audit.sources)
+            )
+        )
+        judge = opened.enter_context(LocalJudge(config.sandbox, config.judge))
+        slots = config.judge.workers or len(os.sched_getaffinity(0))
+        notices, metrics = Notices(), Metrics()
+        problems = ProblemCache(store, config.cached_problems_mb * 2**20)
+        dispatcher = Dispatcher(
+            judge,
+            store,
+            notices,
+            FairQueue(admission.queue_limit, admission.client_queue_limit),
+            problems,
+            slots=slots,
+            keep_results_s=config.keep_results_s,
+            observe=_observer(metrics, audit),
+        )
+        yield Parts(
+            config=config,
+            judge=judge,
+            run_program=_runner(config.sandbox, config.judge),
+            store=store,
+            dispatcher=dispatcher,
+            notices=notices,
+            problems=problems,
+            audit=audit,
+            metrics=metrics,
+            buckets=TokenBuckets(admission.requests_per_s, admission.request_burst),
+            turns=Turns(admission.concurrent_runs or slots, admission.waiting_runs),
+        )
+
+
+def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
+    """Serve until a signal ends it. `announce` is given the address once it listens.
+
+    Raises:
+        HostError: it cannot listen there.
+    """
+    from autoclave.service.server import create_app
+    from autoclave.service.serving import listen, serve
+
+    listening = listen(config.host, config.port)
+    with contextlib.closing(listening), open_parts(config) as parts:
+        scheme = "https" if config.tls.certificate_file else "http"
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        announce(f"{scheme}://{host}:{listening.getsockname()[1]}")
+        serve(create_app(parts), parts, listening)
+
+
+def _require_somebody(config: ServeConfig, store: Store) -> None:
+    if config.require_token and not any(token.is_valid(time.time()) for token in store.tokens()):
+        raise ConfigError(
+            f"require_token = true: no valid token is in {config.store}; make one: "
+            f"autoclave serve token create --scope judge --scope problems:write store={config.store}"
+        )
+
+
+def _observer(metrics: Metrics, audit: AuditLog) -> Callable[[StartedJob, Verdict, float], None]:
+    def observe(job: StartedJob, verdict: Verdict, seconds: float) -> None:
+        metrics.note_verdict(verdict, seconds)
+        status = verdict.status.value if verdict.status else None
+        audit.note(
+            job.client, "verdict", source=job.spec.source, problem=job.spec.digest, batch=job.batch, status=status
+        )
+
+    return observe
+
+
+def _runner(sandbox: SandboxConfig, judge: JudgeConfig) -> Callable[[Program, bytes, str, float], Outcome]:
+    def run(program: Program, stdin: bytes, profile: str, time_limit_s: float) -> Outcome:
+        return run_program(sandbox, program, stdin, profile=profile, time_limit_s=time_limit_s, judge_config=judge)
+
+    return run

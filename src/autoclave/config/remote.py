@@ -1,0 +1,59 @@
+"""Settings: judges on other machines."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
+
+JobPriority = Annotated[int, Field(ge=0, le=9)]
+
+
+class RemoteJudgeConfig(Config):
+    """The servers that judge for this process (`autoclave serve`), and how they are asked."""
+
+    urls: tuple[str, ...] = ()
+    """Where the servers are, such as http://host:8750. Programs go where slots are free."""
+
+    token_variable: str = ""
+    """Environment variable that holds the token for the servers; empty: none, or that of `token_file`."""
+
+    token_file: str = ""
+    """File that holds the token for the servers, and nothing else; empty: none, or that of `token_variable`."""
+
+    certificate_file: str = ""
+    """Certificate (PEM) that the servers' own must be signed by; empty: what this machine trusts."""
+
+    timeout_s: PositiveFloat = 30.0
+    """Longest silence of a server, in seconds, before it counts as gone. A server that judges says so more often."""
+
+    retries: NonNegative = 8
+    """How often a program is asked again, of any server, after a server did not answer, broke off or had a fault. The
+    waits in between double from a quarter of a second to 30 seconds. Then there is no verdict, and the fault names the
+    server. A server that is busy is waited for instead."""
+
+    deadline_s: PositiveFloat = 3600.0
+    """Seconds from submission after which a program is not judged any more, here and by the server: no verdict."""
+
+    programs_per_request: Positive = 64
+    """Most programs in one request."""
+
+    priority: JobPriority = 4
+    """How urgent programs of this process are: 9 goes first, 0 last."""
+
+    @model_validator(mode="after")
+    def _urls_can_be_used(self) -> Self:
+        for url in self.urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"urls: {url!r} must begin with http:// or https://")
+            if self.urls.count(url) > 1:
+                raise ValueError(f"urls: {url!r} is given twice; give it once")
+        return self
+
+    @model_validator(mode="after")
+    def _token_has_one_place(self) -> Self:
+        if self.token_variable and self.token_file:
+            raise ValueError("token_variable and token_file: both are set; set the one that holds the token")
+        return self

@@ -1,0 +1,159 @@
+"""Settings of the judge as a service."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class TlsConfig(Config):
+    """Encryption by the server itself, for places without a proxy that does it."""
+
+    certificate_file: str = ""
+    """The server's certificate with those that signed it (PEM); empty: no encryption."""
+
+    key_file: str = ""
+    """The private key of the certificate (PEM)."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if bool(self.certificate_file) != bool(self.key_file):
+            given, missing = ("certificate_file", "key_file") if self.certificate_file else ("key_file", "certificate")
+            raise ValueError(f"{given} is set and {missing} is not; set both, or none for no encryption")
+        return self
+
+
+class AuditConfig(Config):
+    """The record of who ran what: one JSON line per action, with hashes in place of programs."""
+
+    file: str = ""
+    """File that lines are appended to; empty: `audit.jsonl` beside the store."""
+
+    sources: bool = False
+    """Whether the text of programs is recorded too."""
+
+
+class AdmissionConfig(Config):
+    """What one client, and all together, may ask for. What is more is refused with status 413 or 429."""
+
+    queue_limit: Positive = 20_000
+    """Most programs that wait, of all clients together."""
+
+    client_queue_limit: Positive = 10_000
+    """Most programs that wait, of one client."""
+
+    batch_limit: Positive = 4096
+    """Most programs in one request."""
+
+    request_limit_mb: PositiveFloat = 64.0
+    """Size of a request with programs, after decompression, in MiB."""
+
+    upload_limit_mb: PositiveFloat = 4096.0
+    """Size of one upload of problems, after decompression, in MiB. It is read line by line."""
+
+    line_limit_mb: PositiveFloat = 256.0
+    """Size of one problem, in MiB."""
+
+    requests_per_s: NonNegativeFloat = 0.0
+    """Requests of one client per second, on average; 0 means any number."""
+
+    request_burst: Positive = 200
+    """Requests of one client that may come at once before `requests_per_s` counts."""
+
+    concurrent_runs: NonNegative = 0
+    """Free-form runs at a time; 0 means as many as the judge has workers."""
+
+    waiting_runs: NonNegative = 64
+    """Free-form runs and traces that may wait for their turn."""
+
+    @model_validator(mode="after")
+    def _limits_are_ordered(self) -> Self:
+        if self.client_queue_limit > self.queue_limit:
+            raise ValueError(
+                f"client_queue_limit = {self.client_queue_limit}: must not exceed queue_limit = {self.queue_limit}"
+            )
+        if self.line_limit_mb > self.upload_limit_mb:
+            raise ValueError(
+                f"line_limit_mb = {self.line_limit_mb}: must not exceed upload_limit_mb = {self.upload_limit_mb}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _burst_has_an_effect(self) -> Self:
+        if self.request_burst != 200 and not self.requests_per_s:
+            raise ValueError("request_burst is ignored: there is no rate; set requests_per_s, or remove it")
+        return self
+
+
+class ServeConfig(Config):
+    """The judge as a service over HTTP (`autoclave serve`)."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Other machines reach 0.0.0.0 or the machine's own; that needs `require_token`."""
+
+    port: Port = 8750
+    """Port to listen on; 0: any that is free."""
+
+    store: str = "autoclave-serve.sqlite"
+    """File with problems, tokens and jobs; it is made if it is not there."""
+
+    require_token: bool = False
+    """Whether every client must show a token (`autoclave serve token create`). Without, every user of this machine may
+    do everything."""
+
+    tls: TlsConfig = TlsConfig()
+    """Encryption."""
+
+    admission: AdmissionConfig = AdmissionConfig()
+    """Limits of what clients may ask for."""
+
+    audit: AuditConfig = AuditConfig()
+    """Who ran what."""
+
+    drain_s: NonNegativeFloat = 30.0
+    """Seconds that programs which are being judged may take to end after SIGTERM. What waits is judged after the next
+    start."""
+
+    keep_results_s: PositiveFloat = 86400.0
+    """Seconds for which verdicts and idempotency keys are kept."""
+
+    cached_problems_mb: Positive = 512
+    """Memory for problems that are in use, in MiB of their JSON text."""
+
+    judge: JudgeConfig = JudgeConfig()
+    """Judging."""
+
+    sandbox: SandboxConfig = SandboxConfig()
+    """Isolation."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @model_validator(mode="after")
+    def _strangers_need_tokens(self) -> Self:
+        if not self.is_local and not self.require_token:
+            raise ValueError(
+                f'host = "{self.host}": other machines could run programs here without a token; set '
+                "require_token=true, or host=127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _judges_here(self) -> Self:
+        if self.judge.backend != "local":
+            raise ValueError(f"judge.backend = {self.judge.backend}: a server judges on its own machine; use local")
+        return self

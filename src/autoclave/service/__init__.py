@@ -1,0 +1,9 @@
+"""The judge over HTTP: server, store, client. Imports `judge`, `config` and `core`; free of torch.
+
+    client -> server.py, routes/ -> dispatcher.py -> a `Judge` that is handed in
+                                       |
+                                    store/: problems by digest, tokens, the table of jobs
+
+A job is accepted when its row is in the store; `dispatcher.py` takes jobs in turn (`queue.py`), and keeps verdicts.
+`client.py` is a `Judge` whose programs are judged by such servers. Needs the extra `serve`; this module does not.
+"""

@@ -1,0 +1,88 @@
+"""How jobs and batches are told, alone or as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import Request
+
+from autoclave.service.leases import Leases
+from autoclave.service.parts import Parts
+from autoclave.service.presence import happens, until_gone
+from autoclave.service.store import Batch, JobState, counts_of
+from autoclave.service.wire import BatchAnswer
+
+NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
+_HEARTBEAT_S = 5.0
+
+
+def plain_job(parts: Parts, state: JobState) -> dict[str, Any]:
+    """`JobAnswer`, with the verdict as it is stored."""
+    is_running = state.state == "accepted" and parts.dispatcher.is_running(state.id)
+    return {
+        "job": state.id,
+        "batch": state.batch,
+        "place": state.place,
+        "id": state.label,
+        "state": "running" if is_running else state.state,
+        "sequence": state.sequence,
+        "verdict": None if state.verdict is None else json.loads(state.verdict),
+    }
+
+
+def batch_answer(parts: Parts, batch: Batch) -> BatchAnswer:
+    """Where a batch stands. Blocks."""
+    states = parts.store.jobs_of(batch.id)
+    return BatchAnswer(batch=batch.id, jobs=[state.id for state in states], counts=counts_of(states))
+
+
+async def stream(
+    parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str
+) -> AsyncGenerator[bytes]:
+    """What happens to a batch: first where it stands, then each job as it ends, and `end` when all have.
+
+    Without an `end` the stream broke off, or the server is about to end; ask again, with `after`.
+    """
+    with leases.held(batch), parts.notices.watch(batch.id) as changed:
+        async with until_gone(request) as gone:
+            answer = await asyncio.to_thread(batch_answer, parts, batch)
+            yield _event(form, "batch", answer.model_dump(mode="json"), None)
+            while not gone.done():
+                changed.clear()
+                num_left = await asyncio.to_thread(parts.store.num_unfinished, batch.id)
+                for state in await asyncio.to_thread(parts.store.ended, batch.id, after):
+                    after = state.sequence or after
+                    yield _event(form, "job", plain_job(parts, state), after)
+                if not num_left:
+                    yield _event(form, "end", {}, None)
+                    return
+                if parts.is_stopping.is_set():
+                    return
+                if not await happens(changed, gone, _HEARTBEAT_S):
+                    yield b"\n" if form == NDJSON else b":\n\n"
+
+
+def _event(form: str, kind: str, data: dict[str, Any], sequence: int | None) -> bytes:
+    if form == NDJSON:
+        return json.dumps({"event": kind, **data}, separators=(",", ":")).encode() + b"\n"
+    number = "" if sequence is None else f"id: {sequence}\n"
+    return f"event: {kind}\n{number}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch, id: str, wait_s: float) -> JobState:
+    """Where a job of the batch stands once it has ended, the time is over, or the client is gone."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    with leases.held(batch), parts.notices.watch(batch.id) as changed:
+        async with until_gone(request) as gone:
+            while True:
+                changed.clear()
+                state = await asyncio.to_thread(parts.store.job, id)
+                assert state is not None  # it cannot be purged while it is unfinished
+                left_s = until - loop.time()
+                if state.sequence is not None or left_s <= 0 or gone.done() or parts.is_stopping.is_set():
+                    return state
+                await happens(changed, gone, left_s)

@@ -1,0 +1,65 @@
+"""What the routes work with: one object that the composition root fills."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autoclave.config import ServeConfig
+from autoclave.core import Outcome, Program
+from autoclave.judge import Judge
+from autoclave.service.audit import AuditLog
+from autoclave.service.dispatcher import Dispatcher
+from autoclave.service.metrics import Metrics
+from autoclave.service.notices import Notices
+from autoclave.service.problem_cache import ProblemCache
+from autoclave.service.rates import TokenBuckets
+from autoclave.service.refusals import busy
+from autoclave.service.store import Store
+
+RunProgram = Callable[[Program, bytes, str, float], Outcome]
+"""(program, stdin, profile, CPU seconds) -> how it ended."""
+
+
+class Turns:
+    """Places for work that has no queue of its own: so many at a time, and so many that wait."""
+
+    def __init__(self, places: int, waiting: int) -> None:
+        self._free = asyncio.Semaphore(places)
+        self._limit = places + waiting
+        self._num_inside = 0
+
+    async def __aenter__(self) -> None:
+        if self._num_inside >= self._limit:
+            raise busy("too many runs wait; there will be room later", 1.0)
+        self._num_inside += 1
+        try:
+            await self._free.acquire()
+        except BaseException:
+            self._num_inside -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._num_inside -= 1
+        self._free.release()
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of one server."""
+
+    config: ServeConfig
+    judge: Judge
+    run_program: RunProgram
+    store: Store
+    dispatcher: Dispatcher
+    notices: Notices
+    problems: ProblemCache
+    audit: AuditLog
+    metrics: Metrics
+    buckets: TokenBuckets
+    turns: Turns
+    is_stopping: threading.Event = field(default_factory=threading.Event)
+    """Streams and waits end."""

@@ -1,0 +1,59 @@
+"""Problems that jobs are about, parsed once and kept while they are in use, up to a size."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+
+from autoclave.core import Problem
+from autoclave.service.store import JobSpec, Store
+from autoclave.service.store.records import body_of
+
+_Key = tuple[str, str, str | None, float | None, int | None]
+
+
+class ProblemCache:
+    """The problem of a job, with the language, profile and limits that the job asks for.
+
+    A judge keeps what it worked out about a problem as long as somebody holds the same object; this is who holds it.
+    """
+
+    def __init__(self, store: Store, limit_bytes: int) -> None:
+        self._store = store
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._known: OrderedDict[_Key, tuple[Problem, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, spec: JobSpec) -> Problem | None:
+        """The problem; None if it is not stored any more."""
+        key = (spec.digest, spec.language, spec.profile, spec.time_limit_s, spec.memory_limit_mb)
+        with self._lock:
+            if known := self._known.get(key):
+                self._known.move_to_end(key)
+                return known[0]
+        stored = self._store.problem(spec.digest)
+        if stored is None:
+            return None
+        problem = replace(
+            stored,
+            language=spec.language,
+            profile=spec.profile or stored.profile,
+            time_limit_s=spec.time_limit_s or stored.time_limit_s,
+            memory_limit_mb=spec.memory_limit_mb or stored.memory_limit_mb,
+            solutions=[],
+        )
+        with self._lock:
+            if known := self._known.get(key):
+                return known[0]
+            self._keep(key, problem)
+        return problem
+
+    def _keep(self, key: _Key, problem: Problem) -> None:
+        size = len(body_of(problem))
+        self._known[key] = (problem, size)
+        self._bytes += size
+        while self._bytes > self._limit_bytes and len(self._known) > 1:
+            _, (_, freed) = self._known.popitem(last=False)
+            self._bytes -= freed

@@ -1,0 +1,48 @@
+"""What the service answers instead of what was asked for. No text here holds a path, an answer or a secret."""
+
+from __future__ import annotations
+
+import math
+
+from starlette.exceptions import HTTPException
+
+
+class Refused(HTTPException):
+    """An answer with one of the status codes 4xx and 5xx, in the one form that errors have."""
+
+    def __init__(self, status: int, kind: str, message: str, retry_after_s: float | None = None) -> None:
+        headers = {} if retry_after_s is None else {"Retry-After": str(math.ceil(retry_after_s))}
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        super().__init__(status, message, headers)
+        self.kind = kind
+
+    @property
+    def body(self) -> dict[str, dict[str, str]]:
+        """What is sent."""
+        return {"error": {"kind": self.kind, "message": self.detail}}
+
+
+def not_found(what: str) -> Refused:
+    """It is not there, or belongs to somebody else: nobody can tell which."""
+    return Refused(404, "not_found", f"no such {what}")
+
+
+def bad_input(message: str) -> Refused:
+    """What the client gave cannot be used."""
+    return Refused(422, "input", message)
+
+
+def too_large(what: str, limit: float, unit: str = "MiB") -> Refused:
+    """A limit of the server's settings."""
+    return Refused(413, "too_large", f"{what} exceeds the limit of {limit:g} {unit}; send it in parts")
+
+
+def busy(message: str, retry_after_s: float) -> Refused:
+    """There is no room now."""
+    return Refused(429, "busy", message, retry_after_s)
+
+
+def draining(retry_after_s: float) -> Refused:
+    """The server is about to end."""
+    return Refused(503, "draining", "the server is about to end; ask again later, or another one", retry_after_s)

@@ -1,0 +1,181 @@
+"""Jobs and batches: submit, look, wait, stream, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from autoclave.service.access import needs, parts_of
+from autoclave.service.answers import EVENTS, NDJSON, batch_answer, plain_job, stream, wait_for
+from autoclave.service.leases import Leases
+from autoclave.service.parts import Parts
+from autoclave.service.refusals import not_found
+from autoclave.service.requests import accept, own_batch
+from autoclave.service.store import Batch, JobState
+from autoclave.service.tokens import Client, Scope
+from autoclave.service.wire import (
+    BatchAnswer,
+    BatchRequest,
+    Cancelled,
+    Job,
+    JobAnswer,
+    JobRequest,
+    Options,
+    Wait,
+)
+
+router = APIRouter(prefix="/v1", tags=["judging"])
+Identity = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$", examples=["hq9J2mS0yYx3bQnUqk1b"])]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern="^[\\x21-\\x7e]{1,200}$",
+        description="The same request under the same key is accepted once, and answered each time.",
+    ),
+]
+After = Annotated[int, Query(ge=0, le=2**62, description="Only what ended after the job with this sequence number.")]
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A line or an event per verdict as it comes; the last says `end`.",
+        "content": {NDJSON: {"schema": {"type": "string"}}, EVENTS: {"schema": {"type": "string"}}},
+    }
+}
+
+
+def leases_of(request: Request) -> Leases:
+    """Those of the server that got the request."""
+    return request.app.state.leases
+
+
+@router.post("/jobs", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Accepted."}})
+async def judge_one(
+    body: JobRequest,
+    request: Request,
+    parts: Annotated[Parts, Depends(parts_of)],
+    leases: Annotated[Leases, Depends(leases_of)],
+    client: Annotated[Client, needs(Scope.JUDGE)],
+    key: Key = None,
+) -> Response:
+    """Judge one program: the verdict if it comes within `wait_s` seconds (200), else where the job stands (202)."""
+    job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
+    options = _options(body, is_waiting=body.wait_s > 0)
+    batch = await asyncio.to_thread(accept, parts, client, [job], options, key)
+    state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
+    state = await wait_for(parts, leases, request, batch, state.id, body.wait_s)
+    return _job_response(parts, state)
+
+
+@router.get("/jobs/{job}", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Not yet."}})
+async def look_at_job(
+    job: Identity,
+    request: Request,
+    parts: Annotated[Parts, Depends(parts_of)],
+    leases: Annotated[Leases, Depends(leases_of)],
+    client: Annotated[Client, needs(Scope.JUDGE)],
+    wait_s: Annotated[Wait, Query(description="Seconds to wait for the verdict.")] = 0.0,
+) -> Response:
+    """Where a job stands; with the verdict once it has one."""
+    batch, state = await asyncio.to_thread(_own_job, parts, client, job)
+    if wait_s and state.sequence is None:
+        state = await wait_for(parts, leases, request, batch, job, wait_s)
+    return _job_response(parts, state)
+
+
+@router.delete("/jobs/{job}")
+async def cancel_job(
+    job: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> Cancelled:
+    """Cancel a job. One that has ended stays as it is."""
+    await asyncio.to_thread(_own_job, parts, client, job)
+    return Cancelled(cancelled=await asyncio.to_thread(parts.dispatcher.cancel, [job]))
+
+
+@router.post(
+    "/batches",
+    response_model=BatchAnswer,
+    status_code=202,
+    responses=_STREAM,
+)
+async def judge_many(
+    body: BatchRequest,
+    request: Request,
+    parts: Annotated[Parts, Depends(parts_of)],
+    leases: Annotated[Leases, Depends(leases_of)],
+    client: Annotated[Client, needs(Scope.JUDGE)],
+    key: Key = None,
+    accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
+) -> Response:
+    """Judge many programs. With `Accept: application/x-ndjson` or `text/event-stream` verdicts come as a stream."""
+    form = _form(accept_header)
+    options = _options(body, is_waiting=form is not None)
+    batch = await asyncio.to_thread(accept, parts, client, body.jobs, options, key)
+    if form is not None:
+        return StreamingResponse(stream(parts, leases, request, batch, 0, form), media_type=form)
+    answer = await asyncio.to_thread(batch_answer, parts, batch)
+    return JSONResponse(answer.model_dump(mode="json"), 202)
+
+
+@router.get("/batches/{batch}")
+async def look_at_batch(
+    batch: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> BatchAnswer:
+    """Where a batch stands."""
+    return await asyncio.to_thread(lambda: batch_answer(parts, own_batch(parts, client, batch)))
+
+
+@router.get("/batches/{batch}/stream", response_class=StreamingResponse, responses=_STREAM)
+async def stream_batch(
+    batch: Identity,
+    request: Request,
+    parts: Annotated[Parts, Depends(parts_of)],
+    leases: Annotated[Leases, Depends(leases_of)],
+    client: Annotated[Client, needs(Scope.JUDGE)],
+    after: After = 0,
+    accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
+    last_event: Annotated[str, Header(alias="Last-Event-ID", include_in_schema=False)] = "",
+) -> Response:
+    """The verdicts of a batch as they come, those that are there first."""
+    found = await asyncio.to_thread(own_batch, parts, client, batch)
+    form = _form(accept_header) or NDJSON
+    if last_event.isascii() and last_event.isdigit() and len(last_event) < 19:
+        after = max(after, int(last_event))
+    return StreamingResponse(stream(parts, leases, request, found, after, form), media_type=form)
+
+
+@router.delete("/batches/{batch}")
+async def cancel_batch(
+    batch: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> Cancelled:
+    """Cancel all jobs of a batch that have not ended."""
+
+    def cancel() -> int:
+        found = own_batch(parts, client, batch)
+        left = [state.id for state in parts.store.jobs_of(found.id) if state.sequence is None]
+        return parts.dispatcher.cancel(left)
+
+    return Cancelled(cancelled=await asyncio.to_thread(cancel))
+
+
+def _own_job(parts: Parts, client: Client, job: str) -> tuple[Batch, JobState]:
+    state = parts.store.job(job)
+    batch = None if state is None else parts.store.batch(state.batch)
+    if state is None or batch is None or state.client != client.id:
+        raise not_found("job")
+    return batch, state
+
+
+def _options(body: Options, *, is_waiting: bool) -> Options:
+    keep_s = 0.0 if is_waiting and "keep_s" not in body.model_fields_set else body.keep_s
+    return Options(priority=body.priority, deadline_s=body.deadline_s, keep_s=keep_s)
+
+
+def _job_response(parts: Parts, state: JobState) -> Response:
+    return JSONResponse(plain_job(parts, state), 200 if state.sequence is not None else 202)
+
+
+def _form(accept: str) -> str | None:
+    return next((form for form in (NDJSON, EVENTS) if form in accept), None)

@@ -1,0 +1,66 @@
+"""What the server says of itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from autoclave.service.access import needs, parts_of
+from autoclave.service.parts import Parts
+from autoclave.service.tokens import Client, Scope
+from autoclave.service.wire import Health, ServerAnswer
+
+router = APIRouter(prefix="/v1", tags=["server"])
+_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not now."}}
+
+
+@router.get("/health", response_model=Health, responses=_NOT_READY)
+async def health(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
+    """Whether it works at all; if not, it should be started anew. Needs no token."""
+    is_well = parts.dispatcher.is_alive
+    return JSONResponse({"status": "ok" if is_well else "failed"}, 200 if is_well else 503)
+
+
+@router.get("/ready", response_model=Health, responses=_NOT_READY)
+async def ready(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
+    """Whether it takes new work. Needs no token."""
+    is_ready = parts.dispatcher.is_alive and not parts.dispatcher.is_draining
+    return JSONResponse({"status": "ok" if is_ready else "draining"}, 200 if is_ready else 503)
+
+
+@router.get("/server")
+async def server(
+    parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> ServerAnswer:
+    """What the server is, and how much it has to do."""
+    dispatcher, config = parts.dispatcher, parts.config
+    return ServerAnswer(
+        version=version("autoclave"),
+        level=parts.judge.level,
+        slots=dispatcher.slots,
+        waiting=dispatcher.num_waiting,
+        running=dispatcher.num_running,
+        per_s=round(dispatcher.per_s(), 3),
+        is_draining=dispatcher.is_draining,
+        batch_limit=config.admission.batch_limit,
+        time_limit_range=config.judge.time_limit_range,
+        memory_limit_mb=config.sandbox.memory_limit_mb,
+    )
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs()]) -> str:
+    """Counters and gauges in the text form that Prometheus reads. Any valid token will do."""
+    dispatcher = parts.dispatcher
+    return parts.metrics.text(
+        {
+            "queue_jobs": dispatcher.num_waiting,
+            "queue_clients": dispatcher.num_clients,
+            "running_jobs": dispatcher.num_running,
+            "slots": dispatcher.slots,
+            "is_draining": dispatcher.is_draining,
+        }
+    )

@@ -1,0 +1,197 @@
+"""Problems: upload, list, look at, read with answers, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from autoclave.core import DataError, HostError, InputError, Problem
+from autoclave.core.json import parse_object
+from autoclave.core.problem import StoredTests
+from autoclave.service.access import needs, parts_of
+from autoclave.service.bodies import lines_of
+from autoclave.service.parts import Parts
+from autoclave.service.refusals import Refused, bad_input, not_found
+from autoclave.service.requests import mended_apart
+from autoclave.service.store import JobSpec, ProblemRecord
+from autoclave.service.tokens import Client, Scope
+from autoclave.service.wire import (
+    EXAMPLE_DIGEST,
+    Lookup,
+    LookupAnswer,
+    ProblemAbout,
+    ProblemList,
+    ProblemNeed,
+    RefusedProblem,
+    Uploaded,
+    UploadedProblem,
+)
+
+router = APIRouter(prefix="/v1/problems", tags=["problems"])
+DigestPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$", examples=[EXAMPLE_DIGEST])]
+_TOGETHER = 64
+"""Problems that are stored in one transaction ..."""
+_TOGETHER_BYTES = 8 << 20
+"""... but no more than these bytes of them."""
+_BODY = {
+    "required": True,
+    "description": "Lines of a problem file (autoclave-problem/1). Content-Encoding may be gzip or zstd.",
+    "content": {
+        "application/x-ndjson": {
+            "schema": {"type": "string"},
+            "example": '{"format": "autoclave-problem/1", "id": "add", "statement": "Add two numbers.", '
+            '"tests": {"kind": "stdin", "cases": [{"input": "3 4\\n", "output": "7\\n"}]}}\n',
+        }
+    },
+}
+
+
+@router.post("", status_code=200, openapi_extra={"requestBody": _BODY})
+async def upload(
+    request: Request,
+    parts: Annotated[Parts, Depends(parts_of)],
+    client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
+) -> Uploaded:
+    """Upload problems. One that is there already is the same problem. Lines before one that is refused are kept."""
+    parts.dispatcher.require_accepting()
+    done: list[UploadedProblem] = []
+    pending: list[Problem] = []
+    size = 0
+    number = 0
+    try:
+        async for line in lines_of(request.stream(), parts.config.admission.line_limit_mb):
+            number += 1
+            if not line.strip():
+                continue
+            pending.append(await asyncio.to_thread(_checked, parts, line, number))
+            size += len(line)
+            if len(pending) >= _TOGETHER or size >= _TOGETHER_BYTES:
+                done += await _stored(parts, client, pending)
+                pending, size = [], 0
+    finally:
+        done += await _stored(parts, client, pending)
+    return Uploaded(problems=done, new=sum(problem.is_new for problem in done))
+
+
+def _checked(parts: Parts, line: bytes, number: int) -> Problem:
+    """The problem of a line, which can be judged here.
+
+    Raises:
+        Refused: it is malformed, or cannot be judged; the line is named.
+    """
+    where = f"line {number}"
+    try:
+        problem = Problem.from_json(parse_object(line.decode("utf-8-sig"), where), where)
+        if isinstance(problem.tests, StoredTests):
+            raise bad_input(f"{where}: tests.kind = stored: upload the tests themselves")
+        parts.judge.check(problem)
+    except UnicodeDecodeError:
+        raise bad_input(f"{where}: not UTF-8") from None
+    except DataError as error:
+        raise bad_input(without_value(str(error))) from None
+    except HostError as error:
+        raise Refused(501, "host", f"{where}: {mended_apart(error)}") from None
+    except InputError as error:
+        raise bad_input(f"{where}: {without_value(str(error))}") from None
+    return problem
+
+
+def without_value(message: str) -> str:
+    """A complaint of the form `path = value: rule` without the value, which may be part of an answer."""
+    path, equals, rest = message.partition(" = ")
+    return f"{path}: {rest.rpartition(': ')[2]}" if equals else message
+
+
+async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list[UploadedProblem]:
+    if not problems:
+        return []
+    are_new = await asyncio.to_thread(parts.store.put_problems, problems)
+    for problem in problems:
+        parts.audit.note(client.id, "upload", problem=problem.digest)
+    return [
+        UploadedProblem(digest=problem.digest, id=problem.id, is_new=is_new)
+        for problem, is_new in zip(problems, are_new, strict=True)
+    ]
+
+
+@router.get("")
+async def list_problems(
+    parts: Annotated[Parts, Depends(parts_of)],
+    client: Annotated[Client, needs(Scope.JUDGE)],
+    after: Annotated[str, Query(max_length=64)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> ProblemList:
+    """A page of the problems that are stored, by digest."""
+    records = await asyncio.to_thread(parts.store.list_problems, after, limit)
+    is_last = len(records) < limit
+    return ProblemList(problems=[_about(record) for record in records], next=None if is_last else records[-1].digest)
+
+
+@router.post("/lookup")
+async def lookup(
+    body: Lookup, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> LookupAnswer:
+    """Which problems would have to be uploaded, and which cannot be judged here in that language."""
+    return await asyncio.to_thread(_looked_up, parts, body.problems)
+
+
+def _looked_up(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
+    known = {record.digest: record for record in parts.store.problem_records(sorted({need.digest for need in needed}))}
+    unknown = [digest for digest in dict.fromkeys(need.digest for need in needed) if digest not in known]
+    refused: list[RefusedProblem] = []
+    for need in needed:
+        problem = parts.problems.get(JobSpec(need.digest, b"", need.language)) if need.digest in known else None
+        if problem is None:
+            continue
+        try:
+            parts.judge.check(problem)
+        except HostError as error:
+            refused.append(RefusedProblem(digest=need.digest, kind="host", message=mended_apart(error)))
+        except InputError as error:
+            refused.append(RefusedProblem(digest=need.digest, kind="input", message=str(error)))
+    return LookupAnswer(unknown=unknown, refused=refused)
+
+
+@router.get("/{digest}")
+async def look_at(
+    digest: DigestPath, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+) -> ProblemAbout:
+    """What is known of a problem, without its answers."""
+    records = await asyncio.to_thread(parts.store.problem_records, [digest])
+    if not records:
+        raise not_found("problem")
+    return _about(records[0])
+
+
+@router.get("/{digest}/answers")
+async def read_answers(
+    digest: DigestPath,
+    parts: Annotated[Parts, Depends(parts_of)],
+    client: Annotated[Client, needs(Scope.ANSWERS_READ)],
+) -> dict[str, Any]:
+    """The whole problem with its expected answers, as in a line of a problem file."""
+    records = await asyncio.to_thread(parts.store.problem_records, [digest])
+    problem = await asyncio.to_thread(parts.store.problem, digest) if records else None
+    if problem is None:
+        raise not_found("problem")
+    parts.audit.note(client.id, "read_answers", problem=digest)
+    return problem.to_json()
+
+
+@router.delete("/{digest}", status_code=204)
+async def delete(
+    digest: DigestPath,
+    parts: Annotated[Parts, Depends(parts_of)],
+    client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
+) -> Response:
+    """Delete a problem. Jobs that were accepted are still judged."""
+    if not await asyncio.to_thread(parts.store.delete_problem, digest):
+        raise not_found("problem")
+    parts.audit.note(client.id, "delete", problem=digest)
+    return Response(status_code=204)
+
+
+def _about(record: ProblemRecord) -> ProblemAbout:
+    return ProblemAbout.model_validate(record, from_attributes=True)

@@ -1,0 +1,207 @@
+"""Real servers, in this process and in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from autoclave.compose.service import open_parts
+from autoclave.config import AdmissionConfig, JudgeConfig, RemoteJudgeConfig, ServeConfig
+from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
+from autoclave.service.client import RemoteJudge
+from autoclave.service.parts import Parts
+from autoclave.service.server import create_app
+from autoclave.service.serving import DrainingServer, listen
+from autoclave.service.tokens import Scope, create_token
+
+DEADLINE_S = 90.0
+
+
+class LiveServer:
+    """A server in a thread of this process."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._stack = contextlib.ExitStack()
+        listening = listen("127.0.0.1", config.port)
+        self.port = listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        try:
+            self.parts: Parts = self._stack.enter_context(open_parts(config))
+        except BaseException:
+            listening.close()
+            raise
+        self.app = create_app(self.parts)
+        self._server = DrainingServer(self.app, self.parts)
+        self._stack.callback(listening.close)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([listening])))
+        self._thread.start()
+        self.client = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
+
+    def client_with(self, *scopes: Scope, lifetime_s: float | None = None) -> httpx.Client:
+        """A client with a new token of these scopes."""
+        text, record = create_token("", frozenset(scopes), time.time(), lifetime_s)
+        self.parts.store.add_token(record)
+        return httpx.Client(
+            base_url=self.url, timeout=60.0, trust_env=False, headers={"Authorization": f"Bearer {text}"}
+        )
+
+    def close(self) -> None:
+        self.client.close()
+        self._server.drain()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        self._stack.close()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., LiveServer]]:
+    """start_server(...settings): a server with a store of its own, unless `store` is given."""
+    servers: list[LiveServer] = []
+
+    def start(**settings: Any) -> LiveServer:
+        defaults: dict[str, Any] = {
+            "port": 0,
+            "store": str(tmp_path / f"{len(servers)}" / "store.sqlite"),
+            "judge": JudgeConfig(workers=1, time_limit_range=(0.5, 12.0), default_time_limit_s=2.0),
+            "drain_s": 0.2,
+        }
+        try:
+            servers.append(LiveServer(ServeConfig(**defaults | settings)))
+        except IsolationError as error:
+            pytest.skip(f"this host cannot make sealed cells: {error}")
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One server for all tests of a file that leave it as it was."""
+    store = tmp_path_factory.mktemp("server") / "store.sqlite"
+    config = ServeConfig(
+        port=0,
+        store=str(store),
+        judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=2.0),
+        admission=AdmissionConfig(request_limit_mb=4.0, upload_limit_mb=8.0, line_limit_mb=2.0),
+        drain_s=0.2,
+    )
+    try:
+        opened = LiveServer(config)
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    yield opened
+    opened.close()
+
+
+class ServerProcess:
+    """`autoclave serve` in a process of its own, that can be killed and started again on the same port."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self._folder = folder
+        self._settings = settings
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "autoclave", "serve", f"port={self.port}", "store=store.sqlite"]
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*words, "judge.workers=1", *self._settings],
+                cwd=self._folder,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        reader = threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True)
+        reader.start()
+        line = lines.get(timeout=DEADLINE_S)
+        assert line.startswith("Serving at "), (self._folder / "log").read_text()
+        self.url = line.removeprefix("Serving at ").strip()
+        self.port = int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.wait()
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        self.process.stdout.close()
+        return self.process.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """start_process(...settings): a server in a process of its own."""
+    processes: list[ServerProcess] = []
+
+    def start(*settings: str) -> ServerProcess:
+        folder = tmp_path / f"process{len(processes)}"
+        folder.mkdir()
+        processes.append(ServerProcess(folder, *settings))
+        return processes[-1]
+
+    yield start
+    for found in processes:
+        if found.process.poll() is None:
+            os.kill(found.process.pid, signal.SIGTERM)
+            found.wait()
+
+
+@pytest.fixture
+def remote_judge() -> Iterator[Callable[..., RemoteJudge]]:
+    """remote_judge(url, ..., retries=...): a judge on these servers."""
+    with contextlib.ExitStack() as opened:
+        yield lambda *urls, **settings: opened.enter_context(RemoteJudge(RemoteJudgeConfig(urls=urls, **settings)))
+
+
+def problem(*cases: tuple[str, str], **fields: Any) -> Problem:
+    tests = StdinTests("stdin", [StdinCase(*case) for case in cases or (("3 4\n", "7\n"),)])
+    return Problem("Add.", tests, **{"id": "add", "profile": "plain"} | fields)
+
+
+RIGHT = "print(sum(map(int, input().split())))"
+
+
+def upload(client: httpx.Client, *problems: Problem) -> list[str]:
+    """Upload problems; their digests."""
+    body = "\n".join(json.dumps(one.to_json()) for one in problems)
+    reply = client.post("/v1/problems", content=body)
+    assert reply.status_code == 200, reply.text
+    return [one["digest"] for one in reply.json()["problems"]]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for a condition; what it gives."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port of this machine that nobody listens on."""
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    listening.close()
+    return port

@@ -1,0 +1,223 @@
+"""A judge on servers: what every judge must do, and what happens when servers fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autoclave.compose.host import build_judge
+from autoclave.config import JudgeConfig, RemoteJudgeConfig, SandboxConfig, ServeConfig
+from autoclave.core import ConfigError, Fault, HostError, InputError, IsolationError, Program, Verdict
+from autoclave.core.problem import StoredTests
+from autoclave.judge import JudgeJob
+from autoclave.judge.conformance import JudgeConformance, check_closing
+from autoclave.service import server_link
+from autoclave.service.client import AsyncRemoteJudge, RemoteJudge
+from autoclave.service.tokens import Scope
+
+from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(server_link, "LONGEST_WAIT_S", 0.2)
+
+
+class TestRemoteJudge(JudgeConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def judge(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteJudge]:
+        store = tmp_path_factory.mktemp("remote") / "store.sqlite"
+        with contextlib.ExitStack() as opened:
+            try:
+                server = LiveServer(ServeConfig(port=0, store=str(store), judge=JudgeConfig(workers=2), drain_s=0.2))
+            except IsolationError as error:
+                pytest.skip(f"this host cannot make sealed cells: {error}")
+            opened.callback(server.close)
+            yield opened.enter_context(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
+
+
+def jobs(count: int, label: str = "", **fields: object) -> list[JudgeJob]:
+    return [JudgeJob(problem(**fields), Program(f"{RIGHT}  # {label}{i}"), str(i)) for i in range(count)]
+
+
+def all_accepted(futures: list) -> bool:
+    return all(future.result(DEADLINE_S).is_accepted for future in futures)
+
+
+def test_closing_cancels_here_and_at_the_server(server: LiveServer):
+    check_closing(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
+    until(lambda: not server.parts.dispatcher.num_waiting)
+    assert server.parts.store.unfinished() == []
+
+
+def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer, remote_judge):
+    judge = remote_judge(server.url)
+    given = problem(("1 1\n", "2\n"), solutions=["secret"])
+    assert all_accepted([judge.submit(JudgeJob(given, Program(f"{RIGHT}  # {i}"))) for i in range(5)])
+    judge.check(replace(given, id="another"))
+    uploads = [line for line in server.parts.store.list_problems("", 100) if line.digest == given.digest]
+    assert len(uploads) == 1
+    assert server.parts.store.problem(given.digest).solutions == []
+
+
+def test_a_cancelled_future_cancels_the_job_at_the_server(server: LiveServer, remote_judge):
+    judge = remote_judge(server.url)
+    slow = [judge.submit(JudgeJob(problem(time_limit_s=0.5), Program(f"while 1: pass  # {i}"))) for i in range(30)]
+    until(lambda: len(server.parts.store.unfinished()) > 20)
+    for future in slow[10:]:
+        assert future.cancel()
+    until(lambda: not server.parts.store.unfinished())
+
+
+def test_a_problem_that_the_server_lost_is_uploaded_again(server: LiveServer, remote_judge):
+    judge = remote_judge(server.url)
+    given = problem(("1 2\n", "3\n"))
+    assert judge.submit(JudgeJob(given, Program(RIGHT))).result(DEADLINE_S).is_accepted
+    assert server.client.delete(f"/v1/problems/{given.digest}").status_code == 204
+    assert judge.submit(JudgeJob(given, Program(f"{RIGHT}  # again"))).result(DEADLINE_S).is_accepted
+
+
+def test_tests_that_are_stored_at_the_server_are_addressed_by_digest(server: LiveServer, remote_judge):
+    judge = remote_judge(server.url)
+    given = problem(("5 2\n", "7\n"))
+    judge.check(given)
+    stored = replace(given, tests=StoredTests("stored", given.digest))
+    assert judge.submit(JudgeJob(stored, Program(RIGHT))).result(DEADLINE_S).is_accepted
+    with pytest.raises(InputError, match="not stored"):
+        judge.check(replace(given, tests=StoredTests("stored", "0" * 64)))
+
+
+def test_the_programs_of_a_dead_server_are_judged_by_another_one(start_server, start_process, remote_judge):
+    first, second = start_process(), start_server()
+    judge = remote_judge(first.url, second.url, retries=4)
+    futures = [judge.submit(job) for job in jobs(40, "both")]
+    until(lambda: any(future.done() for future in futures))
+    first.kill()
+    assert all_accepted(futures)
+    assert all_accepted([judge.submit(job) for job in jobs(3, "later")])
+
+
+def test_a_server_that_comes_back_is_used_again(start_process, remote_judge):
+    server = start_process()
+    judge = remote_judge(server.url, retries=1000)
+    assert all_accepted([judge.submit(jobs(1)[0])])
+    server.kill()
+    futures = [judge.submit(job) for job in jobs(5, "while it is away")]
+    server.start()
+    assert all_accepted(futures)
+
+
+def test_no_server_is_a_fault_that_names_it_and_no_reward(start_process, remote_judge):
+    server = start_process()
+    judge = remote_judge(server.url, retries=2)
+    assert all_accepted([judge.submit(jobs(1)[0])])
+    server.kill()
+    for verdict in [future.result(DEADLINE_S) for future in [judge.submit(job) for job in jobs(3, "never")]]:
+        assert (verdict.status, verdict.reward, verdict.problem_id) == (None, None, "add")
+        assert verdict.fault.kind == "server"
+        assert server.url in verdict.fault.detail
+    new = judge.submit(JudgeJob(problem(("9 9\n", "18\n")), Program(RIGHT))).result(DEADLINE_S)
+    assert server.url in new.fault.detail
+
+
+def test_a_server_that_only_has_faults_is_named(start_server, remote_judge):
+    server = start_server()
+    for sandbox in server.parts.judge._sandboxes:
+        sandbox.close()
+    judge = remote_judge(server.url, retries=2)
+    verdict = judge.submit(jobs(1, "fault")[0]).result(DEADLINE_S)
+    assert (verdict.status, verdict.reward) == (None, None)
+    assert verdict.fault.kind == "sandbox"
+    assert server.url in verdict.fault.detail
+
+
+def test_a_server_that_only_has_faults_does_not_keep_others_from_judging(start_server, remote_judge):
+    broken, sound = start_server(), start_server()
+    for sandbox in broken.parts.judge._sandboxes:
+        sandbox.close()
+    judge = remote_judge(broken.url, sound.url, retries=20)
+    assert all_accepted([judge.submit(job) for job in jobs(30, "broken")])
+
+
+def test_a_full_server_is_waited_for(start_server, remote_judge):
+    from autoclave.config import AdmissionConfig
+
+    server = start_server(admission=AdmissionConfig(queue_limit=8, client_queue_limit=8))
+    judge = remote_judge(server.url, retries=0, programs_per_request=4)
+    assert all_accepted([judge.submit(job) for job in jobs(30, "full")])
+
+
+def test_a_deadline_is_kept_here_and_at_the_server(server: LiveServer, remote_judge):
+    judge = remote_judge(server.url, deadline_s=0.6)
+    futures = [
+        judge.submit(JudgeJob(problem(time_limit_s=0.5), Program(f"while True: pass  # d{i}"))) for i in range(16)
+    ]
+    verdicts = [future.result(DEADLINE_S) for future in futures]
+    late = [verdict for verdict in verdicts if verdict.fault]
+    assert len(late) > 8
+    assert {verdict.fault.kind for verdict in late} == {"deadline"}
+    assert all(server.url in verdict.fault.detail for verdict in late)
+    until(lambda: not server.parts.store.unfinished())
+
+
+def test_a_token_is_shown_and_a_wrong_one_is_a_mistake_of_settings(
+    start_server, remote_judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from autoclave.compose.service import open_store
+    from autoclave.service.tokens import create_token
+
+    text, record = create_token("", frozenset({Scope.JUDGE, Scope.PROBLEMS_WRITE}), 0.0, None)
+    with contextlib.closing(open_store(tmp_path / "t.sqlite")) as store:
+        store.add_token(record)
+    server = start_server(require_token=True, store=str(tmp_path / "t.sqlite"))
+    (tmp_path / "token").write_text(f"{text}\n")
+    assert all_accepted([remote_judge(server.url, token_file=str(tmp_path / "token")).submit(jobs(1)[0])])
+    monkeypatch.setenv("JUDGE_TOKEN", text[:-1] + ("A" if text[-1] != "A" else "B"))
+    for settings in ({"token_variable": "JUDGE_TOKEN"}, {"token_variable": "NOT_SET"}, {}):
+        with pytest.raises(ConfigError, match="token"):
+            remote_judge(server.url, **settings)
+
+
+def test_a_server_that_is_not_there_is_named_with_the_mend(unused_port: int):
+    with pytest.raises(HostError, match=rf"127\.0\.0\.1:{unused_port}.*autoclave serve"):
+        RemoteJudge(RemoteJudgeConfig(urls=(f"http://127.0.0.1:{unused_port}",), retries=1))
+
+
+def test_a_server_below_the_minimum_level_is_refused(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server.parts.judge._sandboxes[0], "level", "open")
+    with pytest.raises(IsolationError, match="minimum_level"):
+        RemoteJudge(RemoteJudgeConfig(urls=(server.url,)))
+
+
+def test_settings_choose_the_servers(server: LiveServer):
+    judge_config = JudgeConfig(backend="remote", remote=RemoteJudgeConfig(urls=(server.url,)))
+    with build_judge(judge_config, SandboxConfig()) as judge:
+        assert isinstance(judge, RemoteJudge)
+        assert all_accepted([judge.submit(job) for job in jobs(4, "settings")])
+
+
+def test_tasks_of_one_loop_can_judge_too(server: LiveServer):
+    async def judged() -> list[Verdict]:
+        async with AsyncRemoteJudge(RemoteJudgeConfig(urls=(server.url,))) as judge:
+            return await asyncio.gather(*(judge.judge(job) for job in jobs(6, "async")))
+
+    assert [(verdict.id, verdict.is_accepted) for verdict in asyncio.run(judged())] == [
+        (str(i), True) for i in range(6)
+    ]
+
+
+def test_a_fault_names_the_server_once(server: LiveServer):
+    from autoclave.service.balancer import _named
+
+    class Link:
+        url = "http://host:1"
+
+    verdict = Verdict.none(Fault("problem", "it is not stored any more"))
+    assert _named(verdict, Link()).fault.detail == "http://host:1: it is not stored any more"

@@ -143,7 +143,9 @@ def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Jud
         if lesson:
             item = next(tasks).item(replace(lesson, program=program))
             response = "\n".join([*working, answer_to(lesson, item.task)])
-            found.append(Demonstration(item.id, tuple(map(dict, item.messages)), response, True))
+            found.append(
+                Demonstration(item.id, tuple(map(dict, item.messages)), response, candidate.program == program)
+            )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -174,6 +175,25 @@ def test_groups_of_a_living_judging_process_are_left_alone(sandbox: Sandbox):
     finally:
         group.remove()
     assert len(groups_of(os.getpid())) < len(before)
+
+
+def test_a_group_that_another_process_cleared_away_before_it_was_locked_is_made_anew(monkeypatch: pytest.MonkeyPatch):
+    lock, cleared = fcntl.flock, list[bool]()
+
+    def late(descriptor: int, operation: int) -> None:
+        if not cleared:
+            cleared.append(True)
+            remove_stale_groups(find_place())
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    group = Group(find_place())
+    try:
+        assert cleared
+        assert group.cpu.seconds() == 0
+        assert len(groups_of(os.getpid())) >= len(find_place().folders)
+    finally:
+        group.remove()
 
 
 def test_a_closed_sandbox_leaves_no_group():

@@ -85,6 +85,8 @@ class Group:
         folder.mkdir()
         self._locks[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._locks[folder], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(self._locks[folder]), folder.stat()):  # removed before it was locked
+            raise FileNotFoundError(folder)
 
     def _open(self, place: Place) -> None:
         self._folders = [OpenFolder(folder) for folder in self._locks]

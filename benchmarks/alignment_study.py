@@ -1,6 +1,6 @@
 """What alignment teaches: runs with lessons, without, and with lessons whose targets are shuffled.
 
-    python benchmarks/alignment_study.py --out DIR [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only ARM]
+    python benchmarks/alignment_study.py [--quick] [--json FILE] [--out DIR] [--steps N] [--seeds SEED ...] [--only ARM]
 
 All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
@@ -12,11 +12,14 @@ Beside the policy stand two that know nothing: `echo` says for each variable a v
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -50,6 +53,7 @@ REWARDS: Mapping[str, RewardFunction] = {
 QUICK = (
     "sft.steps=60",
     "sft.demonstrations=3000",
+    "alignment.sft_share=0.1",
     "problems.heldout=200",
     "steps=2",
     "problems_per_step=8",
@@ -97,14 +101,17 @@ def arms() -> list[Arm]:
 
 def main() -> None:
     options = experiment_arguments((__doc__ or "").partition("\n")[0], arms())
-    if options.out is None:
-        raise SystemExit(
-            "--out: the policies of the runs are measured after all of them; give a folder to keep them in"
-        )
     print_environment()
+    with tempfile.TemporaryDirectory() as temporary:
+        options.out = options.out or Path(temporary)  # the policies are measured after all runs
+        study(options)
+
+
+def study(options: argparse.Namespace) -> None:
+    """Run the arms, measure their policies, and tell."""
     runs = list(run_arms(arms(), options, recipe=RECIPE, quick=QUICK))
     items = wide_items(runs[0].config, folder_of(runs[0], options.out), quick=options.quick)
-    found = {id(run): measured(run, options.out, items) for run in runs}
+    found = measured(runs, options.out, items)
     print("\n" + table(runs, found))
     figures = {name: value for run in runs for name, value in figures_of(run, found[id(run)]).items()}
     aligned = next((run for run in runs if run.steps[-1].get("alignment/reward") is not None), None)
@@ -133,12 +140,23 @@ def wide_items(config: TrainConfig, folder: Path, *, quick: bool) -> dict[str, l
     }
 
 
-def measured(run: FinishedRun, out: Path, items: Mapping[str, list[TaskItem]]) -> dict[str, list[Mapping[str, Any]]]:
-    """By task, the figures before and after a run."""
-    found: dict[str, list[Mapping[str, Any]]] = {"generation": [run.evaluations[0], run.evaluations[-1]]}
-    for name, each in items.items():
-        models = (folder_of(run, out) / part for part in ("start", "model"))
-        found[name] = [evaluate_items(run.config, model, each, REWARDS[name], SAMPLES).to_metrics() for model in models]
+def measured(
+    runs: Sequence[FinishedRun], out: Path, items: Mapping[str, list[TaskItem]]
+) -> dict[int, dict[str, list[Mapping[str, Any]]]]:
+    """By run and task, the figures before and after. Runs of a seed begin with one policy, which is measured once."""
+    found: dict[int, dict[str, list[Mapping[str, Any]]]] = {}
+    before: dict[tuple[int, str], Mapping[str, Any]] = {}
+    for run in runs:
+        config = run.config.model_copy(update={"seed": 0})  # all are sampled with the same numbers
+        found[id(run)] = {"generation": [run.evaluations[0], run.evaluations[-1]]}
+        for name, each in items.items():
+            start, end = (
+                partial(evaluate_items, config, folder_of(run, out) / part, each, REWARDS[name], SAMPLES)
+                for part in ("start", "model")
+            )
+            if (run.seed, name) not in before:
+                before[run.seed, name] = start().to_metrics()
+            found[id(run)][name] = [before[run.seed, name], end().to_metrics()]
     return found
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from autoclave.config.problems import CurriculumConfig
+from autoclave.config.training import SftConfig
 from autoclave.core import ConfigError, Problem, read_problems
-from autoclave.problems import Curriculum, build_curriculum
+from autoclave.problems import Curriculum, build_curriculum, demonstrations
 from autoclave.problems.curriculum import build
 from autoclave.problems.curriculum.compose import DOMAINS
 from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
@@ -159,6 +160,15 @@ def test_lists_of_a_curriculum_are_the_callers_own():
     config = CurriculumConfig(train=20, validation=5, heldout=200)
     build_curriculum(config).train.clear()
     assert len(build_curriculum(config).train) == 20
+
+
+def test_problems_and_demonstrations_are_of_the_domains_asked_for():
+    config = CurriculumConfig(train=40, validation=5, heldout=200, domains=("text", "integer"))
+    curriculum = build_curriculum(config)
+    for problems in (curriculum.train, curriculum.validation, curriculum.heldout):
+        assert {problem.tags[0] for problem in problems} == {"text", "integer"}
+    written = demonstrations(config, SftConfig(demonstrations=200))
+    assert {demonstration.task_id.partition(".")[0] for demonstration in written} == {"text", "integer"}
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -81,6 +81,16 @@ def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
             assert final_value(demonstrated.read_on(test), tests, case, name) == ast.literal_eval(value)
 
 
+def test_a_careless_teacher_overlooks_an_operation_as_often_as_is_said():
+    overlooked = told = 0
+    for demonstrated in islice(demonstrated_programs(_SMALL, SftConfig(error_rate=0), misreading_rate=0.25), 300):
+        for test, _ in enumerate(demonstrated.problem.tests.cases):
+            body, read = (program.splitlines()[1:-1] for program in (demonstrated.program, demonstrated.read_on(test)))
+            overlooked += len(body) - len(read)
+            told += len(body)
+    assert 0.15 < overlooked / told < 0.3  # what stands before the operations is not overlooked
+
+
 def final_value(program: str, tests: CallTests | StdinTests, case: Any, name: str) -> Any:
     """The value of a variable after a run, by Python itself."""
     found: dict[str, Any] = {}

@@ -102,8 +102,8 @@ class AlignmentConfig(Config):
     programs."""
 
     sft_error_rate: Fraction = 0.0
-    """Built-in problems: chance that the teacher takes an operation for another one where the values of a program are
-    told, as `sft.error_rate` is for writing it. 0: all answers are right."""
+    """Built-in problems: chance that the teacher overlooks an operation where the values of a program are told, as
+    `sft.error_rate` is for writing it. 0: all answers are right."""
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> Self:

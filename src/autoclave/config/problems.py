@@ -31,6 +31,13 @@ class CurriculumConfig(Config):
     heldout_share: Fraction = 0.25
     """Share of the pairs of adjacent operations that occur in no training program."""
 
+    domains: Annotated[tuple[Literal["list", "text", "integer"], ...], Field(min_length=1)] = (
+        "list",
+        "text",
+        "integer",
+    )
+    """What the problems, and the demonstrations, are about."""
+
 
 class ProblemFilesConfig(Config):
     """Problems from files in the `autoclave-problem/1` format."""

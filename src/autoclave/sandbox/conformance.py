@@ -143,6 +143,10 @@ class SandboxConformance:
         assert outcome.ended is Ended.CPU_TIME
         assert 0.45 < outcome.cpu_s < 1.5
 
+    def test_the_kernel_which_may_count_in_ticks_does_not_stop_a_program_before_we_do(self, run: Run):
+        outcome = run("import resource; print(*resource.getrlimit(resource.RLIMIT_CPU))", cpu_s=3)
+        assert all(int(limit) > 2 * 3 for limit in outcome.stdout.split())
+
     def test_cpu_time_of_child_processes_counts(self, run: Run):
         source = "import os\nfor _ in range(3): os.fork()\nwhile True: pass"
         assert run(source, cpu_s=0.8, wall_s=20).ended is Ended.CPU_TIME

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -79,7 +79,7 @@ def _draw(
     problems: dict[str, Problem] = {}
     num_in_vain = 0
     while len(problems) < wanted:
-        task = draw_task(split, part, DEPTHS[len(problems) % len(DEPTHS)], rng)
+        task = draw_task(split, part, DEPTHS[len(problems) % len(DEPTHS)], rng, config.domains)
         behaviour = signature(task.domain, task.codes)
         problem = None if behaviour in taken or behaviour in problems else _problem(task, config.seed)
         if problem:
@@ -90,19 +90,20 @@ def _draw(
         if num_in_vain == _MOST_REPEATS:
             raise ConfigError(
                 f"problems.{part} = {wanted}: only {len(problems)} different problems were found; "
-                f"ask for fewer, or change problems.heldout_share = {config.heldout_share}"
+                f"ask for fewer, or for more problems.domains than {list(config.domains)}, or change "
+                f"problems.heldout_share = {config.heldout_share}"
             )
     return list(problems.values()), frozenset(problems)
 
 
-def draw_task(split: Split, part: Part, depth: int, rng: random.Random) -> Task:
+def draw_task(split: Split, part: Part, depth: int, rng: random.Random, domains: Collection[str]) -> Task:
     """A task of this part of the split that is worth asking.
 
     Raises:
         ConfigError: the split leaves none, or next to none.
     """
     for _ in range(_MOST_DRAWS):
-        task = Task.draw(rng, depth)
+        task = Task.draw(rng, depth, domains)
         if split.part(task.pairs) is part and is_worth_asking(task):
             return task
     raise ConfigError(

@@ -6,7 +6,7 @@ Not here: what a task does to an input (`behaviour.py`), and which tasks may be 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -17,7 +17,7 @@ from autoclave.problems.curriculum.operations import Domain, Operation, fill
 from autoclave.problems.curriculum.texts import TEXTS
 
 DOMAINS = (LISTS, TEXTS, INTEGERS)
-_DOMAIN_WEIGHTS = (5, 3, 2)  # about as their numbers of operations
+_WEIGHTS = (5, 3, 2)  # about as their numbers of operations
 _CALL_SHARE = 0.65
 
 Style = Literal["call", "stdin"]
@@ -66,9 +66,10 @@ class Task:
     final: Piece
 
     @staticmethod
-    def draw(rng: random.Random, depth: int) -> Task:
-        """A task with `depth` operations, all different."""
-        domain = rng.choices(DOMAINS, _DOMAIN_WEIGHTS)[0]
+    def draw(rng: random.Random, depth: int, domains: Collection[str]) -> Task:
+        """A task of one of these domains with `depth` operations, all different."""
+        weights = [weight if domain.name in domains else 0 for domain, weight in zip(DOMAINS, _WEIGHTS, strict=True)]
+        domain = rng.choices(DOMAINS, weights)[0]
         style: Style = "call" if rng.random() < _CALL_SHARE else "stdin"
         start = (Piece.draw(rng.choice(domain.starts), rng),) if domain.starts else ()
         operations = rng.sample(domain.operations, depth)

@@ -47,7 +47,7 @@ def demonstrated_programs(
 ) -> Iterator[DemonstratedProgram]:
     """The same programs, on inputs that are drawn for each, with what they compute on the way; without end.
 
-    On each input each operation is taken for another one with the chance `misreading_rate`.
+    On each input each operation is overlooked with the chance `misreading_rate`.
 
     Raises:
         ConfigError: the curriculum cannot be built.
@@ -64,9 +64,12 @@ def demonstrated_programs(
 
 
 def _read(task: Task, codes: tuple[str, ...], rate: float, draw: random.Random) -> tuple[str, ...]:
-    """The codes that are written, as the teacher reads them, who takes some for another variant of the operation."""
+    """The codes that are written, as the teacher reads them, who overlooks some operations, and takes what stands
+    before or after them for another variant.
+    """
     others = [
-        piece.wrong[0] if code == piece.code else piece.code for piece, code in zip(task.pieces, codes, strict=True)
+        "" if piece in task.steps else piece.wrong[0] if code == piece.code else piece.code
+        for piece, code in zip(task.pieces, codes, strict=True)
     ]
     return tuple(other if code and draw.random() < rate else code for code, other in zip(codes, others, strict=True))
 
@@ -85,7 +88,7 @@ def _written(config: CurriculumConfig, sft: SftConfig) -> Iterator[tuple[Task, t
     rng = random.Random(f"{config.seed} demonstrations")
     number = 0
     while True:
-        task = draw_task(split, Part.TRAIN, DEPTHS[number % len(DEPTHS)], rng)
+        task = draw_task(split, Part.TRAIN, DEPTHS[number % len(DEPTHS)], rng, config.domains)
         codes = _write(task, sft, misunderstood, rng)
         if split.part(_written_pairs(task, codes)) is not Part.TRAIN:
             continue

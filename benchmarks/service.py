@@ -1,0 +1,240 @@
+"""What it costs to have programs judged by a server: throughput against the local judge, latency, and bytes sent.
+
+    python benchmarks/service.py [--quick] [--json FILE]
+
+Server, client and the judge beside them share this machine. Throughput: the same programs in turn, with as many workers
+each as there are cores. Latency: one program after another. Concurrency: more than a hundred cells at once in one
+server, programs of all kinds, each verdict checked. Bytes: an iteration of 1024 problems with 8 programs each through a
+proxy that counts, when problems are stored; the tests that a client without digests sends as well are counted as JSON
+text, once per program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from harness import arguments, compare, finish, print_environment
+
+from autoclave.config import RemoteJudgeConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import Problem, Program, StdinCase, StdinTests, Verdict
+from autoclave.judge import Judge, JudgeJob, LocalJudge
+from autoclave.service.client import RemoteJudge
+
+NUM_TESTS = 15
+CORES = len(os.sched_getaffinity(0))
+CONCURRENT = 128
+SUM = "print(sum(map(int, input().split())))"
+KINDS = {
+    "accepted": SUM,
+    "wrong_answer": "print(sum(map(int, input().split())) + 1)",
+    "runtime_error": "raise SystemExit(3)",
+    "time_limit": "while True: pass",
+    "memory_limit": "numbers = bytearray(1 << 30)",
+    "output_limit": "while True: print('flood ' * 1000)",
+}
+
+
+def problem_of(number: int, num_tests: int, numbers: int) -> Problem:
+    """Add so many numbers."""
+    draw = random.Random(number)
+    inputs = [[draw.randrange(1000) for _ in range(numbers)] for _ in range(num_tests)]
+    cases = [StdinCase(" ".join(map(str, each)) + "\n", f"{sum(each)}\n") for each in inputs]
+    return Problem("Add.", StdinTests("stdin", cases), id=f"sum-{number}", time_limit_s=1.0, memory_limit_mb=256)
+
+
+class Sources:
+    """Programs that no judge has seen: a comment keeps verdicts from being remembered."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def jobs(self, problems: Sequence[Problem], source: str, per_problem: int) -> list[JudgeJob]:
+        found: list[JudgeJob] = []
+        for problem in problems:
+            for _ in range(per_problem):
+                self._count += 1
+                found.append(JudgeJob(problem, Program(f"{source}\n# {self._count}\n")))
+        return found
+
+
+def judged(judge: Judge, jobs: Sequence[JudgeJob]) -> list[Verdict]:
+    return [future.result() for future in [judge.submit(job) for job in jobs]]
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    print_environment()
+    sources = Sources()
+    with served(f"judge.workers={CORES}") as url, remote(url) as far, local() as near:
+        figures = throughput(near, far, sources, *((40, 3) if options.quick else (200, 9)))
+        figures |= latency(near, far, sources, 30 if options.quick else 300)
+        figures |= wire(url, sources, *((64, 8) if options.quick else (1024, 8)))
+    with served(f"judge.workers={CONCURRENT}") as url, remote(url) as far:
+        figures |= concurrency(far, sources, 1 if options.quick else 4)
+    finish("service", figures, options.json)
+
+
+@contextmanager
+def served(*settings: str) -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "autoclave", "serve", "port=0", "store=store.sqlite", *settings]
+        log = Path(folder, "log")
+        with log.open("w") as errors:
+            process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert process.stdout
+        try:
+            line = process.stdout.readline()
+            if not line.startswith("Serving at "):
+                raise SystemExit(f"the server does not start: {log.read_text()}")
+            yield line.removeprefix("Serving at ").strip()
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def remote(url: str) -> RemoteJudge:
+    return RemoteJudge(RemoteJudgeConfig(urls=(url,)))
+
+
+def local() -> LocalJudge:
+    return LocalJudge(SandboxConfig(), JudgeConfig(workers=CORES))
+
+
+def throughput(near: Judge, far: Judge, sources: Sources, num_programs: int, rounds: int) -> dict[str, float]:
+    """Programs of 15 tests per second, remote over local."""
+    problems = [problem_of(0, NUM_TESTS, 3)]
+
+    def time_of(judge: Judge) -> Callable[[], float]:
+        def once() -> float:
+            jobs = sources.jobs(problems, SUM, num_programs)
+            started = time.perf_counter()
+            verdicts = judged(judge, jobs)
+            time_s = time.perf_counter() - started
+            check(verdicts, ["accepted"] * len(verdicts))
+            return time_s
+
+        return once
+
+    found = compare(time_of(near), time_of(far), rounds=rounds)
+    print(f"throughput of the server / local        {found}")
+    return {
+        "throughput_ratio_vs_local": found.median,
+        "programs_per_s_local": num_programs / time_of(near)(),
+        "programs_per_s_remote": num_programs / time_of(far)(),
+    }
+
+
+def latency(near: Judge, far: Judge, sources: Sources, num_programs: int) -> dict[str, float]:
+    """Milliseconds from submission to verdict of a program with one test, one at a time, remote less local."""
+    problems = [problem_of(1, 1, 3)]
+    times: dict[str, list[float]] = {"local": [], "remote": []}
+    for _ in range(num_programs):
+        for name, judge in (("local", near), ("remote", far)):
+            jobs = sources.jobs(problems, SUM, 1)
+            started = time.perf_counter()
+            check(judged(judge, jobs), ["accepted"])
+            times[name].append(1000 * (time.perf_counter() - started))
+    local_ms, remote_ms = (np.percentile(each, (50, 99)) for each in times.values())
+    return {
+        "latency_local_p50_ms": float(local_ms[0]),
+        "added_latency_p50_ms": float(remote_ms[0] - local_ms[0]),
+        "added_latency_p99_ms": float(remote_ms[1] - local_ms[1]),
+    }
+
+
+def concurrency(far: Judge, sources: Sources, rounds: int) -> dict[str, float]:
+    """More than a hundred cells at once, and not one verdict that is not what it should be."""
+    problems = [problem_of(number, 1, 3) for number in range(CONCURRENT // 8)]
+    expected = [kind for kind in KINDS for _ in range(rounds * len(problems))]
+    jobs = [job for source in KINDS.values() for job in sources.jobs(problems, source, rounds)]
+    order = random.Random(0).sample(range(len(jobs)), len(jobs))
+    started = time.perf_counter()
+    verdicts = judged(far, [jobs[place] for place in order])
+    time_s = time.perf_counter() - started
+    check(verdicts, [expected[place] for place in order])
+    print(f"{CONCURRENT} cells at once: {len(jobs)} verdicts in {time_s:.1f} s, {dict(Counter(expected))}, none wrong")
+    return {"concurrent_cells": CONCURRENT, "concurrent_jobs": len(jobs), "wrong_verdicts": 0}
+
+
+def wire(url: str, sources: Sources, num_problems: int, per_problem: int) -> dict[str, float]:
+    """Bytes of one iteration in both directions, after one in which the problems were uploaded."""
+    problems = [problem_of(100 + number, NUM_TESTS, 1000) for number in range(num_problems)]
+    wrong = "print('no')"  # ends at the first test: bytes are counted, not time
+    with counted(url) as (address, count), remote(address) as far:
+        check(judged(far, sources.jobs(problems, wrong, 1)), ["wrong_answer"] * num_problems)
+        first = count()
+        jobs = sources.jobs(problems, wrong, per_problem)
+        check(judged(far, jobs), ["wrong_answer"] * len(jobs))
+        by_digest = count() - first
+    tests = per_problem * sum(len(json.dumps(problem.to_json()["tests"])) for problem in problems)
+    return {
+        "wire_programs": len(jobs),
+        "wire_tests_per_problem_kb": tests / len(jobs) / 1024,
+        "wire_upload_once_mb": first / 2**20,
+        "wire_by_digest_mb": by_digest / 2**20,
+        "wire_with_tests_each_time_mb": (by_digest + tests) / 2**20,
+        "wire_ratio": (by_digest + tests) / by_digest,
+    }
+
+
+@contextmanager
+def counted(url: str) -> Iterator[tuple[str, Callable[[], int]]]:
+    """A proxy before a server: its address, and the bytes that went through it so far."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    passed = 0
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal passed
+        with suppress(ConnectionError):
+            while part := await reader.read(1 << 16):
+                passed += len(part)
+                writer.write(part)
+                await writer.drain()
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, questions = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(relay(reader, questions), relay(answers, writer))
+
+    async def serve() -> None:
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+            address.set_result(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await asyncio.to_thread(ended.wait)
+            await asyncio.sleep(0.1)  # the client hung up: what is left of connections ends
+
+    address: Future[str] = Future()
+    ended = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        yield address.result(), lambda: passed
+    finally:
+        ended.set()
+        thread.join()
+
+
+def check(verdicts: Sequence[Verdict], expected: Sequence[str]) -> None:
+    """End with the first verdict that is not as expected."""
+    for verdict, status in zip(verdicts, expected, strict=True):
+        if verdict.status != status:
+            raise SystemExit(f"expected {status}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ Server, client and the judge beside them share this machine. Throughput: the sam
 each as there are cores. Latency: one program after another. Concurrency: more than a hundred cells at once in one
 server, programs of all kinds, each verdict checked. Bytes: an iteration of 1024 problems with 8 programs each through a
 proxy that counts, when problems are stored; the tests that a client without digests sends as well are counted as JSON
-text, once per program.
+text, once per program. Overload: ten times as many programs are offered as can be judged.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import numpy as np
 from harness import arguments, compare, finish, print_environment
 
@@ -38,6 +39,7 @@ from autoclave.service.client import RemoteJudge
 NUM_TESTS = 15
 CORES = len(os.sched_getaffinity(0))
 CONCURRENT = 128
+GROUP = 8
 SUM = "print(sum(map(int, input().split())))"
 KINDS = {
     "accepted": SUM,
@@ -80,18 +82,21 @@ def main() -> None:
     options = arguments(__doc__ or "")
     print_environment()
     sources = Sources()
-    with served(f"judge.workers={CORES}") as url, remote(url) as far, local() as near:
+    with served(f"judge.workers={CORES}") as (url, _), remote(url) as far, local() as near:
         figures = throughput(near, far, sources, *((40, 3) if options.quick else (200, 9)))
         figures |= latency(near, far, sources, 30 if options.quick else 300)
         figures |= wire(url, sources, *((64, 8) if options.quick else (1024, 8)))
-    with served(f"judge.workers={CONCURRENT}") as url, remote(url) as far:
+    with served(f"judge.workers={CONCURRENT}", "judge.time_limit_range=[1,12]") as (url, _), remote(url) as far:
         figures |= concurrency(far, sources, 1 if options.quick else 4)
+    limits = ("admission.queue_limit=200", "admission.client_queue_limit=200")
+    with served(f"judge.workers={CORES}", *limits) as (url, pid):
+        figures |= overload(url, pid, 8 if options.quick else 60)
     finish("service", figures, options.json)
 
 
 @contextmanager
-def served(*settings: str) -> Iterator[str]:
-    """A server in a process of its own; its address."""
+def served(*settings: str) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own; its address and process id."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "autoclave", "serve", "port=0", "store=store.sqlite", *settings]
         log = Path(folder, "log")
@@ -102,7 +107,7 @@ def served(*settings: str) -> Iterator[str]:
             line = process.stdout.readline()
             if not line.startswith("Serving at "):
                 raise SystemExit(f"the server does not start: {log.read_text()}")
-            yield line.removeprefix("Serving at ").strip()
+            yield line.removeprefix("Serving at ").strip(), process.pid
         finally:
             process.terminate()
             process.communicate()
@@ -170,6 +175,65 @@ def concurrency(far: Judge, sources: Sources, rounds: int) -> dict[str, float]:
     check(verdicts, [expected[place] for place in order])
     print(f"{CONCURRENT} cells at once: {len(jobs)} verdicts in {time_s:.1f} s, {dict(Counter(expected))}, none wrong")
     return {"concurrent_cells": CONCURRENT, "concurrent_jobs": len(jobs), "wrong_verdicts": 0}
+
+
+def overload(url: str, pid: int, time_s: float) -> dict[str, float]:
+    """Verdicts per second when ten times as many programs are offered as can be judged, over those at full load.
+
+    Clients send groups of eight at a steady rate, whatever the server says, and do not wait for verdicts.
+    """
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        problem = problem_of(2, 1, 3)
+        reply = client.post("/v1/problems", content=json.dumps(problem.to_json())).raise_for_status()
+        digest = reply.json()["problems"][0]["digest"]
+
+    async def offer(per_s: float, time_s: float) -> Counter[int]:
+        """The statuses of the answers."""
+        limits = httpx.Limits(max_connections=32)
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60, limits=limits) as client:
+            started, tasks, number = time.monotonic(), set[asyncio.Task[int]](), 0
+            while (now := time.monotonic() - started) < time_s:
+                for _ in range(int(now * per_s / GROUP) - number):
+                    number += 1
+                    tasks.add(asyncio.create_task(send(client, number)))
+                await asyncio.sleep(0.005)
+            return Counter(await asyncio.gather(*tasks))
+
+    async def send(client: httpx.AsyncClient, number: int) -> int:
+        sources = [f"{SUM}  # {time.monotonic_ns()} {number} {place}" for place in range(GROUP)]
+        body = {"jobs": [{"problem": digest, "source": source} for source in sources]}
+        return (await client.post("/v1/batches", json=body)).status_code
+
+    def num_judged() -> int:
+        text = httpx.get(f"{url}/v1/metrics", trust_env=False).text
+        return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("autoclave_verdicts_total"))
+
+    def judged_per_s(per_s: float) -> tuple[float, Counter[int]]:
+        before, started = num_judged(), time.monotonic()
+        answers = asyncio.run(offer(per_s, time_s))
+        return (num_judged() - before) / (time.monotonic() - started), answers
+
+    judged_per_s(100)  # warm up, and fill the queue
+    capacity, _ = judged_per_s(400)
+    peak, _ = judged_per_s(1.3 * capacity)
+    before_mb = memory_mb(pid)
+    goodput, answers = judged_per_s(10 * peak)
+    print(f"offered {10 * peak:.0f} programs per second: answers {dict(answers)}")
+    if set(answers) != {202, 429}:
+        raise SystemExit(f"expected 202 and 429 alone: {answers}")
+    return {
+        "peak_programs_per_s": peak,
+        "overload_goodput_ratio": goodput / peak,
+        "overload_refused_share": answers[429] / answers.total(),
+        "overload_memory_growth_mb": memory_mb(pid) - before_mb,
+        "overload_memory_mb": memory_mb(pid),
+    }
+
+
+def memory_mb(pid: int) -> float:
+    """What a process alone has of memory, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
 
 
 def wire(url: str, sources: Sources, num_problems: int, per_problem: int) -> dict[str, float]:

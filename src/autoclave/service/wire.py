@@ -309,8 +309,10 @@ class ServerAnswer(Answer):
     is_draining: bool
     batch_limit: int
     """Most jobs in one request."""
-    time_limit_range: tuple[float, float]
-    """Least and greatest CPU seconds per test."""
+    least_time_limit_s: float
+    """CPU seconds per test, also where a problem gives less."""
+    greatest_time_limit_s: float
+    """Most CPU seconds per test."""
     memory_limit_mb: int
 
 

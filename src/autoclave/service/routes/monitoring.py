@@ -15,6 +15,9 @@ from autoclave.service.wire import Health, ServerAnswer
 
 router = APIRouter(prefix="/v1", tags=["server"])
 _NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not now."}}
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A line per value.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
 
 
 @router.get("/health", response_model=Health, responses=_NOT_READY)
@@ -46,21 +49,21 @@ async def server(
         per_s=round(dispatcher.per_s(), 3),
         is_draining=dispatcher.is_draining,
         batch_limit=config.admission.batch_limit,
-        time_limit_range=config.judge.time_limit_range,
+        least_time_limit_s=config.judge.time_limit_range[0],
+        greatest_time_limit_s=config.judge.time_limit_range[1],
         memory_limit_mb=config.sandbox.memory_limit_mb,
     )
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs()]) -> str:
+@router.get("/metrics", response_class=Response, responses=_TEXT)
+async def metrics(parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs()]) -> Response:
     """Counters and gauges in the text form that Prometheus reads. Any valid token will do."""
     dispatcher = parts.dispatcher
-    return parts.metrics.text(
-        {
-            "queue_jobs": dispatcher.num_waiting,
-            "queue_clients": dispatcher.num_clients,
-            "running_jobs": dispatcher.num_running,
-            "slots": dispatcher.slots,
-            "is_draining": dispatcher.is_draining,
-        }
-    )
+    gauges = {
+        "queue_jobs": dispatcher.num_waiting,
+        "queue_clients": dispatcher.num_clients,
+        "running_jobs": dispatcher.num_running,
+        "slots": dispatcher.slots,
+        "is_draining": dispatcher.is_draining,
+    }
+    return PlainTextResponse(parts.metrics.text(gauges))

@@ -1,0 +1,75 @@
+"""The image and the manifests agree with each other, with the schemas of Kubernetes, and with our settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from autoclave.config import ServeConfig, load, parse_override
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes/judge.yaml").read_text()))
+VERSIONS = ("1.33", "1.37")  # the first with `hostUsers` on by default, and the newest schemas
+
+
+def found(kind: str) -> dict[str, Any]:
+    (document,) = (document for document in DOCUMENTS if document["kind"] == kind)
+    return document
+
+
+CONTAINER = found("Deployment")["spec"]["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["kind"])
+def test_a_manifest_is_what_the_schema_of_kubernetes_says(document: dict[str, Any], version: str):
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_a_wrong_manifest_is_noticed():
+    wrong = found("Service") | {"spec": {"selector": {}, "ports": [{"prot": 8750}]}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+
+
+def test_everything_selects_the_pods_of_the_deployment():
+    labels = found("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert found("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    assert found("Service")["spec"]["selector"] == labels
+    assert found("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    assert found("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert found("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"] == found("Deployment")["metadata"]["name"]
+
+
+def test_the_server_in_the_container_takes_its_settings_and_demands_tokens():
+    words = re.findall(r'"([^"]+)"', re.search(r"ENTRYPOINT (.*)", (DEPLOY / "Containerfile").read_text())[1])
+    assert words[:2] == ["autoclave", "serve"]
+    config = load(ServeConfig, None, [parse_override(word) for word in (*words[2:], *CONTAINER["args"])]).config
+    assert config.require_token
+    assert not config.is_local
+    assert config.sandbox.minimum_level == "sealed"
+    assert config.port == CONTAINER["ports"][0]["containerPort"]
+    grace_s = found("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert config.drain_s < grace_s
+
+
+def test_the_pod_has_no_privilege():
+    pod = found("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["hostUsers"] is False
+    assert pod["automountServiceAccountToken"] is False
+    assert CONTAINER["securityContext"]["allowPrivilegeEscalation"] is False
+    assert CONTAINER["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    user = re.search(r"^USER (\d+)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    assert int(user[1]) == pod["securityContext"]["runAsUser"] != 0
+
+
+def test_programs_reach_nothing_but_the_database_and_names():
+    egress = found("NetworkPolicy")["spec"]["egress"]
+    assert {port["port"] for rule in egress for port in rule["ports"]} == {53, 5432}
+    assert all(rule["to"] for rule in egress)

@@ -77,7 +77,7 @@ def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
         for test, (case, working) in enumerate(zip(tests.cases, demonstrated.workings, strict=True)):
             if not working:  # the only operation was forgotten
                 continue
-            name, _, value = working[-1].partition(" = ")
+            name, _, value = working[-1].partition(": ")
             assert final_value(demonstrated.read_on(test), tests, case, name) == ast.literal_eval(value)
 
 

@@ -26,7 +26,7 @@ class DemonstratedProgram:
     problem: Problem
     program: str
     workings: Sequence[Sequence[str]] = field(default_factory=list[Sequence[str]])
-    """For each test, lines such as `n = 3`: what holds after each piece of the program as it is read. Empty: not
+    """For each test, lines such as `n: 3`: what holds after each piece of the program as it is read. Empty: not
     known."""
     misread: Sequence[str] = field(default_factory=list[str])
     """For each test, the program that a careless teacher takes it for. Empty: it is read as it is."""

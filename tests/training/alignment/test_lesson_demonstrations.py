@@ -76,7 +76,7 @@ def test_what_is_computed_on_the_way_ends_with_the_answer(judge: Judge):
         *working, answer = each.response.splitlines()
         if '"n"' in answer:
             values = json.loads(answer)
-            assert working[-1] == f"n = {values.get('n', values.get('variables', {}).get('n'))}"
+            assert working[-1] == f"n: {values.get('n', values.get('variables', {}).get('n'))}"
 
 
 def test_a_heldout_solution_is_asked_about_on_a_few_of_its_tests(judge: Judge):

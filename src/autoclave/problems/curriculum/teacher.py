@@ -75,9 +75,11 @@ def _read(task: Task, codes: tuple[str, ...], rate: float, draw: random.Random) 
 
 
 def _working(task: Task, codes: tuple[str, ...], arguments: Arguments) -> list[str]:
-    """What holds after each piece of a program; a value is told before the next one changes it."""
+    """What holds after each piece of a program, in lines that look like no code; a value is told before the next piece
+    changes it.
+    """
     *values, _ = values_on_the_way(task.domain, codes, copy.deepcopy(arguments))
-    return [f"{task.domain.variable} = {value!r}" for code, value in zip(codes, values, strict=False) if code]
+    return [f"{task.domain.variable}: {value!r}" for code, value in zip(codes, values, strict=False) if code]
 
 
 def _written(config: CurriculumConfig, sft: SftConfig) -> Iterator[tuple[Task, tuple[str, ...], bool]]:

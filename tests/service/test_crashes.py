@@ -91,7 +91,9 @@ def test_a_job_that_the_server_did_not_survive_several_times_is_not_begun_again(
             Batch("b", "local", "k", "f", 4, time.time()), [("poison", JobSpec(given.digest, RIGHT.encode()))]
         )
         for _ in range(MOST_STARTS):
-            store.start(["poison"])
+            assert store.claim(1, 0.0)
+            store.join()
+            store.adopt(0.0)
     server = start_server(store=str(path))
     verdict = server.client.get("/v1/jobs/poison", params={"wait_s": 60}).json()["verdict"]
     assert (verdict["status"], verdict["fault"]["kind"]) == (None, "server")

@@ -6,6 +6,8 @@ import math
 
 from starlette.exceptions import HTTPException
 
+_STORE_RETRY_S = 2.0
+
 
 class Refused(HTTPException):
     """An answer with one of the status codes 4xx and 5xx, in the one form that errors have."""
@@ -46,3 +48,8 @@ def busy(message: str, retry_after_s: float) -> Refused:
 def draining(retry_after_s: float) -> Refused:
     """The server is about to end."""
     return Refused(503, "draining", "the server is about to end; ask again later, or another one", retry_after_s)
+
+
+def store_away() -> Refused:
+    """The database does not answer."""
+    return Refused(503, "store", "the store does not answer; ask again later, or another server", _STORE_RETRY_S)

@@ -66,12 +66,17 @@ class LiveServer:
             base_url=self.url, timeout=60.0, trust_env=False, headers={"Authorization": f"Bearer {text}"}
         )
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """As after SIGTERM."""
         self.client.close()
         self._server.drain()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
         self._stack.close()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.end()
 
 
 @pytest.fixture

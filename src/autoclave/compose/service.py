@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig
+from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig, TlsConfig
 from autoclave.config.service import is_database
 from autoclave.core import ConfigError, HostError, Outcome, Program, Verdict
 from autoclave.core.files import existing_file
@@ -47,7 +48,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     """The parts of the server, open.
 
     Raises:
-        ConfigError: nobody could use the server.
+        ConfigError: nobody could use the server, or its certificate.
         InputError: the store or the record cannot be used.
         HostError: the database does not answer.
         IsolationError: this host cannot give the level of isolation asked for.
@@ -63,9 +64,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     from autoclave.service.store import Bounds
 
     admission = config.admission
-    for file in (config.tls.certificate_file, config.tls.key_file):
-        if file:
-            existing_file(Path(file), "tls")
+    _require_certificate(config.tls)
     with contextlib.ExitStack() as opened:
         store = opened.enter_context(contextlib.closing(open_store(config.store)))
         _require_somebody(config, store)
@@ -115,6 +114,21 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
         host = f"[{config.host}]" if ":" in config.host else config.host
         announce(f"{scheme}://{host}:{listening.getsockname()[1]}")
         serve(create_app(parts), parts, listening)
+
+
+def _require_certificate(tls: TlsConfig) -> None:
+    if not tls.certificate_file:
+        return
+    certificate = existing_file(Path(tls.certificate_file), "tls.certificate_file")
+    key = existing_file(Path(tls.key_file), "tls.key_file")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or "no PEM"
+        raise ConfigError(
+            f"tls: {certificate} and {key} cannot be used ({reason.lower().replace('_', ' ')}); give a certificate and "
+            "its own private key, without a password, in PEM"
+        ) from None
 
 
 def _require_somebody(config: ServeConfig, store: Store) -> None:

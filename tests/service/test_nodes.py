@@ -7,12 +7,13 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from autoclave.compose.service import open_store
-from autoclave.config import AdmissionConfig
+from autoclave.config import AdmissionConfig, AuditConfig
 from autoclave.core import HostError, InputError
 from autoclave.service.store import Store
 from autoclave.service.store.migrations import MIGRATIONS
@@ -26,11 +27,13 @@ NDJSON = {"Accept": "application/x-ndjson"}
 
 
 @pytest.fixture
-def start_nodes(start_server, postgres_url: str) -> Callable[..., list[LiveServer]]:
+def start_nodes(start_server, postgres_url: str, tmp_path: Path) -> Callable[..., list[LiveServer]]:
     """start_nodes(count, ...settings): servers on one store."""
 
     def start(count: int, **settings: object) -> list[LiveServer]:
-        return [start_server(**{"store": postgres_url, "node_lease_s": 3.0} | settings) for _ in range(count)]
+        audit = AuditConfig(file=str(tmp_path / "audit.jsonl"))
+        defaults = {"store": postgres_url, "node_lease_s": 3.0, "audit": audit}
+        return [start_server(**defaults | settings) for _ in range(count)]
 
     return start
 
@@ -184,7 +187,7 @@ def test_a_client_may_go_on_at_another_server_and_is_missed_only_when_it_is_nowh
     assert statuses == ["time_limit"] * 12
     with first.client.stream("POST", "/v1/batches", json={**body, "keep_s": 0.0}, headers=NDJSON) as reply:
         batch = json.loads(next(reply.iter_lines()))["batch"]
-    until(lambda: not second.parts.store.num_unfinished(batch))
+    until(lambda: second.parts.store.is_finished(batch))
     assert "cancelled" in second.client.get(f"/v1/batches/{batch}").json()["counts"]
 
 
@@ -200,7 +203,7 @@ def test_who_was_with_a_killed_server_and_does_not_come_back_is_missed(start_nod
     ):
         batch = json.loads(next(reply.iter_lines()))["batch"]
         killed.kill()
-    until(lambda: not other.parts.store.num_unfinished(batch))
+    until(lambda: other.parts.store.is_finished(batch))
     assert other.client.get(f"/v1/batches/{batch}").json()["counts"].get("cancelled", 0) >= 6
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from autoclave.service.rates import RateMeter, TokenBuckets, seconds_for
+from autoclave.service.refusals import RecentRefusals, busy
 from autoclave.service.store import Bounds, QueueFull, Store, Waiting
 from autoclave.service.store.sqlite import SqliteStore
 
@@ -185,6 +186,13 @@ def test_the_time_for_more_follows_the_rate_of_late():
     assert meter.per_s(10.0) == pytest.approx(5.5)
     assert seconds_for(55, meter.per_s(10.0)) == pytest.approx(10.0)
     assert meter.per_s(100.0) == 0.0
+
+
+def test_what_was_refused_a_moment_ago_is_refused_again_without_counting():
+    recent, refusal = RecentRefusals(), busy("full", 3.0)
+    recent.note("a", 10, refusal, 0.0)
+    assert recent.get("a", 10, 0.2) is recent.get("a", 12, 0.2) is refusal
+    assert recent.get("a", 9, 0.2) is recent.get("b", 10, 0.2) is recent.get("a", 10, 0.3) is None
 
 
 def test_a_client_that_asks_too_often_waits_as_long_as_it_is_told():

@@ -52,13 +52,13 @@ async def stream(
             yield _event(form, "batch", answer.model_dump(mode="json"), None)
             while not gone.done():
                 changed.clear()
-                num_left = None  # while the store is away the client stays, and hears that we are here
+                is_finished = False  # while the store is away the client stays, and hears that we are here
                 with contextlib.suppress(StoreAway):
-                    num_left = await asyncio.to_thread(parts.store.num_unfinished, batch.id)
+                    is_finished = await asyncio.to_thread(parts.store.is_finished, batch.id)
                     for state in await asyncio.to_thread(parts.store.ended, batch.id, after):
                         after = state.sequence or after
                         yield _event(form, "job", plain_job(state), after)
-                if num_left == 0:
+                if is_finished:
                     yield _event(form, "end", {}, None)
                     return
                 if parts.is_stopping.is_set():

@@ -22,7 +22,7 @@ from autoclave.judge import Judge, JudgeJob
 from autoclave.service.notices import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import RateMeter, seconds_for
-from autoclave.service.refusals import Refused, busy, draining
+from autoclave.service.refusals import RecentRefusals, Refused, busy, draining
 from autoclave.service.store import (
     Batch,
     Bounds,
@@ -73,8 +73,9 @@ class Dispatcher:
         self._keep_results_s = keep_results_s
         self._observe = observe
         self._rate = RateMeter()
+        self._recent_refusals = RecentRefusals()
         self._changed = threading.Condition()
-        self._running: dict[str, tuple[StartedJob, float, Future[Verdict] | None]] = {}
+        self._running: dict[str, tuple[StartedJob, float, Future[Verdict]]] = {}
         self._ended: list[tuple[str, Verdict]] = []
         self._may_wait = True
         self._is_unsure = self._are_cancelled = False
@@ -104,9 +105,9 @@ class Dispatcher:
             self._notices.wake_all()
 
     def recheck(self) -> None:
-        """Look whether jobs wait or were cancelled, though nobody said so."""
+        """Look whether jobs wait, were cancelled, or are taken to be here and are not, though nobody said so."""
         with self._changed:
-            self._may_wait = self._are_cancelled = True
+            self._may_wait = self._are_cancelled = self._is_unsure = True
             self._changed.notify_all()
 
     def accept(self, batch: Batch, jobs: Sequence[JobSpec]) -> Batch:
@@ -121,10 +122,14 @@ class Dispatcher:
                 raise KeyReused(batch.key)
             return before
         self.require_accepting()
+        if refusal := self._recent_refusals.get(batch.client, len(jobs), time.monotonic()):
+            raise refusal
         try:
             return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], self._bounds)
         except QueueFull as full:
-            raise self._busy(full) from None
+            refusal = self._busy(full)
+            self._recent_refusals.note(batch.client, len(jobs), refusal, time.monotonic())
+            raise refusal from None
 
     def cancel(self, ids: Sequence[str]) -> int:
         """Cancel jobs, wherever they are judged; how many of them had not ended."""
@@ -251,12 +256,9 @@ class Dispatcher:
         self._is_unsure = True  # of what is ours, until all that was claimed is in hand
         claimed = self._store.claim(room, time.time())
         for job in claimed:
-            with self._changed:
-                self._running[job.id] = (job, time.monotonic(), None)
             future = self._submitted(job)
             with self._changed:
-                if job.id in self._running:
-                    self._running[job.id] = (*self._running[job.id][:2], future)
+                self._running[job.id] = (job, time.monotonic(), future)
             future.add_done_callback(partial(self._note_end, job))
         self._is_unsure = False
         if len(claimed) == room:
@@ -264,7 +266,11 @@ class Dispatcher:
                 self._may_wait = True
 
     def _submitted(self, job: StartedJob) -> Future[Verdict]:
-        """The future of its verdict; what cannot be judged has one at once."""
+        """The future of its verdict; what cannot be judged has one at once.
+
+        Raises:
+            StoreAway: its problem cannot be read now.
+        """
         try:
             if job.starts > MOST_STARTS:
                 fault = Fault("server", f"the server ended {MOST_STARTS} times while it was judged")
@@ -278,6 +284,8 @@ class Dispatcher:
         except (InputError, HostError) as error:
             kind = "host" if isinstance(error, HostError) else "problem"
             return _done(Verdict.none(Fault(kind, str(error))))
+        except StoreAway:
+            raise
         except Exception as error:  # noqa: BLE001  a bug must fail its job, not the others
             return _failed(error)
 
@@ -313,8 +321,12 @@ class Dispatcher:
     def _give_back(self) -> None:
         """After a failure nobody knows whether the last claim was one."""
         if self._is_unsure:
-            self._store.give_back(set(self._running))
             self._is_unsure = False
+            try:
+                self._store.give_back(set(self._running))
+            except BaseException:
+                self._is_unsure = True
+                raise
 
     def _stop_cancelled(self) -> None:
         """What was cancelled, or judged by another node that took this one for dead, need not go on."""
@@ -324,7 +336,7 @@ class Dispatcher:
             self._are_cancelled = False
             ids = list(self._running)
         for id in self._store.ended_among(ids):
-            if (running := self._running.get(id)) and running[2] is not None:
+            if running := self._running.get(id):
                 running[2].cancel()
 
     def _purge(self) -> None:

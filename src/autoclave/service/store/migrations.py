@@ -116,6 +116,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX jobs_unfinished",
         "CREATE INDEX jobs_waiting ON jobs (priority DESC, turn, number) WHERE state = 'accepted'",
         "CREATE INDEX jobs_of_client ON jobs (client, priority, turn) WHERE state = 'accepted'",
+        "CREATE INDEX jobs_left ON jobs (batch) WHERE state IN ('accepted', 'running')",
         "CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE state = 'accepted' AND deadline IS NOT NULL",
         "CREATE INDEX jobs_of_node ON jobs (node) WHERE state = 'running'",
         """

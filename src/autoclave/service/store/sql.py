@@ -181,10 +181,10 @@ class SqlStore(Database):
         """Clients take turns, because the jobs of each have turns of their own: behind those of it that wait, and not
         before the job that is next. (Start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996, 2.1, unit lengths.)
         """
-        at = "FROM jobs WHERE state = 'accepted' AND priority = ?"
-        own = self._value(f"SELECT coalesce(max(turn) + 1, 0) {at} AND client = ?", priority, client)
-        head = self._value(f"SELECT coalesce(min(turn), 0) {at}", priority)
-        return max(own, head)
+        turns = "SELECT turn FROM jobs WHERE state = 'accepted' AND priority = ?"
+        own = self._row(f"{turns} AND client = ? ORDER BY turn DESC LIMIT 1", priority, client)
+        head = self._row(f"{turns} ORDER BY turn LIMIT 1", priority)
+        return max(0 if own is None else own[0] + 1, 0 if head is None else head[0])
 
     def batch_of_key(self, client: str, key: str) -> Batch | None:
         row = self._row(f"SELECT {_BATCH} FROM batches WHERE client = ? AND idempotency_key = ?", client, key)
@@ -291,15 +291,16 @@ class SqlStore(Database):
         )
         return [state_of(*row) for row in rows]
 
-    def num_unfinished(self, batch: str) -> int:
-        return self._value(f"SELECT count(*) FROM jobs WHERE batch = ? AND {_UNFINISHED}", batch)
+    def is_finished(self, batch: str) -> bool:
+        return self._row(f"SELECT 1 FROM jobs WHERE batch = ? AND {_UNFINISHED} LIMIT 1", batch) is None
 
     def load(self) -> Load:
-        waiting, clients = self._row("SELECT count(*), count(DISTINCT client) FROM jobs WHERE state = 'accepted'")
+        of_clients = "SELECT count(*) AS waiting FROM jobs WHERE state = 'accepted' GROUP BY client"
+        waiting, clients = self._row(f"SELECT coalesce(sum(waiting), 0), count(*) FROM ({of_clients}) AS of_clients")
         slots, per_s = self._row(
             "SELECT coalesce(sum(slots), 0), coalesce(sum(per_s), 0.0) FROM nodes WHERE id <> ?", self.node
         )
-        return Load(waiting, clients, int(slots), float(per_s))
+        return Load(int(waiting), clients, int(slots), float(per_s))
 
     # --- Several nodes ---------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from autoclave.core import InputError
-from autoclave.service.store import Event, JobSpec, KeyReused, News, Store
+from autoclave.service.store import Bounds, Event, JobSpec, KeyReused, News, QueueFull, Store
 from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
 from autoclave.service.store.records import body_of, problem_of
 from autoclave.service.store.sqlite import SqliteStore
@@ -231,8 +231,9 @@ def test_nodes_that_end_the_jobs_of_a_batch_at_once_hide_none_from_who_follows(o
     told: list[str] = []
 
     def follow() -> None:
-        after = 0
-        while len(told) < len(ids):
+        after, is_over = 0, False
+        while not is_over:
+            is_over = follower.is_finished("b")  # before looking, as streams do
             for state in follower.ended("b", after):
                 told.append(state.id)
                 after = state.sequence
@@ -247,13 +248,13 @@ def test_nodes_that_end_the_jobs_of_a_batch_at_once_hide_none_from_who_follows(o
 
 def test_what_two_nodes_end_at_once_ends_once(open_node: Callable[[], Store]):
     nodes = [open_node() for _ in range(2)]
-    ids = [str(number) for number in range(40)]
+    ids = [str(number) for number in range(160)]
     for number in range(4):
         nodes[0].add_batch(batch(f"b{number}", str(number)), jobs(*ids[number::4]))
     kept: list[list[str]] = [[], []]
 
     def end(which: int) -> None:
-        for start in range(0, 40, 8):
+        for start in range(0, 160, 8):
             part = ids[start : start + 8] if which else ids[start : start + 8][::-1]
             kept[which] += (
                 nodes[which].finish([(id, f'"{which}"') for id in part]) if start % 16 else (nodes[which].cancel(part))
@@ -265,9 +266,10 @@ def test_what_two_nodes_end_at_once_ends_once(open_node: Callable[[], Store]):
 
 
 def test_a_node_that_gives_no_sign_of_life_loses_its_jobs_to_another(open_node: Callable[[], Store]):
-    gone, alive = open_node(), open_node()
-    for node in (gone, alive):
+    gone, alive, last = open_node(), open_node(), open_node()
+    for node in (gone, alive, last):
         node.join()
+    for node in (gone, alive, last):
         node.beat(2, 1.5)
     gone.add_batch(batch(keep_s=1.0), jobs("1", "2"))
     assert [job.id for job in gone.claim(1, 0.0)] == ["1"]
@@ -278,6 +280,8 @@ def test_a_node_that_gives_no_sign_of_life_loses_its_jobs_to_another(open_node: 
     assert [(job.id, job.starts) for job in alive.claim(9, 0.0)] == [("1", 2)]
     assert gone.finish([("1", '"from the dead"')]) == ["1"]  # it was not dead, and nobody was faster
     assert alive.finish([("1", '"too late"')]) == []
+    assert [adopted.id for adopted in last.adopt(-1.0)] == ["b"]  # whoever takes over can be taken over from
+    assert [job.id for job in last.claim(9, 0.0)] == ["2"]
 
 
 def test_what_a_node_gives_back_does_not_count_as_begun(open_node: Callable[[], Store]):
@@ -288,6 +292,22 @@ def test_what_a_node_gives_back_does_not_count_as_begun(open_node: Callable[[], 
     assert [(job.id, job.starts) for job in second.claim(9, 0.0)] == [("1", 1), ("3", 1)]
     first.leave()
     assert [(job.id, job.starts) for job in second.claim(9, 0.0)] == [("2", 1)]
+
+
+def test_nodes_that_accept_at_once_keep_to_the_bounds_and_to_one_batch_for_a_key(open_node: Callable[[], Store]):
+    nodes = [open_node() for _ in range(3)]
+    accepted: list[str] = []
+
+    def accept(number: int) -> None:
+        for key in range(20):
+            id = f"{number}-{key}"
+            with contextlib.suppress(QueueFull):
+                kept = nodes[number].add_batch(batch(id, str(key)), jobs(id), Bounds(12, 12))
+                accepted.append(kept.id)
+
+    run_together(*(lambda number=number: accept(number) for number in range(3)))
+    assert nodes[0].load().waiting == len(set(accepted)) == 12
+    assert len({id.partition("-")[2] for id in accepted}) == 12  # whoever used a key again got the same batch
 
 
 def test_a_batch_is_cancelled_when_its_client_is_gone_from_the_last_node(open_node: Callable[[], Store]):

@@ -241,6 +241,32 @@ def test_a_job_that_was_cancelled_while_it_waited_is_not_run(fresh_judge, stdin_
     assert fresh_judge.submit(jobs[2]).result(60).is_accepted
 
 
+def test_a_job_that_is_cancelled_while_it_runs_ends_with_the_test_that_it_is_in(
+    fresh_judge, stdin_problem, monkeypatch
+):
+    import autoclave.judge.evaluation as evaluation
+
+    judge_test, begun = evaluation.Evaluation._judge, []
+
+    def judge_and_cancel(self, trial, index):
+        if self._prepared.job.id == "unwanted":
+            begun.append(index)
+            if index == 1:
+                assert future.cancel()
+        return judge_test(self, trial, index)
+
+    problem = stdin_problem(*[(str(i), str(i)) for i in range(5)])
+    first = fresh_judge.submit(JudgeJob(problem, Program(SLOW)))
+    future = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # one"), "unwanted"))
+    monkeypatch.setattr(evaluation.Evaluation, "_judge", judge_and_cancel)
+    kept = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # other"), "wanted"))
+    assert kept.result(60).is_accepted
+    assert begun == [0, 1]
+    assert first.done()
+    again = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # one"), "again")).result(60)
+    assert (again.is_accepted, len(again.tests)) == (True, 5)  # what was seen of it is not remembered
+
+
 def test_isolation_below_the_minimum_is_refused_at_the_start():
     with pytest.raises(IsolationError):
         LocalJudge(SandboxConfig(level="open", minimum_level="open"))

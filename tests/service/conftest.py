@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
@@ -10,22 +11,28 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
-from autoclave.compose.service import open_parts
+from autoclave.compose.service import open_parts, open_store
 from autoclave.config import AdmissionConfig, JudgeConfig, RemoteJudgeConfig, ServeConfig
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.service.client import RemoteJudge
 from autoclave.service.parts import Parts
 from autoclave.service.server import create_app
 from autoclave.service.serving import DrainingServer, listen
+from autoclave.service.store import Batch, JobSpec, Store
 from autoclave.service.tokens import Scope, create_token
 
 DEADLINE_S = 90.0
@@ -59,12 +66,17 @@ class LiveServer:
             base_url=self.url, timeout=60.0, trust_env=False, headers={"Authorization": f"Bearer {text}"}
         )
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """As after SIGTERM."""
         self.client.close()
         self._server.drain()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
         self._stack.close()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.end()
 
 
 @pytest.fixture
@@ -166,6 +178,93 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
             found.wait()
 
 
+class Postgres:
+    """A real PostgreSQL server, of this run of the tests."""
+
+    def __init__(self, programs: ModuleType, folder: Path) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._server = programs.PostgresServer(folder, cleanup_mode=None)
+        self._admin = psycopg.connect(self._server.get_uri(), autocommit=True)
+        self._num_made = 0
+
+    def new_database(self) -> str:
+        """The address of an empty database."""
+        self._num_made += 1
+        name = f"made{self._num_made}"
+        self._admin.execute(f"CREATE DATABASE {name}")
+        return self._server.get_uri(database=name)
+
+    def execute(self, statement: str, *values: object) -> None:
+        """Do something as its owner."""
+        self._admin.execute(statement, values)
+
+    def stop(self, *, mode: str = "immediate") -> None:
+        """Break off all connections, and take no new ones."""
+        self._admin.close()
+        self._control("-m", mode, "stop")
+
+    def start(self) -> None:
+        """As before."""
+        self._server.ensure_postgres_running()
+        self._admin = psycopg.connect(self._server.get_uri(), autocommit=True)
+
+    def close(self) -> None:
+        """Leave nothing."""
+        self.stop()
+        atexit.unregister(self._server._cleanup)
+
+    def _control(self, *words: str) -> None:
+        self._programs.pg_ctl(["-w", *words], pgdata=self._folder, user=self._server.system_user)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with warnings.catch_warnings(action="ignore"):  # it wants a folder of the user's session, which containers lack
+        programs = pytest.importorskip("pgserver")
+    with tempfile.TemporaryDirectory(prefix="autoclave-postgres-") as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        opened = Postgres(programs, data)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> str:
+    """The address of an empty database."""
+    return postgres.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store can be made."""
+    return str(tmp_path / "store.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def open_node(place: str) -> Iterator[Callable[[], Store]]:
+    """open_node(): one more node on the same store."""
+    with contextlib.ExitStack() as opened:
+        yield lambda: opened.enter_context(contextlib.closing(open_store(place)))
+
+
+@pytest.fixture
+def store(open_node: Callable[[], Store]) -> Store:
+    return open_node()
+
+
+def batch(id: str = "b", key: str = "k", client: str = "c", **fields: Any) -> Batch:
+    return Batch(
+        **{"id": id, "client": client, "key": key, "fingerprint": "print", "priority": 4, "created": time.time()}
+        | fields
+    )
+
+
+def jobs(*ids: str) -> list[tuple[str, JobSpec]]:
+    return [(id, JobSpec("0" * 64, f"print({id!r})".encode(), label=id)) for id in ids]
+
+
 @pytest.fixture
 def remote_judge() -> Iterator[Callable[..., RemoteJudge]]:
     """remote_judge(url, ..., retries=...): a judge on these servers."""
@@ -196,6 +295,13 @@ def until(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.01)
     return found
+
+
+def run_together(*works: Callable[[], object]) -> None:
+    """Do things at once; what one raises is raised."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result(DEADLINE_S)
 
 
 @pytest.fixture

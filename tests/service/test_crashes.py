@@ -91,7 +91,9 @@ def test_a_job_that_the_server_did_not_survive_several_times_is_not_begun_again(
             Batch("b", "local", "k", "f", 4, time.time()), [("poison", JobSpec(given.digest, RIGHT.encode()))]
         )
         for _ in range(MOST_STARTS):
-            store.start(["poison"])
+            assert store.claim(1, 0.0)
+            store.join()
+            store.adopt(0.0)
     server = start_server(store=str(path))
     verdict = server.client.get("/v1/jobs/poison", params={"wait_s": 60}).json()["verdict"]
     assert (verdict["status"], verdict["fault"]["kind"]) == (None, "server")
@@ -113,3 +115,26 @@ def test_jobs_of_a_client_that_was_gone_with_the_server_are_cancelled_after_thei
     server = start_server(store=str(path))
     until(lambda: not server.parts.store.unfinished())
     assert server.client.get("/v1/batches/b").json()["counts"].get("cancelled", 0) >= 4
+
+
+def test_a_job_that_was_claimed_when_the_store_went_away_is_claimed_again(start_server, monkeypatch):
+    from autoclave.service.store import StoreAway
+
+    server = start_server()
+    digest = upload(server.client, problem())[0]
+    store, failed = server.parts.store, []
+    whole = {"problem": store.problem, "claim": store.claim, "finish": store.finish}
+
+    def failing(name: str, *args: object) -> object:
+        """The second time works; what was asked for is done all the same, as when a connection breaks in a commit."""
+        found = whole[name](*args)
+        if name not in failed and found:
+            failed.append(name)
+            raise StoreAway
+        return found
+
+    for name in whole:
+        monkeypatch.setattr(store, name, lambda *args, name=name: failing(name, *args))
+    done = server.client.post("/v1/jobs", json={"problem": digest, "source": RIGHT, "wait_s": 60}).json()
+    assert (done["state"], done["verdict"]["status"], done["verdict"]["fault"]) == ("done", "accepted", None)
+    assert failed == ["claim", "problem", "finish"]

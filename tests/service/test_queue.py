@@ -1,172 +1,198 @@
-"""Whose turn it is: laws of the queue, against a plain list."""
+"""Whose turn it is: laws of the queue in a store, against a plain list."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from autoclave.service.queue import FairQueue, QueueFull, Ticket
-from autoclave.service.rates import RateMeter, TokenBuckets
+from autoclave.service.rates import RateMeter, TokenBuckets, seconds_for
+from autoclave.service.refusals import RecentRefusals, busy
+from autoclave.service.store import Bounds, QueueFull, Store, Waiting
+from autoclave.service.store.sqlite import SqliteStore
+
+from .conftest import batch, jobs
 
 CLIENTS = ("a", "b", "c")
+_numbers = itertools.count()
 
 
-def tickets(*names: str, priority: int = 4) -> list[Ticket]:
-    """Tickets of clients named by the first letter."""
-    return [Ticket(name, name[0], priority) for name in names]
+def put(store: Store, *names: str, bounds: Bounds | None = None, **fields: object) -> None:
+    """Jobs of clients named by the first letter, in one batch for each client and run of names."""
+    for client, mine in itertools.groupby(names, key=lambda name: name[0]):
+        number = str(next(_numbers))
+        store.add_batch(batch(number, number, client, **fields), jobs(*mine), bounds)
 
 
-def filled(*waiting: Ticket) -> FairQueue:
-    queue = FairQueue(1000, 1000)
-    for ticket in waiting:
-        queue.put(ticket)
-    return queue
+def claimed(store: Store) -> list[str]:
+    return list(iter(lambda: next((job.id for job in store.claim(1, 0.0)), None), None))
 
 
-def drained(queue: FairQueue) -> list[str]:
-    return [ticket.id for ticket in iter(queue.take, None)]
+def test_clients_take_turns_and_each_keeps_its_order(store: Store):
+    put(store, "a1", "a2", "a3", "a4", "b1", "b2", "c1")
+    assert claimed(store) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
 
-def test_clients_take_turns_and_each_keeps_its_order():
-    assert drained(filled(*tickets("a1", "a2", "a3", "a4", "b1", "b2", "c1"))) == [
-        "a1", "b1", "c1", "a2", "b2", "a3", "a4",
-    ]  # fmt: skip
+def test_jobs_that_are_claimed_together_are_those_whose_turn_it_is(store: Store):
+    put(store, "a1", "a2", "a3", "b1", "b2")
+    assert [job.id for job in store.claim(3, 0.0)] == ["a1", "b1", "a2"]
 
 
-def test_the_highest_priority_goes_first():
-    waiting = [*tickets("a1", priority=0), *tickets("a2", "b1", priority=9), *tickets("c1")]
-    assert drained(filled(*waiting)) == ["a2", "b1", "c1", "a1"]
+def test_who_comes_with_one_job_at_a_time_gets_every_other_turn(store: Store):
+    put(store, *(f"a{number}" for number in range(8)))
+    served = [job.id for job in store.claim(4, 0.0)]
+    for number in range(3):
+        put(store, f"b{number}")
+        served += [job.id for job in store.claim(2, 0.0)]
+    assert served == ["a0", "a1", "a2", "a3", "a4", "b0", "a5", "b1", "a6", "b2"]
 
 
-def test_one_that_left_takes_no_turn():
-    queue = filled(*tickets("a1", "a2", "b1"))
-    assert queue.remove("a1")
-    assert not queue.remove("a1")
-    assert drained(queue) == ["a2", "b1"]
+def test_who_was_idle_has_saved_nothing_up(store: Store):
+    put(store, *(f"a{number}" for number in range(6)))
+    store.claim(3, 0.0)
+    put(store, *(f"b{number}" for number in range(3)))
+    assert claimed(store) == ["a3", "b0", "a4", "b1", "a5", "b2"]
 
 
-def test_what_is_too_late_leaves_by_itself():
-    queue = filled(Ticket("x", "a", deadline=5.0), Ticket("y", "a", deadline=7.0), Ticket("z", "a"))
-    assert queue.next_deadline == 5.0
-    assert [ticket.id for ticket in queue.expire(6.0)] == ["x"]
-    assert drained(queue) == ["y", "z"]
+def test_the_highest_priority_goes_first(store: Store):
+    put(store, "a1", priority=0)
+    put(store, "a2", "b1", priority=9)
+    put(store, "c1")
+    assert claimed(store) == ["a2", "b1", "c1", "a1"]
 
 
-def test_the_bounds_are_told_with_how_many_are_too_many():
-    queue = FairQueue(limit=5, client_limit=3)
-    for ticket in tickets("a1", "a2", "b1"):
-        queue.put(ticket)
-    queue.require_room("a", 1)
-    queue.require_room("b", 2)
+def test_one_that_was_cancelled_takes_no_turn(store: Store):
+    put(store, "a1", "a2", "b1")
+    store.cancel(["a1"])
+    assert claimed(store) == ["b1", "a2"]
+
+
+def test_the_bounds_are_told_with_how_many_are_too_many(store: Store):
+    bounds = Bounds(total=5, of_client=3)
+    put(store, "a1", "a2", "b1", bounds=bounds)
     with pytest.raises(QueueFull) as own:
-        queue.require_room("a", 3)
+        put(store, "a3", "a4", "a5", bounds=bounds)
     with pytest.raises(QueueFull) as all_together:
-        queue.require_room("c", 3)
-    with pytest.raises(QueueFull):
-        queue.require_room("c", 2, reserved=1)
+        put(store, "c1", "c2", "c3", bounds=bounds)
     assert (own.value.excess, own.value.is_own_share) == (2, True)
     assert (all_together.value.excess, all_together.value.is_own_share) == (1, False)
+    store.claim(2, 0.0)  # what does not wait does not count
+    put(store, "c1", "c2", "c3", bounds=bounds)
+    assert store.load().waiting == 4
 
 
-@given(st.lists(st.tuples(st.sampled_from(CLIENTS), st.integers(0, 9)), max_size=40))
-def test_every_ticket_comes_out_once_by_priority_and_fairly(drawn: list[tuple[str, int]]):
-    waiting = [Ticket(str(number), client, priority) for number, (client, priority) in enumerate(drawn)]
-    queue = filled(*waiting)
-    taken = list(iter(queue.take, None))
-    assert sorted(taken, key=lambda ticket: int(ticket.id)) == waiting
-    assert [ticket.priority for ticket in taken] == sorted((t.priority for t in waiting), reverse=True)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=st.lists(st.tuples(st.sampled_from(CLIENTS), st.integers(0, 9)), max_size=25))
+def test_every_job_comes_out_once_by_priority_and_fairly(store: Store, drawn: list[tuple[str, int]]):
+    store.purge(9e9)
+    for number, (client, priority) in enumerate(drawn):
+        put(store, f"{client}{number}", priority=priority)
+    waiting = {one.id: one for one in store.unfinished()}
+    taken = [waiting[id] for id in claimed(store)]
+    store.cancel(list(waiting))
+    assert sorted(one.id for one in taken) == sorted(waiting)
+    assert [one.priority for one in taken] == sorted((priority for _, priority in drawn), reverse=True)
     for priority in range(10):
-        same = [ticket for ticket in taken if ticket.priority == priority]
+        same = [one for one in taken if one.priority == priority]
         for client in CLIENTS:
-            mine = [int(ticket.id) for ticket in same if ticket.client == client]
+            mine = [int(one.id[1:]) for one in same if one.client == client]
             assert mine == sorted(mine)
         served: Counter[str] = Counter()
-        totals = Counter(ticket.client for ticket in same)
-        for ticket in same:  # nobody is served twice while somebody else waits longer
-            served[ticket.client] += 1
+        totals = Counter(one.client for one in same)
+        for one in same:  # nobody is served twice while somebody else waits longer
+            served[one.client] += 1
             waits = [served[client] for client in totals if served[client] < totals[client]]
-            assert served[ticket.client] <= min(waits, default=served[ticket.client]) + 1
+            assert served[one.client] <= min(waits, default=served[one.client]) + 1
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The queue beside a dict of what waits."""
+    """The queue of a store beside a dict of what waits."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = FairQueue(limit=12, client_limit=6)
-        self.model: dict[str, Ticket] = {}
+        self.opened = contextlib.ExitStack()
+        folder = self.opened.enter_context(tempfile.TemporaryDirectory())
+        self.store = self.opened.enter_context(contextlib.closing(SqliteStore(Path(folder) / "store.sqlite")))
+        self.model: dict[str, Waiting] = {}
         self.number = 0
         self.now = 0.0
 
+    def teardown(self) -> None:
+        self.opened.close()
+
     @rule(client=st.sampled_from(CLIENTS), priority=st.integers(0, 2), patience=st.none() | st.integers(1, 5))
     def put(self, client: str, priority: int, patience: int | None):
-        own = sum(ticket.client == client for ticket in self.model.values())
+        own = sum(one.client == client for one in self.model.values())
+        name = f"{client}{self.number}"
+        deadline = None if patience is None else self.now + patience
         try:
-            self.queue.require_room(client, 1)
+            put(self.store, name, bounds=Bounds(12, 6), priority=priority, deadline=deadline)
         except QueueFull:
             assert own >= 6 or len(self.model) >= 12
             return
         assert own < 6
         assert len(self.model) < 12
         self.number += 1
-        ticket = Ticket(str(self.number), client, priority, None if patience is None else self.now + patience)
-        self.queue.put(ticket)
-        self.model[ticket.id] = ticket
+        self.model[name] = Waiting(name, "", client, priority, deadline)
 
-    @rule()
-    def take(self):
-        ticket = self.queue.take()
-        if ticket is None:
-            assert not self.model
-        else:
-            assert ticket.priority == max(waiting.priority for waiting in self.model.values())
-            assert self.model.pop(ticket.id) is ticket
+    @rule(count=st.integers(1, 3))
+    def claim(self, count: int):
+        able = [one for one in self.model.values() if one.deadline is None or one.deadline > self.now]
+        taken = self.store.claim(count, self.now)
+        assert len(taken) == min(count, len(able))
+        for job in taken:
+            assert self.model[job.id].priority == max(one.priority for one in able)
+            able.remove(self.model.pop(job.id))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
-    def remove(self, data: st.DataObject):
+    def cancel(self, data: st.DataObject):
         id = data.draw(st.sampled_from(sorted(self.model)))
-        assert self.queue.remove(id)
+        assert self.store.cancel([id]) == [id]
         del self.model[id]
 
     @rule(seconds=st.integers(1, 3))
     def expire(self, seconds: int):
         self.now += seconds
-        late = {id for id, ticket in self.model.items() if ticket.deadline is not None and ticket.deadline <= self.now}
-        assert {ticket.id for ticket in self.queue.expire(self.now)} == late
+        late = [id for id, one in self.model.items() if one.deadline is not None and one.deadline <= self.now]
         for id in late:
             del self.model[id]
+        left = [one.deadline for one in self.model.values() if one.deadline is not None]
+        assert self.store.expire(self.now, '"late"') == min(left, default=None)
+        assert all(self.store.job(id).verdict == '"late"' for id in late)
 
     @invariant()
     def counts_agree(self):
-        assert len(self.queue) == len(self.model)
-        for client in CLIENTS:
-            assert self.queue.num_of(client) == sum(ticket.client == client for ticket in self.model.values())
+        load = self.store.load()
+        assert (load.waiting, load.clients) == (len(self.model), len({one.client for one in self.model.values()}))
 
 
 TestQueueMachine = QueueMachine.TestCase
-
-
-def test_deadlines_of_tickets_that_left_are_not_kept():
-    queue = FairQueue(10, 10)
-    for number in range(5000):
-        queue.put(Ticket(str(number), "a", deadline=1e9))
-        queue.take()
-    assert len(queue._deadlines) < 100
+TestQueueMachine.settings = settings(max_examples=30, deadline=None)
 
 
 def test_the_time_for_more_follows_the_rate_of_late():
     meter = RateMeter(window_s=10.0)
-    assert meter.seconds_for(100, 0.0) == 1.0  # nothing is known
+    assert seconds_for(100, meter.per_s(0.0)) == 1.0  # nothing is known
     for second in range(11):
         meter.note(float(second), 5)
     assert meter.per_s(10.0) == pytest.approx(5.5)
-    assert meter.seconds_for(55, 10.0) == pytest.approx(10.0)
+    assert seconds_for(55, meter.per_s(10.0)) == pytest.approx(10.0)
     assert meter.per_s(100.0) == 0.0
+
+
+def test_what_was_refused_a_moment_ago_is_refused_again_without_counting():
+    recent, refusal = RecentRefusals(), busy("full", 3.0)
+    recent.note("a", 10, refusal, 0.0)
+    assert recent.get("a", 10, 0.2) is recent.get("a", 12, 0.2) is refusal
+    assert recent.get("a", 9, 0.2) is recent.get("b", 10, 0.2) is recent.get("a", 10, 0.3) is None
 
 
 def test_a_client_that_asks_too_often_waits_as_long_as_it_is_told():

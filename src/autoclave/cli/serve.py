@@ -7,7 +7,6 @@ import datetime
 import json
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -128,8 +127,8 @@ def revoke(name: str, settings: tuple[str, ...]) -> None:
     click.echo(f"{name} is revoked")
 
 
-def _store(settings: tuple[str, ...]) -> Path:
-    return Path(resolve(ServeConfig, settings).config.store)
+def _store(settings: tuple[str, ...]) -> str:
+    return resolve(ServeConfig, settings).config.store
 
 
 def _plain(record: Any) -> dict[str, Any]:

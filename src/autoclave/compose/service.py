@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig
-from autoclave.core import ConfigError, Outcome, Program, Verdict
+from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig, TlsConfig
+from autoclave.config.service import is_database
+from autoclave.core import ConfigError, HostError, Outcome, Program, Verdict
 from autoclave.core.files import existing_file
 from autoclave.judge import LocalJudge, run_program
 
@@ -21,15 +23,24 @@ if TYPE_CHECKING:
     from autoclave.service.store import StartedJob, Store
 
 
-def open_store(path: Path) -> Store:
-    """The store in a file.
+def open_store(place: str | Path) -> Store:
+    """The store in a file, or in the database that an address names.
 
     Raises:
         InputError: it cannot be used.
+        HostError: the database does not answer, or its library is not installed.
     """
-    from autoclave.service.store.sqlite import SqliteStore
+    if not is_database(str(place)):
+        from autoclave.service.store.sqlite import SqliteStore
 
-    return SqliteStore(path)
+        return SqliteStore(Path(place))
+    try:
+        from autoclave.service.store.postgres import PostgresStore
+    except ImportError:
+        raise HostError(
+            "store: PostgreSQL needs a library that is not installed. Mend: pip install 'autoclave[serve-postgres]'"
+        ) from None
+    return PostgresStore(str(place))
 
 
 @contextlib.contextmanager
@@ -37,31 +48,27 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     """The parts of the server, open.
 
     Raises:
-        ConfigError: nobody could use the server.
+        ConfigError: nobody could use the server, or its certificate.
         InputError: the store or the record cannot be used.
+        HostError: the database does not answer.
         IsolationError: this host cannot give the level of isolation asked for.
     """
     from autoclave.service.audit import AuditLog
     from autoclave.service.dispatcher import Dispatcher
     from autoclave.service.metrics import Metrics
+    from autoclave.service.nodes import Node
     from autoclave.service.notices import Notices
     from autoclave.service.parts import Parts, Turns
     from autoclave.service.problem_cache import ProblemCache
-    from autoclave.service.queue import FairQueue
     from autoclave.service.rates import TokenBuckets
+    from autoclave.service.store import Bounds
 
-    path, admission = Path(config.store), config.admission
-    for file in (config.tls.certificate_file, config.tls.key_file):
-        if file:
-            existing_file(Path(file), "tls")
+    admission = config.admission
+    _require_certificate(config.tls)
     with contextlib.ExitStack() as opened:
-        store = opened.enter_context(contextlib.closing(open_store(path)))
+        store = opened.enter_context(contextlib.closing(open_store(config.store)))
         _require_somebody(config, store)
-        audit = opened.enter_context(
-            contextlib.closing(
-                AuditLog(Path(config.audit.file or path.with_name("audit.jsonl")), sources=config.audit.sources)
-            )
-        )
+        audit = opened.enter_context(contextlib.closing(AuditLog(config.audit_file, sources=config.audit.sources)))
         judge = opened.enter_context(LocalJudge(config.sandbox, config.judge))
         slots = config.judge.workers or len(os.sched_getaffinity(0))
         notices, metrics = Notices(), Metrics()
@@ -70,7 +77,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             judge,
             store,
             notices,
-            FairQueue(admission.queue_limit, admission.client_queue_limit),
+            Bounds(admission.queue_limit, admission.client_queue_limit),
             problems,
             slots=slots,
             keep_results_s=config.keep_results_s,
@@ -82,6 +89,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             run_program=_runner(config.sandbox, config.judge),
             store=store,
             dispatcher=dispatcher,
+            node=Node(store, dispatcher, config.node_lease_s),
             notices=notices,
             problems=problems,
             audit=audit,
@@ -108,11 +116,26 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
         serve(create_app(parts), parts, listening)
 
 
+def _require_certificate(tls: TlsConfig) -> None:
+    if not tls.certificate_file:
+        return
+    certificate = existing_file(Path(tls.certificate_file), "tls.certificate_file")
+    key = existing_file(Path(tls.key_file), "tls.key_file")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or "no PEM"
+        raise ConfigError(
+            f"tls: {certificate} and {key} cannot be used ({reason.lower().replace('_', ' ')}); give a certificate and "
+            "its own private key, without a password, in PEM"
+        ) from None
+
+
 def _require_somebody(config: ServeConfig, store: Store) -> None:
     if config.require_token and not any(token.is_valid(time.time()) for token in store.tokens()):
         raise ConfigError(
-            f"require_token = true: no valid token is in {config.store}; make one: "
-            f"autoclave serve token create --scope judge --scope problems:write store={config.store}"
+            f"require_token = true: no valid token is in {config.shown_store}; make one: "
+            f"autoclave serve token create --scope judge --scope problems:write store={config.shown_store}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -11,6 +12,11 @@ from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positiv
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+def is_database(store: str) -> bool:
+    """Whether a store is the address of a database, not a file."""
+    return store.startswith(("postgresql://", "postgres://"))
 
 
 class TlsConfig(Config):
@@ -34,7 +40,7 @@ class AuditConfig(Config):
     """The record of who ran what: one JSON line per action, with hashes in place of programs."""
 
     file: str = ""
-    """File that lines are appended to; empty: `audit.jsonl` beside the store."""
+    """File that lines are appended to; empty: `audit.jsonl` beside the store, or here if that is a database."""
 
     sources: bool = False
     """Whether the text of programs is recorded too."""
@@ -102,7 +108,13 @@ class ServeConfig(Config):
     """Port to listen on; 0: any that is free."""
 
     store: str = "autoclave-serve.sqlite"
-    """File with problems, tokens and jobs; it is made if it is not there."""
+    """Where problems, tokens and jobs are. A file (SQLite), for one server; it is made if it is not there. Or a
+    database that several servers share: postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD or
+    ~/.pgpass."""
+
+    node_lease_s: PositiveFloat = 15.0
+    """Where several servers share a store: seconds after which one that gives no sign of life is taken for dead, and
+    the others judge what it had."""
 
     require_token: bool = False
     """Whether every client must show a token (`autoclave serve token create`). Without, every user of this machine may
@@ -134,6 +146,17 @@ class ServeConfig(Config):
     """Isolation."""
 
     @property
+    def audit_file(self) -> Path:
+        """The record of who ran what."""
+        beside = Path() if is_database(self.store) else Path(self.store).parent
+        return Path(self.audit.file) if self.audit.file else beside / "audit.jsonl"
+
+    @property
+    def shown_store(self) -> str:
+        """The store as messages name it: an address may hold a password."""
+        return "postgresql://..." if is_database(self.store) else self.store
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can connect."""
         if self.host == "localhost":
@@ -150,6 +173,18 @@ class ServeConfig(Config):
                 f'host = "{self.host}": other machines could run programs here without a token; set '
                 "require_token=true, or host=127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _store_is_known(self) -> Self:
+        if "://" in self.store and not is_database(self.store):
+            raise ValueError("store: an address must begin with postgresql://; anything else is the name of a file")
+        return self
+
+    @model_validator(mode="after")
+    def _lease_has_an_effect(self) -> Self:
+        if self.node_lease_s != 15.0 and not is_database(self.store):
+            raise ValueError("node_lease_s is ignored: a store in a file has one server; remove it, or use PostgreSQL")
         return self
 
     @model_validator(mode="after")

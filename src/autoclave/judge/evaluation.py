@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,13 +63,24 @@ class _Failure(NamedTuple):
     message: str
 
 
-class Evaluation:
-    """One attempt at one job."""
+class Unwanted(Exception):
+    """Nobody waits for the verdict any more."""
 
-    def __init__(self, prepared: PreparedJob, sandbox: Sandbox, gate: Gate) -> None:
+
+def _always() -> bool:
+    return True
+
+
+class Evaluation:
+    """One attempt at one job. `is_wanted` is asked before each test but the first."""
+
+    def __init__(
+        self, prepared: PreparedJob, sandbox: Sandbox, gate: Gate, is_wanted: Callable[[], bool] = _always
+    ) -> None:
         self._prepared = prepared
         self._sandbox = sandbox
         self._gate = gate
+        self._is_wanted = is_wanted
         self._results: list[TestResult] = []
         self._first_failure: _Failure | None = None
 
@@ -78,6 +90,7 @@ class Evaluation:
         Raises:
             HostError: the host lacks what the problem's profile or language needs.
             SandboxFault: a cell died for reasons that are not the program's.
+            Unwanted: the verdict is not needed any more.
         """
         with self._gate.shared():  # compiling takes a core, too
             started = self._start(self._prepared.limits.first)
@@ -99,6 +112,8 @@ class Evaluation:
 
     def _run_tests(self, trial: Trial) -> Verdict:
         for index in self._prepared.indices:
+            if self._results and not self._is_wanted():
+                raise Unwanted
             judged = self._judge(trial, index)
             self._note(_result(index, judged), judged.message)
             if self._first_failure and self._prepared.job.stop_at_failure:

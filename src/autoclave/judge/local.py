@@ -36,7 +36,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.judge.environments import Environments
-from autoclave.judge.evaluation import Evaluation, PreparedJob, prepare
+from autoclave.judge.evaluation import Evaluation, PreparedJob, Unwanted, prepare
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.kinds import TestKind, kind_of
@@ -222,7 +222,9 @@ class LocalJudge:
             if self._is_unwanted(item):
                 continue
             try:
-                self._finish(item, self._judge(item.prepared, sandbox))
+                self._finish(item, self._judge(item, sandbox))
+            except Unwanted:
+                continue
             except Exception as error:  # noqa: BLE001  a bug here must fail its job, not silence the worker
                 self._fail(item, error)
 
@@ -234,14 +236,14 @@ class LocalJudge:
             self._pending.pop(item.key, None)
             return True
 
-    def _judge(self, prepared: PreparedJob, sandbox: Sandbox) -> Verdict:
-        job = prepared.job
+    def _judge(self, item: _Pending, sandbox: Sandbox) -> Verdict:
+        prepared, job = item.prepared, item.prepared.job
         fault: SandboxFault | None = None
         evaluation = Evaluation(prepared, sandbox, self._gate)
         for _ in range(_ATTEMPTS):
             if self._is_closed:
                 break
-            evaluation = Evaluation(prepared, sandbox, self._gate)
+            evaluation = Evaluation(prepared, sandbox, self._gate, lambda: not self._is_unwanted(item))
             try:
                 return evaluation.run()
             except InputError as error:

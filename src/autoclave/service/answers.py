@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -12,22 +13,21 @@ from fastapi import Request
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.presence import happens, until_gone
-from autoclave.service.store import Batch, JobState, counts_of
+from autoclave.service.store import Batch, JobState, StoreAway, counts_of
 from autoclave.service.wire import BatchAnswer
 
 NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
 _HEARTBEAT_S = 5.0
 
 
-def plain_job(parts: Parts, state: JobState) -> dict[str, Any]:
+def plain_job(state: JobState) -> dict[str, Any]:
     """`JobAnswer`, with the verdict as it is stored."""
-    is_running = state.state == "accepted" and parts.dispatcher.is_running(state.id)
     return {
         "job": state.id,
         "batch": state.batch,
         "place": state.place,
         "id": state.label,
-        "state": "running" if is_running else state.state,
+        "state": state.state,
         "sequence": state.sequence,
         "verdict": None if state.verdict is None else json.loads(state.verdict),
     }
@@ -46,17 +46,19 @@ async def stream(
 
     Without an `end` the stream broke off, or the server is about to end; ask again, with `after`.
     """
-    with leases.held(batch), parts.notices.watch(batch.id) as changed:
-        async with until_gone(request) as gone:
+    async with leases.held(batch), until_gone(request) as gone:
+        with parts.notices.watch(batch.id) as changed:
             answer = await asyncio.to_thread(batch_answer, parts, batch)
             yield _event(form, "batch", answer.model_dump(mode="json"), None)
             while not gone.done():
                 changed.clear()
-                num_left = await asyncio.to_thread(parts.store.num_unfinished, batch.id)
-                for state in await asyncio.to_thread(parts.store.ended, batch.id, after):
-                    after = state.sequence or after
-                    yield _event(form, "job", plain_job(parts, state), after)
-                if not num_left:
+                is_finished = False  # while the store is away the client stays, and hears that we are here
+                with contextlib.suppress(StoreAway):
+                    is_finished = await asyncio.to_thread(parts.store.is_finished, batch.id)
+                    for state in await asyncio.to_thread(parts.store.ended, batch.id, after):
+                        after = state.sequence or after
+                        yield _event(form, "job", plain_job(state), after)
+                if is_finished:
                     yield _event(form, "end", {}, None)
                     return
                 if parts.is_stopping.is_set():
@@ -76,13 +78,19 @@ async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch,
     """Where a job of the batch stands once it has ended, the time is over, or the client is gone."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
-    with leases.held(batch), parts.notices.watch(batch.id) as changed:
-        async with until_gone(request) as gone:
+    async with leases.held(batch), until_gone(request) as gone:
+        with parts.notices.watch(batch.id) as changed:
             while True:
                 changed.clear()
-                state = await asyncio.to_thread(parts.store.job, id)
-                assert state is not None  # it cannot be purged while it is unfinished
                 left_s = until - loop.time()
-                if state.sequence is not None or left_s <= 0 or gone.done() or parts.is_stopping.is_set():
-                    return state
-                await happens(changed, gone, left_s)
+                is_last = left_s <= 0 or gone.done() or parts.is_stopping.is_set()
+                try:
+                    state = await asyncio.to_thread(parts.store.job, id)
+                except StoreAway:
+                    if is_last:
+                        raise
+                else:
+                    assert state is not None  # it cannot be purged while it is unfinished
+                    if state.sequence is not None or is_last:
+                        return state
+                await happens(changed, gone, min(left_s, _HEARTBEAT_S))

@@ -1,19 +1,18 @@
-"""From accepted jobs to verdicts: one thread takes jobs in turn, hands them to the judge, and keeps what comes back.
+"""From accepted jobs to verdicts: one thread claims jobs whose turn it is, hands them to the judge, keeps verdicts.
 
-A job is accepted once its row is in the store; everything in memory here can be made anew from there, which is what
-`start` does after a crash. A verdict is kept once: `Store.finish` takes none for a job that ended. A job that was begun
-several times without an end, because the server died each time, is not begun again.
+A job is accepted once its row is in the store, where it waits for its turn; this node only has what it claimed. A
+verdict is kept once: `Store.finish` takes none for a job that ended. A job that was begun several times without an end,
+because the server died each time, is not begun again. News come from the store, of this node's deeds and of others'.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 
@@ -22,15 +21,27 @@ from autoclave.core.json import to_plain
 from autoclave.judge import Judge, JudgeJob
 from autoclave.service.notices import Notices
 from autoclave.service.problem_cache import ProblemCache
-from autoclave.service.queue import FairQueue, QueueFull, Ticket
-from autoclave.service.rates import RateMeter
-from autoclave.service.refusals import Refused, busy, draining
-from autoclave.service.store import Batch, JobSpec, KeyReused, StartedJob, Store, Waiting
+from autoclave.service.rates import RateMeter, seconds_for
+from autoclave.service.refusals import RecentRefusals, Refused, busy, draining
+from autoclave.service.store import (
+    Batch,
+    Bounds,
+    Event,
+    JobSpec,
+    KeyReused,
+    News,
+    QueueFull,
+    StartedJob,
+    Store,
+    StoreAway,
+)
 
 MOST_STARTS = 4
 """A job that was begun so often, and whose end the server never lived to see, gets no verdict."""
 _PURGE_EVERY_S = 60.0
 _RETRY_WHILE_DRAINING_S = 5.0
+_PAUSE_S = 1.0
+"""Between two tries while the store fails."""
 _log = logging.getLogger(__name__)
 
 Observer = Callable[[StartedJob, Verdict, float], None]
@@ -46,7 +57,7 @@ class Dispatcher:
         judge: Judge,
         store: Store,
         notices: Notices,
-        queue: FairQueue,
+        bounds: Bounds,
         problems: ProblemCache,
         *,
         slots: int,
@@ -57,16 +68,18 @@ class Dispatcher:
         self._judge = judge
         self._store = store
         self._notices = notices
-        self._queue = queue
+        self._bounds = bounds
         self._problems = problems
         self._keep_results_s = keep_results_s
         self._observe = observe
         self._rate = RateMeter()
+        self._recent_refusals = RecentRefusals()
         self._changed = threading.Condition()
-        self._batch_of: dict[str, str] = {}
-        self._running: dict[str, tuple[StartedJob, float, Future[Verdict] | None]] = {}
+        self._running: dict[str, tuple[StartedJob, float, Future[Verdict]]] = {}
         self._ended: list[tuple[str, Verdict]] = []
-        self._reserved: dict[str, int] = {}
+        self._may_wait = True
+        self._is_unsure = self._are_cancelled = False
+        self._next_deadline: float | None = 0.0
         self._is_draining = self._is_stopped = False
         self._next_purge = time.time()
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
@@ -74,10 +87,28 @@ class Dispatcher:
     # --- From outside ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up what a former process left, and begin."""
-        for waiting in self._store.unfinished():
-            self._put(waiting)
+        """Begin."""
+        self._store.listen(self.hear)
         self._thread.start()
+
+    def hear(self, event: Event) -> None:
+        """Something happened in the store."""
+        with self._changed:
+            if event.news in (News.WAITING, News.UNKNOWN):
+                self._may_wait, self._next_deadline = True, 0.0
+            if event.news in (News.CANCELLED, News.UNKNOWN):
+                self._are_cancelled = True
+            self._changed.notify_all()
+        if event.news is News.ENDED:
+            self._notices.wake([event.batch])
+        elif event.news is News.UNKNOWN:
+            self._notices.wake_all()
+
+    def recheck(self) -> None:
+        """Look whether jobs wait, were cancelled, or are taken to be here and are not, though nobody said so."""
+        with self._changed:
+            self._may_wait = self._are_cancelled = self._is_unsure = True
+            self._changed.notify_all()
 
     def accept(self, batch: Batch, jobs: Sequence[JobSpec]) -> Batch:
         """Make jobs durable and queue them; the batch of an earlier request with the same key instead.
@@ -90,37 +121,25 @@ class Dispatcher:
             if before.fingerprint != batch.fingerprint:
                 raise KeyReused(batch.key)
             return before
-        with self._room(batch.client, len(jobs)):
-            numbered = [(secrets.token_urlsafe(15), spec) for spec in jobs]
-            kept = self._store.add_batch(batch, numbered)
-            if kept.id == batch.id:  # else the same request came twice at once
-                with self._changed:
-                    for id, _ in numbered:
-                        self._put(Waiting(id, batch.id, batch.client, batch.priority, batch.deadline))
-                    self._changed.notify_all()
-        return kept
+        self.require_accepting()
+        if refusal := self._recent_refusals.get(batch.client, len(jobs), time.monotonic()):
+            raise refusal
+        try:
+            return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], self._bounds)
+        except QueueFull as full:
+            refusal = self._busy(full)
+            self._recent_refusals.note(batch.client, len(jobs), refusal, time.monotonic())
+            raise refusal from None
 
     def cancel(self, ids: Sequence[str]) -> int:
-        """Cancel jobs; how many of them had not ended."""
-        cancelled = self._store.cancel(ids)
-        with self._changed:
-            batches = {self._batch_of.pop(id) for id in cancelled if id in self._batch_of}
-            futures = [self._running[id][2] for id in cancelled if id in self._running]
-            for id in cancelled:
-                self._queue.remove(id)
-        for future in futures:
-            if future is not None:
-                future.cancel()
-        self._notices.wake(batches)
-        return len(cancelled)
-
-    def is_running(self, id: str) -> bool:
-        """Whether the judge has it."""
-        return id in self._running
+        """Cancel jobs, wherever they are judged; how many of them had not ended."""
+        return len(self._store.cancel(ids))
 
     @property
     def num_waiting(self) -> int:
-        return len(self._queue)
+        """Programs that wait for this node: all that do, or its share of them if there are others. Asks the store."""
+        load = self._store.load()
+        return -(-load.waiting * self.slots // (self.slots + load.slots))
 
     @property
     def num_running(self) -> int:
@@ -128,7 +147,8 @@ class Dispatcher:
 
     @property
     def num_clients(self) -> int:
-        return self._queue.clients
+        """Clients that wait. Asks the store."""
+        return self._store.load().clients
 
     @property
     def is_draining(self) -> bool:
@@ -173,29 +193,11 @@ class Dispatcher:
         if self._is_draining:
             raise draining(_RETRY_WHILE_DRAINING_S)
 
-    @contextlib.contextmanager
-    def _room(self, client: str, count: int) -> Generator[None]:
-        """Hold places in the queue while jobs are written."""
-        self.require_accepting()
-        with self._changed:
-            own = self._reserved.get(client, 0)
-            try:
-                self._queue.require_room(client, count, sum(self._reserved.values()), own)
-            except QueueFull as full:
-                raise self._busy(full) from None
-            self._reserved[client] = own + count
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._reserved[client] -= count
-                if not self._reserved[client]:
-                    del self._reserved[client]
-
     def _busy(self, full: QueueFull) -> Refused:
         """When the client may come again: once so many have ended, of its own or of all, at the rate of late."""
-        shared = max(self._queue.clients, 1) if full.is_own_share else 1
-        wait_s = self._rate.seconds_for(full.excess * shared, time.monotonic())
+        load = self._store.load()
+        shared = max(load.clients, 1) if full.is_own_share else 1
+        wait_s = seconds_for(full.excess * shared, self.per_s() + load.per_s)
         whose = "of yours wait" if full.is_own_share else "wait"
         return busy(f"too many programs {whose} to be judged; there will be room later", wait_s)
 
@@ -208,52 +210,67 @@ class Dispatcher:
                 if self._is_stopped and not self._ended:
                     return
                 ended, self._ended = self._ended, []
-                expired = self._queue.expire(time.time())
-                taken = self._take()
-            ended += [(ticket.id, _too_late()) for ticket in expired]
             try:
                 self._settle(ended)
                 ended = []
-                self._begin([ticket.id for ticket in taken])
-                taken = []
+                self._give_back()
+                self._stop_cancelled()
+                self._expire()
+                self._begin()
                 self._purge()
+            except StoreAway:
+                self._try_again_later(ended)
             except Exception:  # noqa: BLE001  the disk may be full; the thread must live
                 _log.exception("the store failed; what was in hand is tried again")
-                self._put_back(ended, taken)
+                self._try_again_later(ended)
 
     def _has_work(self) -> bool:
-        has_room = len(self._running) < 2 * self.slots and len(self._queue) and not self._is_draining
-        deadline = self._queue.next_deadline
-        is_late = deadline is not None and deadline <= time.time()
-        return bool(self._ended or has_room or is_late or self._is_stopped)
+        is_late = self._next_deadline is not None and self._next_deadline <= time.time()
+        has_turn = self._may_wait and self._room() > 0
+        return bool(self._ended or has_turn or is_late or self._are_cancelled or self._is_unsure or self._is_stopped)
 
     def _patience_s(self) -> float:
-        times = [self._next_purge, *([self._queue.next_deadline] if self._queue.next_deadline is not None else [])]
+        times = [self._next_purge, *([self._next_deadline] if self._next_deadline is not None else [])]
         return max(min(times) - time.time(), 0.01)
 
-    def _take(self) -> list[Ticket]:
-        taken: list[Ticket] = []
-        while not self._is_draining and len(self._running) + len(taken) < 2 * self.slots and len(taken) < 256:
-            ticket = self._queue.take()
-            if ticket is None:
-                break
-            taken.append(ticket)
-        return taken
+    def _room(self) -> int:
+        return 0 if self._is_draining else 2 * self.slots - len(self._running)
 
-    def _begin(self, ids: Sequence[str]) -> None:
-        if not ids:
-            return
-        for job in self._store.start(ids):
-            with self._changed:
-                self._running[job.id] = (job, time.monotonic(), None)
+    def _expire(self) -> None:
+        """Jobs whose deadline came before their turn."""
+        with self._changed:
+            due, self._next_deadline = self._next_deadline, None
+        now = time.time()
+        is_due = due is not None and due <= now
+        soonest = self._store.expire(now, _written(_TOO_LATE)) if is_due else due
+        with self._changed:
+            known = self._next_deadline  # of a job that came meanwhile
+            self._next_deadline = min((at for at in (soonest, known) if at is not None), default=None)
+
+    def _begin(self) -> None:
+        with self._changed:
+            room = self._room()
+            if room <= 0 or not self._may_wait:
+                return
+            self._may_wait = False
+        self._is_unsure = True  # of what is ours, until all that was claimed is in hand
+        claimed = self._store.claim(room, time.time())
+        for job in claimed:
             future = self._submitted(job)
             with self._changed:
-                if job.id in self._running:
-                    self._running[job.id] = (*self._running[job.id][:2], future)
+                self._running[job.id] = (job, time.monotonic(), future)
             future.add_done_callback(partial(self._note_end, job))
+        self._is_unsure = False
+        if len(claimed) == room:
+            with self._changed:
+                self._may_wait = True
 
     def _submitted(self, job: StartedJob) -> Future[Verdict]:
-        """The future of its verdict; what cannot be judged has one at once."""
+        """The future of its verdict; what cannot be judged has one at once.
+
+        Raises:
+            StoreAway: its problem cannot be read now.
+        """
         try:
             if job.starts > MOST_STARTS:
                 fault = Fault("server", f"the server ended {MOST_STARTS} times while it was judged")
@@ -267,11 +284,13 @@ class Dispatcher:
         except (InputError, HostError) as error:
             kind = "host" if isinstance(error, HostError) else "problem"
             return _done(Verdict.none(Fault(kind, str(error))))
+        except StoreAway:
+            raise
         except Exception as error:  # noqa: BLE001  a bug must fail its job, not the others
             return _failed(error)
 
     def _note_end(self, job: StartedJob, future: Future[Verdict]) -> None:
-        """In whatever thread it ended. What was cancelled while the judge closed stays in the store."""
+        """In whatever thread it ended. What was cancelled while the judge closed is given back."""
         try:
             verdict = future.result()
         except CancelledError:
@@ -287,42 +306,59 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _settle(self, ended: Sequence[tuple[str, Verdict]]) -> None:
-        """Keep verdicts, and tell those who wait."""
+        """Keep verdicts. Those who wait hear of it from the store."""
         if not ended:
             return
-        kept = set(self._store.finish([(id, json.dumps(to_plain(verdict))) for id, verdict in ended]))
-        batches: set[str] = set()
+        kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended]))
         with self._changed:
             self._rate.note(time.monotonic(), len(ended))
             for id, verdict in ended:
                 running = self._running.pop(id, None)
-                if (batch := self._batch_of.pop(id, None)) is not None:
-                    batches.add(batch)
                 if running is not None and id in kept:
                     self._observe(running[0], verdict, time.monotonic() - running[1])
             self._changed.notify_all()
-        self._notices.wake(batches)
+
+    def _give_back(self) -> None:
+        """After a failure nobody knows whether the last claim was one."""
+        if self._is_unsure:
+            self._is_unsure = False
+            try:
+                self._store.give_back(set(self._running))
+            except BaseException:
+                self._is_unsure = True
+                raise
+
+    def _stop_cancelled(self) -> None:
+        """What was cancelled, or judged by another node that took this one for dead, need not go on."""
+        with self._changed:
+            if not self._are_cancelled:
+                return
+            self._are_cancelled = False
+            ids = list(self._running)
+        for id in self._store.ended_among(ids):
+            if running := self._running.get(id):
+                running[2].cancel()
 
     def _purge(self) -> None:
         if time.time() >= self._next_purge:
             self._next_purge = time.time() + _PURGE_EVERY_S
             self._store.purge(time.time() - self._keep_results_s)
 
-    def _put(self, waiting: Waiting) -> None:
-        self._batch_of[waiting.id] = waiting.batch
-        self._queue.put(Ticket(waiting.id, waiting.client, waiting.priority, waiting.deadline))
-
-    def _put_back(self, ended: list[tuple[str, Verdict]], taken: Sequence[Ticket]) -> None:
+    def _try_again_later(self, ended: list[tuple[str, Verdict]]) -> None:
         with self._changed:
             self._ended = ended + self._ended
-            for ticket in taken:
-                if ticket.id not in self._running and ticket.id in self._batch_of:
-                    self._queue.put(ticket)
-            self._changed.wait_for(lambda: self._is_stopped, 1.0)  # not at once again
+            self._may_wait = self._are_cancelled = True
+            self._next_deadline = 0.0
+            self._changed.wait_for(lambda: self._is_stopped, _PAUSE_S)
+            if self._is_stopped:
+                self._ended = []  # they are judged again
 
 
-def _too_late() -> Verdict:
-    return Verdict.none(Fault("deadline", "its deadline came before its turn"))
+_TOO_LATE = Verdict.none(Fault("deadline", "its deadline came before its turn"))
+
+
+def _written(verdict: Verdict) -> str:
+    return json.dumps(to_plain(verdict))
 
 
 def _done(verdict: Verdict) -> Future[Verdict]:

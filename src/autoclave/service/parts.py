@@ -13,6 +13,7 @@ from autoclave.judge import Judge
 from autoclave.service.audit import AuditLog
 from autoclave.service.dispatcher import Dispatcher
 from autoclave.service.metrics import Metrics
+from autoclave.service.nodes import Node
 from autoclave.service.notices import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import TokenBuckets
@@ -55,6 +56,7 @@ class Parts:
     run_program: RunProgram
     store: Store
     dispatcher: Dispatcher
+    node: Node
     notices: Notices
     problems: ProblemCache
     audit: AuditLog

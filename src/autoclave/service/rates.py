@@ -28,14 +28,14 @@ class RateMeter:
             return 0.0
         return self._total / max(now - self._ended[0][0], 1.0)
 
-    def seconds_for(self, count: int, now: float) -> float:
-        """When so many more will have ended, at the rate of late; within bounds that make sense for waiting."""
-        rate = self.per_s(now)
-        return min(max(count / rate, SHORTEST_WAIT_S), LONGEST_WAIT_S) if rate else SHORTEST_WAIT_S
-
     def _drop(self, now: float) -> None:
         while self._ended and self._ended[0][0] < now - self._window_s:
             self._total -= self._ended.popleft()[1]
+
+
+def seconds_for(count: int, per_s: float) -> float:
+    """When so many more will have ended, at that rate; within bounds that make sense for waiting."""
+    return min(max(count / per_s, SHORTEST_WAIT_S), LONGEST_WAIT_S) if per_s else SHORTEST_WAIT_S
 
 
 class TokenBuckets:

@@ -6,6 +6,9 @@ import math
 
 from starlette.exceptions import HTTPException
 
+_STORE_RETRY_S = 2.0
+_REFUSED_AGAIN_S = 0.25
+
 
 class Refused(HTTPException):
     """An answer with one of the status codes 4xx and 5xx, in the one form that errors have."""
@@ -21,6 +24,25 @@ class Refused(HTTPException):
     def body(self) -> dict[str, dict[str, str]]:
         """What is sent."""
         return {"error": {"kind": self.kind, "message": self.detail}}
+
+
+class RecentRefusals:
+    """What was refused for lack of room a moment ago is refused again without counting who waits: a flood of requests
+    must not slow down those that are served.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, int, Refused]] = {}
+
+    def get(self, client: str, count: int, now: float) -> Refused | None:
+        """The refusal of so many programs of the client, or of fewer."""
+        since, least, refusal = self._known.get(client, (-math.inf, 0, None))
+        return refusal if refusal and now - since < _REFUSED_AGAIN_S and count >= least else None
+
+    def note(self, client: str, count: int, refusal: Refused, now: float) -> None:
+        """So many were refused."""
+        self._known = {name: known for name, known in self._known.items() if now - known[0] < _REFUSED_AGAIN_S}
+        self._known[client] = (now, count, refusal)
 
 
 def not_found(what: str) -> Refused:
@@ -46,3 +68,8 @@ def busy(message: str, retry_after_s: float) -> Refused:
 def draining(retry_after_s: float) -> Refused:
     """The server is about to end."""
     return Refused(503, "draining", "the server is about to end; ask again later, or another one", retry_after_s)
+
+
+def store_away() -> Refused:
+    """The database does not answer."""
+    return Refused(503, "store", "the store does not answer; ask again later, or another server", _STORE_RETRY_S)

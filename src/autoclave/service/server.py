@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
@@ -20,8 +20,9 @@ from autoclave.core.json import rule_of
 from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused
+from autoclave.service.refusals import Refused, store_away
 from autoclave.service.routes import jobs, monitoring, problems, runs
+from autoclave.service.store import Batch, StoreAway
 from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)
@@ -41,27 +42,31 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         (429, "No room now; see Retry-After."),
         (500, "The server failed."),
         (501, "The server's machine lacks something."),
-        (503, "About to end; see Retry-After."),
+        (503, "About to end, or without its database; see Retry-After."),
     )
 }
 _KINDS = {400: "input", 404: "not_found", 405: "input"}
 
 
 def create_app(parts: Parts) -> FastAPI:
-    """The application. It starts and ends the dispatcher; the judge and the store are the caller's to close."""
+    """The application. It starts and ends the node; the judge and the store are the caller's to close."""
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncGenerator[None]:
         leases: Leases = app.state.leases
         # The default has as many threads as cores: a few free-form runs would keep all others waiting.
         threads = _THREADS + (parts.config.admission.concurrent_runs or parts.dispatcher.slots)
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, "serve"))
-        await asyncio.to_thread(parts.dispatcher.start)
-        for batch in await asyncio.to_thread(_orphans, parts):
-            leases.expect(batch)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(threads, "serve"))
+
+        def expect(batches: Sequence[Batch]) -> None:  # their clients were at a node that is gone
+            for batch in batches:
+                loop.call_soon_threadsafe(leases.expect, batch)
+
+        await asyncio.to_thread(parts.node.start, expect)
         yield
         leases.close()
-        await asyncio.to_thread(parts.dispatcher.stop)
+        await asyncio.to_thread(parts.node.stop)
 
     app = FastAPI(
         title="Autoclave judge",
@@ -75,11 +80,12 @@ def create_app(parts: Parts) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = parts
-    app.state.leases = Leases(lambda batch: _cancel(parts, batch))
+    app.state.leases = Leases(parts.store)
     for module in (problems, jobs, runs, monitoring):
         app.include_router(module.router)
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _complain)
+    app.add_exception_handler(StoreAway, _put_off)
     app.add_exception_handler(Exception, _apologise)
     app.add_middleware(_Counted, parts=parts)
     admission = parts.config.admission
@@ -88,16 +94,6 @@ def create_app(parts: Parts) -> FastAPI:
         limit_mb=lambda path: admission.upload_limit_mb if path == _UPLOADS else admission.request_limit_mb,
     )
     return app
-
-
-def _orphans(parts: Parts) -> list[Any]:
-    """Unfinished batches of clients that the former process served."""
-    ids = {waiting.batch for waiting in parts.store.unfinished()}
-    return [batch for id in ids if (batch := parts.store.batch(id)) is not None]
-
-
-def _cancel(parts: Parts, batch: str) -> None:
-    parts.dispatcher.cancel([state.id for state in parts.store.jobs_of(batch) if state.sequence is None])
 
 
 class _Counted:
@@ -138,6 +134,11 @@ def _complain(_: Request, error: Exception) -> Response:
     if first["type"] == "json_invalid":
         return _answer(422, "input", "the body is not valid JSON")
     return _answer(422, "input", f"{where[:200]}: {rule_of(first['msg'])[:300]}")
+
+
+def _put_off(request: Request, error: Exception) -> Response:
+    """The database does not answer. Nothing says where it is."""
+    return _refuse(request, store_away())
 
 
 def _apologise(_: Request, error: Exception) -> Response:

@@ -34,6 +34,10 @@ class Unavailable(Exception):
         self.is_busy = is_busy
 
 
+class Distrusted(Unavailable):
+    """The server cannot prove that it is the one asked for."""
+
+
 class UnknownProblem(Exception):
     """The server does not have a problem that it had."""
 
@@ -144,11 +148,16 @@ class ServerLink:
 
         Raises:
             Unavailable: it does not say.
-            ConfigError: it does not take the token, or is no such server.
+            ConfigError: it does not take the token, its certificate is not trusted, or it is no such server.
             IsolationError: programs are less isolated there than is accepted here.
         """
         try:
             self.about = ServerAnswer.model_validate(await self._call("GET", "/v1/server"))
+        except Distrusted as error:
+            raise ConfigError(
+                f"judge server {self.url}: its certificate is not trusted ({error}). Mend: set "
+                "judge.remote.certificate_file to the certificate of whoever signed it, or give the name that it is for"
+            ) from None
         except Rejected as error:
             if error.kind in ("unauthorized", "forbidden"):
                 mend = "set judge.remote.token_variable or token_file, with a token of `autoclave serve token create`"
@@ -242,7 +251,7 @@ class ServerLink:
             await self._require_success(reply)
             return reply.json() if reply.content else None
         except (httpx.HTTPError, json.JSONDecodeError) as error:
-            raise Unavailable(_reason(error)) from error
+            raise _unavailable(error) from error
 
     async def _events(
         self, method: str, path: str, body: Any, headers: Mapping[str, str]
@@ -260,7 +269,7 @@ class ServerLink:
                         return
                     yield event
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise Unavailable(_reason(error)) from error
+            raise _unavailable(error) from error
         raise Unavailable("the stream broke off")
 
     async def _require_success(self, reply: httpx.Response) -> None:
@@ -301,6 +310,15 @@ def _content(body: Any, form: str) -> dict[str, Any]:
 def _retry_after(reply: httpx.Response) -> float | None:
     text = reply.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None
+
+
+def _unavailable(error: BaseException) -> Unavailable:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Distrusted(cause.verify_message)
+        cause = cause.__cause__ or cause.__context__
+    return Unavailable(_reason(error))
 
 
 def _reason(error: BaseException) -> str:

@@ -303,6 +303,7 @@ class ServerAnswer(Answer):
     slots: int
     """Programs judged at a time."""
     waiting: int
+    """Programs that wait; where several servers share a store, this one's share of them."""
     running: int
     per_s: float
     """Verdicts per second of late."""
@@ -319,4 +320,5 @@ class ServerAnswer(Answer):
 class Health(Answer):
     """Whether it is well."""
 
-    status: Literal["ok", "draining", "failed"]
+    status: Literal["ok", "draining", "store", "failed"]
+    """`store`: the database does not answer."""

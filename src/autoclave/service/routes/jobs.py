@@ -66,7 +66,7 @@ async def judge_one(
     batch = await asyncio.to_thread(accept, parts, client, [job], options, key)
     state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
     state = await wait_for(parts, leases, request, batch, state.id, body.wait_s)
-    return _job_response(parts, state)
+    return _job_response(state)
 
 
 @router.get("/jobs/{job}", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Not yet."}})
@@ -82,7 +82,7 @@ async def look_at_job(
     batch, state = await asyncio.to_thread(_own_job, parts, client, job)
     if wait_s and state.sequence is None:
         state = await wait_for(parts, leases, request, batch, job, wait_s)
-    return _job_response(parts, state)
+    return _job_response(state)
 
 
 @router.delete("/jobs/{job}")
@@ -173,8 +173,8 @@ def _options(body: Options, *, is_waiting: bool) -> Options:
     return Options(priority=body.priority, deadline_s=body.deadline_s, keep_s=keep_s)
 
 
-def _job_response(parts: Parts, state: JobState) -> Response:
-    return JSONResponse(plain_job(parts, state), 200 if state.sequence is not None else 202)
+def _job_response(state: JobState) -> Response:
+    return JSONResponse(plain_job(state), 200 if state.sequence is not None else 202)
 
 
 def _form(accept: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -30,8 +31,11 @@ async def health(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
 @router.get("/ready", response_model=Health, responses=_NOT_READY)
 async def ready(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
     """Whether it takes new work. Needs no token."""
-    is_ready = parts.dispatcher.is_alive and not parts.dispatcher.is_draining
-    return JSONResponse({"status": "ok" if is_ready else "draining"}, 200 if is_ready else 503)
+    if not parts.dispatcher.is_alive or parts.dispatcher.is_draining:
+        status = "draining"
+    else:
+        status = "ok" if parts.node.is_in_touch else "store"
+    return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
 
 @router.get("/server")
@@ -40,11 +44,12 @@ async def server(
 ) -> ServerAnswer:
     """What the server is, and how much it has to do."""
     dispatcher, config = parts.dispatcher, parts.config
+    num_waiting = await asyncio.to_thread(lambda: dispatcher.num_waiting)
     return ServerAnswer(
         version=version("autoclave"),
         level=parts.judge.level,
         slots=dispatcher.slots,
-        waiting=dispatcher.num_waiting,
+        waiting=num_waiting,
         running=dispatcher.num_running,
         per_s=round(dispatcher.per_s(), 3),
         is_draining=dispatcher.is_draining,
@@ -59,9 +64,10 @@ async def server(
 async def metrics(parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs()]) -> Response:
     """Counters and gauges in the text form that Prometheus reads. Any valid token will do."""
     dispatcher = parts.dispatcher
+    num_waiting, num_clients = await asyncio.to_thread(lambda: (dispatcher.num_waiting, dispatcher.num_clients))
     gauges = {
-        "queue_jobs": dispatcher.num_waiting,
-        "queue_clients": dispatcher.num_clients,
+        "queue_jobs": num_waiting,
+        "queue_clients": num_clients,
         "running_jobs": dispatcher.num_running,
         "slots": dispatcher.slots,
         "is_draining": dispatcher.is_draining,

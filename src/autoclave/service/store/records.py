@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from autoclave.core import CallTests, Problem, StdinTests
-from autoclave.service.store.interface import JobSpec, ProblemRecord
+from autoclave.service.store.interface import JobSpec, JobState, ProblemRecord
+from autoclave.service.tokens import Scope, TokenRecord
 
 _OPTIONS = ("language", "tests", "stop_at_failure", "profile", "time_limit_s", "memory_limit_mb")
 _ABOUT = ("id", "language", "profile", "time_limit_s", "memory_limit_mb", "source", "difficulty", "tags")
@@ -31,9 +32,12 @@ def about(problem: Problem) -> str:
     return json.dumps(known)
 
 
-def record_of(digest: str, about: str, size: int, created: float, statement: str | None = None) -> ProblemRecord:
+def record_of(
+    digest: str, about: str, size: int, created: float, statement: str | bytes | None = None
+) -> ProblemRecord:
     """The record of a row."""
-    return ProblemRecord(digest=digest, size=size, created=created, statement=statement, **json.loads(about))
+    text = None if statement is None else text_of(statement)
+    return ProblemRecord(digest=digest, size=size, created=created, statement=text, **json.loads(about))
 
 
 def options_of(spec: JobSpec) -> str:
@@ -41,6 +45,37 @@ def options_of(spec: JobSpec) -> str:
     return json.dumps({name: getattr(spec, name) for name in _OPTIONS})
 
 
-def spec_of(digest: str, label: str, source: bytes, options: str) -> JobSpec:
+def spec_of(digest: str, label: str | bytes, source: bytes, options: str) -> JobSpec:
     """The job of a row."""
-    return JobSpec(digest, source, label=label, **json.loads(options))
+    return JobSpec(digest, source, label=text_of(label), **json.loads(options))
+
+
+def state_of(
+    id: str,
+    batch: str,
+    client: str,
+    place: int,
+    label: str | bytes,
+    state: str,
+    sequence: int | None,
+    verdict: str | None,
+) -> JobState:
+    """The state of a row."""
+    return JobState(id, batch, client, place, text_of(label), state, sequence, verdict)
+
+
+def token_of(
+    id: str, label: str, hash: str, scopes: str, created: float, expires: float | None, is_revoked: int
+) -> TokenRecord:
+    """The token of a row."""
+    return TokenRecord(id, label, hash, frozenset(map(Scope, scopes.split())), created, expires, bool(is_revoked))
+
+
+def free_text(text: str) -> bytes:
+    """What a client wrote, for a column of type `free_text`."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_of(column: str | bytes) -> str:
+    """What `free_text` wrote; files of the first version of the schema hold it as text."""
+    return column if isinstance(column, str) else column.decode("utf-8", "surrogatepass")

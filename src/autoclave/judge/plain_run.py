@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,13 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Ended, InputError, Outcome, Program, SandboxFault
+from autoclave.core import Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
 from autoclave.judge.languages import Built, CompileError
 from autoclave.judge.limits import sandbox_limits
 from autoclave.judge.plain_data import NotPlainError, decode, encode
 from autoclave.judge.profiles import FREE_RUN, NOTEBOOK
+from autoclave.judge.toolchain import find_toolchain
 from autoclave.sandbox import Limits, open_sandbox
 
 _ATTEMPTS = 3
@@ -120,6 +122,14 @@ class PlainRunner:
         profile = self._languages(None).named("python", order.profile, "stdin").profile
         built = Built(json.dumps(list(cells)).encode("ascii"), profile, NOTEBOOK)
         return _retried(lambda: self._ran(built, order, True))
+
+    def cpp_version(self) -> str | None:
+        """Version of the C++ compiler; None if this host has none. Asks the compiler the first time."""
+        try:
+            found = re.search(r"\b\d+\.\d+\.\d+\b", find_toolchain(self._judge_config.cpp.compiler).version)
+        except HostError:
+            return None
+        return found[0] if found else "0.0.0"
 
     def close(self) -> None:
         """Free all processes."""

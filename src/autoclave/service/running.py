@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable, Mapping
 
 from autoclave.core import HostError, InputError, SandboxFault
 from autoclave.judge import RunResult
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input
+from autoclave.service.refusals import Refused, bad_input, busy
 from autoclave.service.requests import mended_apart
 
 FAULT = "the judge could not run it; nothing follows about the program"
 
 
-async def run_in_turn(parts: Parts, run: Callable[[], RunResult]) -> RunResult:
-    """What `run` gives, once there is room for it.
+async def run_in_turn(parts: Parts, run: Callable[[], RunResult], *, patience_s: float | None = None) -> RunResult:
+    """What `run` gives, once there is room for it, which is waited for so long.
 
     Raises:
         Refused: there is no room, the server is about to end, or the program cannot be run.
     """
     parts.dispatcher.require_accepting()
-    async with parts.turns:
+    async with contextlib.AsyncExitStack() as inside:
+        try:
+            async with asyncio.timeout(patience_s):
+                await inside.enter_async_context(parts.turns)
+        except TimeoutError:
+            raise busy("too many runs wait; there will be room later", 1.0) from None
         try:
             return await asyncio.to_thread(run)
         except HostError as error:

@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,ray,math,serve,dev]'
+	@$(UV) -e '.[train,ray,math,serve,trl,inspect,dev]'
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
@@ -64,7 +64,7 @@ format: setup  ## Put the code into form
 	@$(BIN)/ruff format .
 
 setup-bench: setup  ## Install what only benchmarks need
-	@$(UV) -e '.[train,ray,math,serve,dev,bench]'
+	@$(UV) -e '.[train,ray,math,serve,trl,inspect,dev,bench]'
 
 bench: setup-bench  ## Run the benchmarks, quickly
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done

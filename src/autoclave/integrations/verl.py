@@ -1,4 +1,4 @@
-"""A reward function for verl: `custom_reward_function.path=pkg://autoclave.integrations.verl`, `.name=compute_score`.
+"""A reward function for verl: `reward.custom_reward_function.path=pkg://autoclave.integrations.verl`.
 
 `reward_model.ground_truth` of a row is the problem: a line of a problem file, its digest at a judge server, or JSON of
 `{"inputs", "outputs", "fn_name"}`.

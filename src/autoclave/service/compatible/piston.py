@@ -56,17 +56,20 @@ def _complain(error: RequestValidationError) -> Response:
     return json_response({"message": f"{where[:200]}: {rule_of(first['msg'])[:300]}"}, 400)
 
 
-async def _as_json(request: Request) -> None:
+def _require_json(request: Request) -> None:
     """Piston reads nothing else.
 
     Raises:
         Refused: the request says that it is something else.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if (
+        request.method == "POST"
+        and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+    ):
         raise Refused(415, "input", "requests must be of type application/json")
 
 
-router = APIRouter(prefix="/api/v2", tags=["Piston"], route_class=route_class(_refuse, _complain))
+router = APIRouter(prefix="/api/v2", tags=["Piston"], route_class=route_class(_refuse, _complain, _require_json))
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 Milliseconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
@@ -154,7 +157,6 @@ async def execute(
     body: ExecuteRequest, request: Request, parts: PartsHere, leases: LeasesHere, client: Judging
 ) -> ExecuteAnswer:
     """Run one program."""
-    await _as_json(request)
     language, runtime = await asyncio.to_thread(_chosen, parts, body)
     contents = [_content(file) for file in body.files]
     names = [file.name or f"file{number}.code" for number, file in enumerate(body.files)]

@@ -85,9 +85,11 @@ def require_scope(client: Client, scope: Scope) -> None:
 
 
 def route_class(
-    refuse: Callable[[Refused], Response], complain: Callable[[RequestValidationError], Response]
+    refuse: Callable[[Refused], Response],
+    complain: Callable[[RequestValidationError], Response],
+    require: Callable[[Request], None] = lambda _: None,
 ) -> type[APIRoute]:
-    """Routes whose refusals and complaints have the form of a protocol."""
+    """Routes whose refusals and complaints have a protocol's form. `require` looks at a request before its body."""
 
     class ProtocolRoute(APIRoute):
         def get_route_handler(self) -> Handler:
@@ -95,6 +97,7 @@ def route_class(
 
             async def handler(request: Request) -> Response:
                 try:
+                    require(request)
                     return await handle(request)
                 except Refused as error:
                     return refuse(error)

@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,ray,math,serve,dev]'
+	@$(UV) -e '.[train,ray,math,serve,trl,inspect,dev]'
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
@@ -33,13 +33,13 @@ demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 co
 test: setup  ## Run the tests, two files at a time
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-test-verl: $(VERL)/.installed  ## Compare the algorithms with the functions of verl, in an environment of its own
-	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest tests/algorithms/test_against_verl.py
+test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
+	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py
 
 $(VERL)/.installed:
 	@echo "Installing verl into $(VERL) (once, some minutes) ..."
 	@$(PYTHON) -m venv $(VERL)
-	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis
+	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis -e '.[serve]'
 	@touch $@
 
 test-vllm: $(VLLM)/.installed  ## Test the vLLM engine, and train with it, in an environment of its own
@@ -64,7 +64,7 @@ format: setup  ## Put the code into form
 	@$(BIN)/ruff format .
 
 setup-bench: setup  ## Install what only benchmarks need
-	@$(UV) -e '.[train,ray,math,serve,dev,bench]'
+	@$(UV) -e '.[train,ray,math,serve,trl,inspect,dev,bench]'
 
 bench: setup-bench  ## Run the benchmarks, quickly
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done

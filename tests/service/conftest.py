@@ -26,7 +26,14 @@ import psycopg
 import pytest
 
 from autoclave.compose.service import open_parts, open_store
-from autoclave.config import AdmissionConfig, JudgeConfig, RemoteJudgeConfig, ServeConfig
+from autoclave.config import (
+    AdmissionConfig,
+    CompatibleConfig,
+    JudgeConfig,
+    RemoteJudgeConfig,
+    SandboxConfig,
+    ServeConfig,
+)
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.service.client import RemoteJudge
 from autoclave.service.parts import Parts
@@ -111,6 +118,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         store=str(store),
         judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=2.0),
         admission=AdmissionConfig(request_limit_mb=4.0, upload_limit_mb=8.0, line_limit_mb=2.0),
+        drain_s=0.2,
+    )
+    try:
+        opened = LiveServer(config)
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def compatible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server that speaks the protocols of other sandboxes too."""
+    config = ServeConfig(
+        port=0,
+        store=str(tmp_path_factory.mktemp("compatible") / "store.sqlite"),
+        compatible=CompatibleConfig(protocols=("sandbox_fusion", "piston")),
+        judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=2.0),
+        sandbox=SandboxConfig(output_limit_mb=1),
         drain_s=0.2,
     )
     try:

@@ -194,3 +194,77 @@ def test_the_record_says_who_ran_what_and_shows_no_program_unless_asked(start_se
     assert {line["program"] for line in lines[1:]} == {hashlib.sha256(RIGHT.encode()).hexdigest()}
     assert (RIGHT in path.read_text()) is sources
     assert path.stat().st_mode & 0o077 == 0
+
+
+FOREIGN_ROUTES = [
+    ("POST", "/run_code", {"code": "print(1)", "language": "python"}),
+    ("POST", "/run_jupyter", {"cells": ["1"]}),
+    ("GET", "/list_datasets", None),
+    ("POST", "/list_ids", {"dataset": "autoclave", "config": {}}),
+    ("POST", "/get_prompts", {"dataset": "autoclave", "config": {}}),
+    ("POST", "/get_prompt_by_id", {"dataset": "autoclave", "id": DIGEST, "config": {}}),
+    ("POST", "/submit", {"dataset": "autoclave", "id": DIGEST, "completion": "```\n1\n```", "config": {}}),
+    ("GET", "/api/v2/runtimes", None),
+    ("POST", "/api/v2/execute", {"language": "python", "version": "*", "files": [{"content": "1"}]}),
+]
+
+
+@pytest.fixture(scope="module")
+def guarded_compatible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    from autoclave.compose.service import open_store
+    from autoclave.config import CompatibleConfig
+    from autoclave.service.tokens import create_token
+
+    path = tmp_path_factory.mktemp("guarded") / "store.sqlite"
+    store = open_store(path)
+    store.add_token(create_token("", frozenset(Scope), 0.0, None)[1])
+    store.close()
+    protocols = CompatibleConfig(protocols=("sandbox_fusion", "piston"))
+    judge = JudgeConfig(workers=1)
+    opened = LiveServer(
+        ServeConfig(port=0, store=str(path), require_token=True, compatible=protocols, judge=judge, drain_s=0.2)
+    )
+    with opened.client_with(*Scope) as client:
+        upload(client, problem())
+    yield opened
+    opened.close()
+
+
+def test_every_route_of_other_protocols_is_in_the_matrix(guarded: LiveServer, guarded_compatible: LiveServer):
+    paths = [server.client.get("/v1/openapi.json").json()["paths"] for server in (guarded, guarded_compatible)]
+    assert set(paths[1]) - set(paths[0]) == {path for _, path, _ in FOREIGN_ROUTES} | {"/v1/ping"}
+    assert guarded_compatible.client.get("/v1/ping").json() == "pong"
+
+
+@pytest.mark.parametrize(("method", "path", "body"), FOREIGN_ROUTES)
+def test_a_route_of_another_protocol_takes_a_token_in_its_url(guarded_compatible: LiveServer, method, path, body):
+    server = guarded_compatible
+    assert ask(server.client, method, path, body).status_code == 401
+    for wrong in ("x:nonsense", "x:", "not base64"):
+        import base64
+
+        header = base64.b64encode(wrong.encode()).decode() if ":" in wrong else "%"
+        reply = ask(server.client, method, path, body, headers={"Authorization": f"Basic {header}"})
+        assert reply.status_code == 401
+    with server.client_with(*(set(Scope) - {Scope.JUDGE})) as without:
+        assert ask(without, method, path, body).status_code == 403
+    with server.client_with(Scope.JUDGE) as allowed:
+        token = allowed.headers["Authorization"].removeprefix("Bearer ")
+        assert ask(allowed, method, path, body).status_code == 200
+    with httpx.Client(base_url=server.url.replace("//", f"//any:{token}@"), timeout=60.0, trust_env=False) as by_url:
+        assert ask(by_url, method, path, body).status_code == 200
+
+
+def test_problems_that_come_along_need_the_scope_of_uploads(guarded_compatible: LiveServer):
+    row = {"test": [{"input": {"stdin": ""}, "output": {"stdout": "1"}}]}
+    config = {"dataset_type": "CommonOJDataset", "provided_data": row}
+    submission = {"dataset": "d", "id": 1, "completion": "```\nprint(1)\n```", "config": config}
+    names = {"main.py": "print(1)", "input.txt": "", "correct_output.txt": "1",
+             "grader_config": "TIME_LIMIT=1\nMEMORY_LIMIT=64"}  # fmt: skip
+    files = [{"name": name, "content": content} for name, content in names.items()]
+    execution = {"language": "python", "version": "*", "files": files}
+    for path, body in (("/submit", submission), ("/api/v2/execute", execution)):
+        with guarded_compatible.client_with(Scope.JUDGE) as client:
+            assert client.post(path, json=body).status_code == 403
+        with guarded_compatible.client_with(Scope.JUDGE, Scope.PROBLEMS_WRITE) as client:
+            assert client.post(path, json=body).status_code == 200

@@ -267,6 +267,27 @@ def test_a_program_without_tests_is_run(server: LiveServer):
         assert server.client.post("/v1/runs", json={"source": RIGHT} | wrong).status_code == 422
 
 
+def test_a_run_takes_files_and_tells_files_and_its_value(server: LiveServer):
+    body = {
+        "source": "text = open('in.txt').read()\nopen('out.txt', 'w').write(text * 2)\ntext + '\\ud800'",
+        "files": {"in.txt": "YWI="},
+        "fetch_files": ["out.txt", "missing"],
+        "wants_value": True,
+    }
+    answer = server.client.post("/v1/runs", json=body).json()
+    assert (answer["value"], answer["value_cut"], answer["files"]) == ("'ab\\ud800'", 0, {"out.txt": "YWJhYg=="})
+    assert server.client.post("/v1/runs", json={"source": "7"}).json()["value"] is None
+    for wrong in (
+        {"files": {"../x": ""}},
+        {"files": {"x": "no base64!"}},
+        {"fetch_files": ["/etc/passwd"]},
+        {"language": "cpp", "wants_value": True},
+        {"memory_limit_mb": 1 << 20},
+    ):
+        reply = server.client.post("/v1/runs", json={"source": "7"} | wrong)
+        assert (reply.status_code, reply.json()["error"]["kind"]) == (422, "input")
+
+
 def test_a_trace_has_the_values_of_variables(server: LiveServer):
     digest = upload(server.client, problem())[0]
     body = {"problem": digest, "source": "a, b = map(int, input().split())", "id": "t"}

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoclave.config import JudgeConfig, SandboxConfig, ServeConfig, TlsConfig
+from autoclave.config import ServeConfig, TlsConfig
 from autoclave.config.service import is_database
-from autoclave.core import ConfigError, HostError, Outcome, Program, Verdict
+from autoclave.core import ConfigError, HostError, Verdict
 from autoclave.core.files import existing_file
-from autoclave.judge import LocalJudge, run_program
+from autoclave.judge import LocalJudge, PlainRunner
 
 if TYPE_CHECKING:
     from autoclave.service.audit import AuditLog
@@ -86,7 +86,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
         yield Parts(
             config=config,
             judge=judge,
-            run_program=_runner(config.sandbox, config.judge),
+            runner=opened.enter_context(PlainRunner(config.sandbox, config.judge)),
             store=store,
             dispatcher=dispatcher,
             node=Node(store, dispatcher, config.node_lease_s),
@@ -148,10 +148,3 @@ def _observer(metrics: Metrics, audit: AuditLog) -> Callable[[StartedJob, Verdic
         )
 
     return observe
-
-
-def _runner(sandbox: SandboxConfig, judge: JudgeConfig) -> Callable[[Program, bytes, str, float], Outcome]:
-    def run(program: Program, stdin: bytes, profile: str, time_limit_s: float) -> Outcome:
-        return run_program(sandbox, program, stdin, profile=profile, time_limit_s=time_limit_s, judge_config=judge)
-
-    return run

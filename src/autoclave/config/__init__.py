@@ -46,7 +46,7 @@ from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, Proble
 from autoclave.config.publish import ProbeConfig, PublishConfig
 from autoclave.config.remote import JobPriority, RemoteJudgeConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
-from autoclave.config.service import AdmissionConfig, AuditConfig, ServeConfig, TlsConfig
+from autoclave.config.service import AdmissionConfig, AuditConfig, CompatibleConfig, Protocol, ServeConfig, TlsConfig
 from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
@@ -80,6 +80,7 @@ __all__ = [
     "CheckpointConfig",
     "CispoConfig",
     "CodeGenerationConfig",
+    "CompatibleConfig",
     "Config",
     "CppConfig",
     "CriticConfig",
@@ -118,6 +119,7 @@ __all__ = [
     "ProblemFilesConfig",
     "ProblemsConfig",
     "ProfileConfig",
+    "Protocol",
     "PublishConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,14 @@ class RemoteJudgeConfig(Config):
 
     urls: tuple[str, ...] = ()
     """Where the servers are, such as http://host:8750. Programs go where slots are free."""
+
+    protocol: Literal["autoclave", "sandbox_fusion"] = "autoclave"
+    """What the servers speak. `autoclave`: as `autoclave serve` does. `sandbox_fusion`: SandboxFusion servers, for
+    problems with standard input, one request per test; how they isolate is not known, so that needs
+    sandbox.minimum_level=open."""
+
+    requests_at_a_time: Positive = 32
+    """Most programs that are judged at a time, with protocol=sandbox_fusion."""
 
     token_variable: str = ""
     """Environment variable that holds the token for the servers; empty: none, or that of `token_file`."""
@@ -50,6 +58,14 @@ class RemoteJudgeConfig(Config):
                 raise ValueError(f"urls: {url!r} must begin with http:// or https://")
             if self.urls.count(url) > 1:
                 raise ValueError(f"urls: {url!r} is given twice; give it once")
+        return self
+
+    @model_validator(mode="after")
+    def _protocol_reads_what_is_set(self) -> Self:
+        ignored = ("requests_at_a_time",) if self.protocol == "autoclave" else ("programs_per_request", "priority")
+        for name in ignored:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is ignored with protocol={self.protocol}: remove it")
         return self
 
     @model_validator(mode="after")

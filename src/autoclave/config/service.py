@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.languages import BUILT_IN_PROFILES
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -98,6 +99,25 @@ class AdmissionConfig(Config):
         return self
 
 
+Protocol = Literal["sandbox_fusion", "piston"]
+
+
+class CompatibleConfig(Config):
+    """Protocols of other sandboxes, for clients that speak nothing else."""
+
+    protocols: tuple[Protocol, ...] = ()
+    """Protocols that are spoken too, at the same address: `sandbox_fusion`, `piston`."""
+
+    profile: str = "plain"
+    """Interpreter of Python programs that come by these protocols: `plain`, or another profile of the judge."""
+
+    @model_validator(mode="after")
+    def _profile_has_an_effect(self) -> Self:
+        if not self.protocols and self.profile != "plain":
+            raise ValueError("profile is ignored: no protocol is on; set protocols, or remove it")
+        return self
+
+
 class ServeConfig(Config):
     """The judge as a service over HTTP (`autoclave serve`)."""
 
@@ -128,6 +148,9 @@ class ServeConfig(Config):
 
     audit: AuditConfig = AuditConfig()
     """Who ran what."""
+
+    compatible: CompatibleConfig = CompatibleConfig()
+    """Protocols of other sandboxes."""
 
     drain_s: NonNegativeFloat = 30.0
     """Seconds that programs which are being judged may take to end after SIGTERM. What waits is judged after the next
@@ -185,6 +208,13 @@ class ServeConfig(Config):
     def _lease_has_an_effect(self) -> Self:
         if self.node_lease_s != 15.0 and not is_database(self.store):
             raise ValueError("node_lease_s is ignored: a store in a file has one server; remove it, or use PostgreSQL")
+        return self
+
+    @model_validator(mode="after")
+    def _profile_is_known(self) -> Self:
+        known = (*BUILT_IN_PROFILES, *self.judge.profiles)
+        if self.compatible.profile not in known:
+            raise ValueError(f'compatible.profile = "{self.compatible.profile}": must be one of {", ".join(known)}')
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from autoclave.judge.files import judge_file
 from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.local import LocalJudge
-from autoclave.judge.plain_run import run_program
+from autoclave.judge.plain_run import NotebookCell, PlainRunner, RunOrder, RunResult, run_program
 from autoclave.judge.stream import stream
 from autoclave.judge.trace_files import trace_file
 
@@ -16,6 +16,10 @@ __all__ = [
     "Judge",
     "JudgeJob",
     "LocalJudge",
+    "NotebookCell",
+    "PlainRunner",
+    "RunOrder",
+    "RunResult",
     "examine_languages",
     "judge_file",
     "run_program",

@@ -114,7 +114,7 @@ class Cpp:
             case Ended.EXITED if not is_told_of_a_kill(outcome.stderr):
                 return CompileError(first_error(outcome.stderr))
             case Ended.CPU_TIME | Ended.WALL_TIME if outcome.ended is Ended.CPU_TIME or used_most_of_its_time:
-                return CompileError(f"compilation takes longer than {config.time_limit_s:g} s")
+                return CompileError(f"compilation takes longer than {config.time_limit_s:g} s", is_time_limit=True)
             case Ended.MEMORY:
                 return CompileError(f"compilation needs more than {config.memory_limit_mb} MiB")
             case Ended.OUTPUT:

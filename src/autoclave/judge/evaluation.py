@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,18 +39,22 @@ def prepare(job: JudgeJob, kind: TestKind, sandbox: SandboxConfig, judge: JudgeC
             f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
             f"must be {job.problem.language!r}, as the problem says"
         )
-    return PreparedJob(job, kind, _chosen(job, kind), limits_of(job.problem, sandbox, judge))
+    return PreparedJob(job, kind, chosen_tests(job, kind.input_lengths()), limits_of(job.problem, sandbox, judge))
 
 
-def _chosen(job: JudgeJob, kind: TestKind) -> tuple[int, ...]:
+def chosen_tests(job: JudgeJob, lengths: Sequence[int]) -> tuple[int, ...]:
+    """Indices of the tests that a job asks for, in order, by the lengths of all inputs.
+
+    Raises:
+        InputError: the choice is none, or there are no tests.
+    """
     match = _CHOICE.fullmatch(job.tests)
     if not match:
         raise InputError(f"problem {job.problem.id!r}: tests = {job.tests!r}: must be all or longest:N")
-    if not kind.num_tests():
+    if not lengths:
         raise InputError(f"problem {job.problem.id!r}: tests.cases = []: a problem needs at least one test")
     if match[1] is None:
-        return tuple(range(kind.num_tests()))
-    lengths = kind.input_lengths()
+        return tuple(range(len(lengths)))
     longest = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))[: int(match[1])]
     return tuple(sorted(longest))
 

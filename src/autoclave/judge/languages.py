@@ -30,6 +30,7 @@ class CompileError:
     """Why a program cannot be run at all; the message is fit for a verdict."""
 
     message: str
+    is_time_limit: bool = False
 
 
 class Language(Protocol):

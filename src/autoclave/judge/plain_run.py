@@ -1,15 +1,202 @@
-"""Run one program without tests and say how it ended."""
+"""Run programs without tests and say how they ended: `run_program` once, `PlainRunner` many times."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import Any, Self, cast
+
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Ended, Outcome, Program, SandboxFault
+from autoclave.core import Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
-from autoclave.judge.languages import CompileError, Environment
+from autoclave.judge.languages import Built, CompileError
 from autoclave.judge.limits import sandbox_limits
-from autoclave.sandbox import Sandbox, open_sandbox
+from autoclave.judge.plain_data import NotPlainError, decode, encode
+from autoclave.judge.profiles import FREE_RUN, NOTEBOOK
+from autoclave.judge.toolchain import find_toolchain
+from autoclave.sandbox import Limits, open_sandbox
 
 _ATTEMPTS = 3
+_MAX_VALUE_CHARS = 10_000
+_KEPT_ENVIRONMENTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """How a program is to be run. Limits of None are those of the settings.
+
+    `files` are there when it begins, by their path in its working folder; `fetch` names those wanted afterwards.
+    """
+
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    fetch: Sequence[str] = ()
+    wants_value: bool = False
+    profile: str = "plain"
+    time_limit_s: float = 6.0
+    wall_limit_s: float | None = None
+    memory_limit_mb: int | None = None
+    compile_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookCell:
+    """What a cell printed, its last value as text, and name, text and traceback of what it raised."""
+
+    stdout: str
+    stderr: str
+    value: str | None
+    error: tuple[str, str, list[str]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. All but the outcome is what the program's own process says of itself.
+
+    `value` is the last expression as Python shows it, of which `value_cut` characters are left out; None if the
+    program does not end with one, or did not come to its end.
+    """
+
+    outcome: Outcome
+    compile_error: CompileError | None = None
+    value: str | None = None
+    value_cut: int = 0
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    cells: list[NotebookCell] = field(default_factory=list[NotebookCell])
+
+
+class PlainRunner:
+    """Runs programs in cells of one sandbox. Safe to use from several threads."""
+
+    def __init__(self, sandbox_config: SandboxConfig, judge_config: JudgeConfig | None = None) -> None:
+        """Start the sandbox.
+
+        Raises:
+            IsolationError: this host cannot isolate as the settings ask.
+        """
+        self._config = sandbox_config
+        self._judge_config = judge_config or JudgeConfig()
+        self._environments: OrderedDict[float, Environments] = OrderedDict()
+        self._lock = threading.Lock()
+        self._sandbox = open_sandbox(sandbox_config)
+
+    def run(self, program: Program, order: RunOrder) -> RunResult:
+        """Run a program. A source that does not compile exits with 1 and says why on standard error.
+
+        Raises:
+            InputError: the profile or the language is unknown, or what is asked for cannot be had.
+            HostError: this host lacks what the profile or the language needs.
+            SandboxFault: the sandbox failed, also on fresh cells.
+        """
+        needs_account = bool(order.files or order.fetch or order.wants_value)
+        if needs_account and program.language != "python":
+            raise InputError(f"language = {program.language!r}: files and values are for Python programs")
+        self._require_files(order)
+        environment = self._languages(order.compile_limit_s).named(program.language, order.profile, "stdin")
+
+        def attempt() -> RunResult:
+            built = environment.build(self._sandbox, program)
+            if isinstance(built, CompileError):
+                return _refused(built)
+            if needs_account:
+                built = replace(built, runner=FREE_RUN)
+            return self._ran(built, order, needs_account)
+
+        return _retried(attempt)
+
+    def run_notebook(self, cells: Sequence[str], order: RunOrder) -> RunResult:
+        """Run pieces of Python one after the other in one process. One that fails does not keep others from running.
+
+        Raises:
+            InputError: the profile is unknown, or what is asked for cannot be had.
+            SandboxFault: the sandbox failed, also on fresh cells.
+        """
+        self._require_files(order)
+        profile = self._languages(None).named("python", order.profile, "stdin").profile
+        built = Built(json.dumps(list(cells)).encode("ascii"), profile, NOTEBOOK)
+        return _retried(lambda: self._ran(built, order, True))
+
+    def cpp_version(self) -> str | None:
+        """Version of the C++ compiler; None if this host has none. Asks the compiler the first time."""
+        try:
+            found = re.search(r"\b\d+\.\d+\.\d+\b", find_toolchain(self._judge_config.cpp.compiler).version)
+        except HostError:
+            return None
+        return found[0] if found else "0.0.0"
+
+    def close(self) -> None:
+        """Free all processes."""
+        self._sandbox.close()
+        with self._lock:
+            for environments in self._environments.values():
+                environments.close()
+            self._environments.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _languages(self, compile_limit_s: float | None) -> Environments:
+        """Those with a limit for compilers; compiled programs are kept in each."""
+        own_s = self._judge_config.cpp.time_limit_s
+        limit_s = own_s if compile_limit_s is None else min(compile_limit_s, own_s)
+        with self._lock:
+            found = self._environments.get(limit_s)
+            if found is None:
+                cpp = self._judge_config.cpp.model_copy(update={"time_limit_s": limit_s})
+                found = self._environments[limit_s] = Environments(self._judge_config.model_copy(update={"cpp": cpp}))
+                if len(self._environments) > _KEPT_ENVIRONMENTS:
+                    self._environments.popitem(last=False)
+            self._environments.move_to_end(limit_s)
+            return found
+
+    def _require_files(self, order: RunOrder) -> None:
+        for path in (*order.files, *order.fetch):
+            parts = PurePosixPath(path).parts
+            if not parts or path.startswith("/") or ".." in parts or "\0" in path or path.endswith("/"):
+                raise InputError(f"files: {path[:100]!r}: must be the path of a file in the working folder")
+        size = sum(map(len, order.files.values()))
+        if size > self._config.disk_limit_mb << 19:
+            raise InputError(f"files: have {size} bytes; at most {self._config.disk_limit_mb << 19} are allowed")
+
+    def _ran(self, built: Built, order: RunOrder, needs_account: bool) -> RunResult:
+        limits = self._limits(order)
+        with self._sandbox.open(built.content, built.profile, limits, built.runner) as cell:
+            if cell.compile_error is not None:
+                return _refused(CompileError(cell.compile_error))
+            if not needs_account:
+                return RunResult(cell.run(order.stdin))
+            session = cell.session(order.stdin)
+            try:
+                session.send(
+                    encode(
+                        {
+                            "files": dict(order.files),
+                            "fetch": list(order.fetch),
+                            "wants_value": order.wants_value,
+                            "limit": limits.output_bytes // 2,
+                        }
+                    )
+                )
+                account = session.receive()
+            finally:
+                outcome = session.close()
+        return _told(outcome, account, order.fetch)
+
+    def _limits(self, order: RunOrder) -> Limits:
+        limits = sandbox_limits(self._config, order.time_limit_s, order.memory_limit_mb)
+        return limits if order.wall_limit_s is None else replace(limits, wall_s=order.wall_limit_s)
 
 
 def run_program(
@@ -31,34 +218,59 @@ def run_program(
         IsolationError: this host cannot isolate as the settings ask.
         SandboxFault: the sandbox failed, also on fresh cells.
     """
-    environment = Environments(judge_config or JudgeConfig()).named(program.language, profile, "stdin")
-    sandbox = open_sandbox(sandbox_config)
-    try:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return _run_once(sandbox, sandbox_config, program, stdin, environment, time_limit_s)
-            except SandboxFault:
-                if attempt == _ATTEMPTS:
-                    raise
-        raise AssertionError("not reached")
-    finally:
-        sandbox.close()
+    with PlainRunner(sandbox_config, judge_config) as runner:
+        return runner.run(program, RunOrder(stdin, profile=profile, time_limit_s=time_limit_s)).outcome
 
 
-def _run_once(
-    sandbox: Sandbox,
-    config: SandboxConfig,
-    program: Program,
-    stdin: bytes,
-    environment: Environment,
-    time_limit_s: float,
-) -> Outcome:
-    built = environment.build(sandbox, program)
-    if isinstance(built, CompileError):
-        return _refused(built.message)
-    with sandbox.open(built.content, built.profile, sandbox_limits(config, time_limit_s), built.runner) as cell:
-        return cell.run(stdin) if cell.compile_error is None else _refused(cell.compile_error)
+def _retried(attempt: Any) -> RunResult:
+    for number in range(1, _ATTEMPTS + 1):
+        try:
+            return attempt()
+        except SandboxFault:
+            if number == _ATTEMPTS:
+                raise
+    raise AssertionError("not reached")
 
 
-def _refused(message: str) -> Outcome:
-    return Outcome(Ended.EXITED, 1, None, b"", f"{message}\n".encode(), 0, 0, 0.0, 0.0, 0.0, message)
+def _refused(error: CompileError) -> RunResult:
+    message = error.message
+    outcome = Outcome(Ended.EXITED, 1, None, b"", f"{message}\n".encode(), 0, 0, 0.0, 0.0, 0.0, message)
+    return RunResult(outcome, error)
+
+
+# --- The account of a cell -----------------------------------------------------------------------------------------
+
+
+def _told(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
+    """What a cell tells, as far as it has the form that runners give it."""
+    told: Any = None
+    if account is not None:
+        with contextlib.suppress(NotPlainError):
+            told = decode(account)
+    if type(told) is not dict:
+        return RunResult(outcome)
+    plain = cast("dict[str, Any]", told)
+    value, length = plain.get("value"), plain.get("value_length")
+    value = value[:_MAX_VALUE_CHARS] if type(value) is str else None
+    cut = max(length - len(value), 0) if value is not None and type(length) is int and length < 1 << 40 else 0
+    given: Any = plain.get("files")
+    files = cast("dict[Any, Any]", given) if type(given) is dict else {}
+    kept = {path: files[path] for path in fetch if type(files.get(path)) is bytes}
+    return RunResult(outcome, None, value, cut, kept, _cells(plain.get("cells")))
+
+
+def _cells(told: Any) -> list[NotebookCell]:
+    """The cells of a notebook; none if one is not what a runner writes."""
+    cells: list[NotebookCell] = []
+    for cell in cast("list[Any]", told) if type(told) is list else []:
+        match cell:
+            case {"stdout": str(out), "stderr": str(err), "value": str() | None as value, "error": None}:
+                cells.append(NotebookCell(out, err, value, None))
+            case {"stdout": str(out), "stderr": str(err), "value": None, "error": [str(name), str(text), _]}:
+                lines: Any = cell["error"][2]
+                whole = cast("list[Any]", lines) if type(lines) is list else []
+                trace: list[str] = [line for line in whole if type(line) is str]
+                cells.append(NotebookCell(out, err, None, (name, text, trace)))
+            case _:
+                return []
+    return cells

@@ -82,6 +82,14 @@ def _runner(name: str, *modules: str, is_rehearsed: bool = False) -> Runner:
 SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_rehearsed=True)
 """Runs a program as a script, with real standard streams."""
 
+_FREE_RUN = ("plain_data", "runners/python_program", "runners/failure", "runners/script", "runners/free_run")
+
+FREE_RUN = _runner("free_run", *_FREE_RUN)
+"""Runs a program as `SCRIPT` does, with files around it, and tells files and its last value."""
+
+NOTEBOOK = _runner("notebook", *_FREE_RUN, "runners/notebook")
+"""Runs pieces of Python one after the other, and tells what each printed."""
+
 CALL_SERVER = _runner(
     "call_server",
     "plain_data",

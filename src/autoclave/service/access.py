@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -32,15 +32,24 @@ async def client_of(
     Raises:
         Refused: it shows no valid token, may not do this, or asks too often.
     """
+    return await client_shown(request, None if shown is None else shown.credentials, needed.scopes)
+
+
+async def client_shown(request: Request, token: str | None, scopes: Iterable[str]) -> Client:
+    """The client that shows this token, or none, and may do what needs these scopes.
+
+    Raises:
+        Refused: the token is not valid, it may not do this, or asks too often.
+    """
     parts = parts_of(request)
-    if shown is not None:
-        client = await _proved(parts, shown.credentials)
+    if token is not None:
+        client = await _proved(parts, token)
     elif parts.config.require_token:
         raise Refused(401, "unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
     else:
         _require_no_web_page(request)
         client = LOCAL_CLIENT
-    missing = [scope for scope in needed.scopes if scope not in client.scopes]
+    missing = [scope for scope in scopes if scope not in client.scopes]
     if missing:
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
     if wait_s := parts.buckets.wait_s(client.id, time.monotonic()):

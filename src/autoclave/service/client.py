@@ -52,7 +52,7 @@ class AsyncRemoteJudge:
         """
         if not config.urls:
             raise ConfigError("judge.remote.urls: name the servers, such as judge.remote.urls=[http://host:8750]")
-        token, context = _token(config), _context(config)
+        token, context = token_of(config), context_of(config)
         self._config = config
         self._links = [ServerLink(url, config, token, context, minimum_level) for url in config.urls]
         self._balancer = Balancer(self._links, config)
@@ -381,7 +381,7 @@ class _Digests:
         return known[1]
 
 
-def _token(config: RemoteJudgeConfig) -> str:
+def token_of(config: RemoteJudgeConfig) -> str:
     """The token for the servers; empty where settings name none.
 
     Raises:
@@ -401,7 +401,13 @@ def _token(config: RemoteJudgeConfig) -> str:
     return token
 
 
-def _context(config: RemoteJudgeConfig) -> ssl.SSLContext | bool:
+def context_of(config: RemoteJudgeConfig) -> ssl.SSLContext | bool:
+    """What certificates of servers are checked against.
+
+    Raises:
+        ConfigError: the file holds none.
+        InputError: it is missing.
+    """
     if not config.certificate_file:
         return True
     path = existing_file(Path(config.certificate_file), "judge.remote.certificate_file")

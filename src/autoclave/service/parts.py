@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoclave.config import ServeConfig
-from autoclave.core import Outcome, Program
-from autoclave.judge import Judge
+from autoclave.judge import Judge, PlainRunner
 from autoclave.service.audit import AuditLog
 from autoclave.service.dispatcher import Dispatcher
 from autoclave.service.metrics import Metrics
@@ -19,9 +17,6 @@ from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import TokenBuckets
 from autoclave.service.refusals import busy
 from autoclave.service.store import Store
-
-RunProgram = Callable[[Program, bytes, str, float], Outcome]
-"""(program, stdin, profile, CPU seconds) -> how it ended."""
 
 
 class Turns:
@@ -53,7 +48,7 @@ class Parts:
 
     config: ServeConfig
     judge: Judge
-    run_program: RunProgram
+    runner: PlainRunner
     store: Store
     dispatcher: Dispatcher
     node: Node

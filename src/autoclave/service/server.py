@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from autoclave.core.json import rule_of
 from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
+from autoclave.service.compatible import routers_of
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, store_away
@@ -83,6 +84,8 @@ def create_app(parts: Parts) -> FastAPI:
     app.state.leases = Leases(parts.store)
     for module in (problems, jobs, runs, monitoring):
         app.include_router(module.router)
+    for router in routers_of(parts.config.compatible.protocols):
+        app.include_router(router)
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _complain)
     app.add_exception_handler(StoreAway, _put_off)

@@ -240,18 +240,38 @@ class RunRequest(Request):
     """One program without tests."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"source": "print(sum(map(int, input().split())))", "stdin": "3 4"}]}
+        json_schema_extra={
+            "examples": [
+                {"source": "print(sum(map(int, input().split())))", "stdin": "3 4"},
+                {
+                    "source": "import json\njson.load(open('data.json'))['a'] + 1",
+                    "files": {"data.json": "eyJhIjogNn0="},
+                    "wants_value": True,
+                },
+            ]
+        }
     )
     source: Source
     language: str = "python"
     stdin: str = ""
+    files: Annotated[dict[str, str], Field(max_length=1000)] = {}
+    """Files that are there when it begins: content (base64) by path in its working folder. For Python programs, like
+    `fetch_files` and `wants_value`."""
+    fetch_files: Annotated[list[str], Field(max_length=1000)] = []
+    """Paths of files that are wanted once it has ended."""
+    wants_value: bool = False
+    """Whether to tell the value of the last statement, if that is an expression."""
     profile: str = "plain"
     time_limit_s: Seconds | None = None
     """CPU seconds; not above the server's, which is also the default."""
+    memory_limit_mb: Annotated[int, Field(gt=0)] | None = None
+    """Memory; not above the server's, which is also the default."""
 
 
 class RunAnswer(Answer):
-    """How a run ended. Output that is not UTF-8 has U+FFFD in its place."""
+    """How a run ended. Output that is not UTF-8 has U+FFFD in its place. Value and files are what the program's own
+    process says: text that nobody vouches for.
+    """
 
     ended: str
     exit_code: int | None
@@ -267,6 +287,14 @@ class RunAnswer(Answer):
     detail: str
     level: str
     """Isolation that it ran under."""
+    value: str | None
+    """The last expression as Python shows it, up to 10,000 characters; null if there is none, it was not asked for, or
+    the program did not come to its end."""
+    value_cut: int
+    """Characters that are left out at the end."""
+    files: dict[str, str]
+    """Content (base64) of the files that were asked for and found. All together have at most half of the server's limit
+    of output; what is beyond is left out."""
 
 
 class TraceRequest(Request):

@@ -8,18 +8,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from autoclave.core import HostError, InputError, JudgeFault, Outcome, Program, SandboxFault, Trace
-from autoclave.judge import JudgeJob
+from autoclave.core import HostError, InputError, JudgeFault, Program, Trace
+from autoclave.judge import JudgeJob, RunOrder, RunResult
 from autoclave.service.access import needs, parts_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input
 from autoclave.service.requests import mended_apart
+from autoclave.service.running import FAULT, decoded, encoded, require_memory, run_in_turn, time_limit_of
 from autoclave.service.store import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
 
 router = APIRouter(prefix="/v1", tags=["runs"])
-_FAULT = "the judge could not run it; nothing follows about the program"
 
 
 @router.post("/runs")
@@ -27,28 +27,25 @@ async def run(
     body: RunRequest, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
 ) -> RunAnswer:
     """Run one program, sealed, without tests."""
-    parts.dispatcher.require_accepting()
-    greatest_s = parts.config.judge.time_limit_range[1]
-    if body.time_limit_s is not None and body.time_limit_s > greatest_s:
-        raise bad_input(f"time_limit_s = {body.time_limit_s:g}: this server allows {greatest_s:g}")
-    limit_s = body.time_limit_s or min(parts.config.judge.default_time_limit_s, greatest_s)
+    require_memory(parts, body.memory_limit_mb)
+    order = RunOrder(
+        body.stdin.encode("utf-8", "surrogatepass"),
+        decoded(body.files),
+        body.fetch_files,
+        body.wants_value,
+        body.profile,
+        time_limit_of(parts, body.time_limit_s),
+        memory_limit_mb=body.memory_limit_mb,
+    )
     program = Program(body.source, body.language)
+    result = await run_in_turn(parts, lambda: parts.runner.run(program, order))
     source = body.source.encode("utf-8", "surrogatepass")
-    stdin = body.stdin.encode("utf-8", "surrogatepass")
-    async with parts.turns:
-        try:
-            outcome = await asyncio.to_thread(parts.run_program, program, stdin, body.profile, limit_s)
-        except HostError as error:
-            raise Refused(501, "host", mended_apart(error)) from None
-        except InputError as error:
-            raise bad_input(str(error)) from None
-        except SandboxFault:
-            raise Refused(500, "fault", _FAULT) from None
-    parts.audit.note(client.id, "run", source=source, language=body.language, ended=outcome.ended.value)
-    return _run_answer(outcome, parts.judge.level)
+    parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
+    return _run_answer(result, parts.judge.level)
 
 
-def _run_answer(outcome: Outcome, level: str) -> RunAnswer:
+def _run_answer(result: RunResult, level: str) -> RunAnswer:
+    outcome = result.outcome
     return RunAnswer(
         ended=outcome.ended.value,
         exit_code=outcome.exit_code,
@@ -62,6 +59,9 @@ def _run_answer(outcome: Outcome, level: str) -> RunAnswer:
         memory_mb=outcome.memory_mb,
         detail=outcome.detail,
         level=level,
+        value=result.value and result.value.encode("utf-8", "replace").decode(),
+        value_cut=result.value_cut,
+        files=encoded(result.files),
     )
 
 
@@ -81,7 +81,7 @@ async def trace(
         try:
             found = await asyncio.wrap_future(future)
         except JudgeFault:
-            raise Refused(500, "fault", _FAULT) from None
+            raise Refused(500, "fault", FAULT) from None
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "trace", source=source, problem=body.problem, test=body.test)
     return TraceAnswer(trace=found)

@@ -1,0 +1,211 @@
+"""From a model's response and a problem to a number, whichever judge settings name. Free of every framework."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from autoclave.compose.host import build_judge
+from autoclave.config import load, parse_override
+from autoclave.config.task import JudgeRunConfig
+from autoclave.core import (
+    CallCase,
+    CallTests,
+    DataError,
+    InputError,
+    JudgeFault,
+    Problem,
+    Program,
+    Status,
+    StdinCase,
+    StdinTests,
+    Verdict,
+)
+from autoclave.core.json import parse_object
+from autoclave.core.problem import AnswerTests, StoredTests
+from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES, Judge, JudgeJob
+
+RewardRule = Literal["binary", "fraction"]
+GivenProblem = Problem | Mapping[str, Any] | str
+"""A problem, the object or the text of a line of a problem file, a digest, or `{"inputs", "outputs", "fn_name"}`."""
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class Scorer:
+    """Scores responses with one judge. Safe to use from several threads; close it, or use it with `with`."""
+
+    def __init__(
+        self, settings: Sequence[str] = (), *, judge: Judge | None = None, reward: RewardRule = "binary"
+    ) -> None:
+        """Open the judge that settings name, or use the one that is given, which stays the caller's to close.
+
+        Args:
+            settings: as on the command line of `autoclave judge`, such as `judge.backend=remote`.
+            judge: in place of the judge of the settings.
+            reward: `binary` is 1 if all tests pass, else 0; `fraction` the share of tests that pass.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+            IsolationError: this host cannot isolate as the settings ask.
+            HostError: no judge server answers.
+        """
+        if reward not in ("binary", "fraction"):
+            raise InputError(f"reward = {reward!r}: must be binary or fraction")
+        self._config = load(JudgeRunConfig, None, [parse_override(text) for text in settings]).config
+        self._reward = reward
+        self._own = build_judge(self._config.judge, self._config.sandbox) if judge is None else None
+        self._judge = judge or cast("Judge", self._own)
+
+    def submit(self, response: str, problem: GivenProblem, id: str = "") -> Future[Verdict]:
+        """The verdict on a response, to come. A response without a program has one at once.
+
+        Raises:
+            InputError: the problem cannot be judged.
+        """
+        known = problem_of(problem)
+        source = self.program_in(response, known)
+        if source is None:
+            done: Future[Verdict] = Future()
+            done.set_result(Verdict.of(Status.BAD_FORMAT, problem_id=known.id, id=id, level=self._judge.level))
+            return done
+        stops = self._reward == "binary" and self._config.stop_at_failure
+        return self._judge.submit(
+            JudgeJob(known, Program(source, known.language), id, tests=self._config.tests, stop_at_failure=stops)
+        )
+
+    def program_in(self, response: str, problem: Problem) -> str | None:
+        """What of a response is judged; None if there is nothing."""
+        if isinstance(problem.tests, AnswerTests):
+            return ANSWER_RULES[self._config.answer](response)
+        return EXTRACTION_RULES[self._config.extraction](response)
+
+    def verdicts(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[Verdict]:
+        """The verdicts on responses, each to the problem at its place. After faults one has `fault` set.
+
+        Raises:
+            InputError: a problem cannot be judged, or there are not as many problems as responses.
+        """
+        if len(responses) != len(problems):
+            raise InputError(f"{len(responses)} responses and {len(problems)} problems: give one problem per response")
+        pairs = zip(responses, problems, strict=True)
+        futures = [self.submit(response, problem, str(number)) for number, (response, problem) in enumerate(pairs)]
+        return [future.result() for future in futures]
+
+    def value(self, verdict: Verdict) -> float:
+        """What a verdict is worth.
+
+        Raises:
+            JudgeFault: there is no verdict; nothing follows about the program.
+        """
+        if verdict.fault is not None or verdict.status is None:
+            fault = verdict.fault
+            raise JudgeFault(f"no verdict: {fault.kind}: {fault.detail}" if fault else "no verdict")
+        if self._reward == "binary":
+            return float(verdict.is_accepted)
+        passed = [test.status is Status.ACCEPTED for test in verdict.tests]
+        return sum(passed) / len(passed) if passed else float(verdict.is_accepted)
+
+    def score(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[float]:
+        """What responses are worth, each to the problem at its place.
+
+        Raises:
+            InputError: a problem cannot be judged, or there are not as many problems as responses.
+            JudgeFault: there is no verdict on one of them.
+        """
+        return [self.value(verdict) for verdict in self.verdicts(responses, problems)]
+
+    def close(self) -> None:
+        """Close the judge, if it was opened here."""
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def score(
+    responses: Sequence[str],
+    problems: Sequence[GivenProblem],
+    *,
+    settings: Sequence[str] = (),
+    reward: RewardRule = "binary",
+) -> list[float]:
+    """What responses are worth, each to the problem at its place, by a judge that is opened for this call.
+
+    Raises:
+        InputError: a problem or a setting cannot be used.
+        JudgeFault: there is no verdict on one of them; a fault is never a 0.
+    """
+    with Scorer(settings, reward=reward) as scorer:
+        return scorer.score(responses, problems)
+
+
+@functools.cache
+def scorer_of_process(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
+    """One scorer per process and settings, for frameworks that only take a function. It is closed at exit."""
+    scorer = Scorer(settings, reward=reward)
+    atexit.register(scorer.close)
+    return scorer
+
+
+def problem_of(given: GivenProblem) -> Problem:
+    """The problem in any of its forms. Tests by inputs and outputs are judged as `lcb` problems.
+
+    Raises:
+        InputError: it has none of them.
+    """
+    if isinstance(given, Problem):
+        return given
+    return _of_text(given.strip()) if isinstance(given, str) else _of_object(given)
+
+
+@functools.lru_cache(1024)
+def _of_text(text: str) -> Problem:
+    """Judges remember what they worked out about the same object."""
+    if _DIGEST.fullmatch(text):
+        return Problem("", StoredTests("stored", text), id=text[:16])
+    return _of_object(parse_object(text, "problem"))
+
+
+def _of_object(given: Mapping[str, Any]) -> Problem:
+    if "inputs" in given and "outputs" in given and "format" not in given:
+        return _of_pairs(given)
+    return Problem.from_json(dict(given), "problem")
+
+
+def _of_pairs(given: Mapping[str, Any]) -> Problem:
+    """The form of data sets for verl: arguments are JSON, one per line.
+
+    Raises:
+        DataError: it has another form.
+    """
+    if unknown := sorted(set(given) - {"inputs", "outputs", "fn_name"}):
+        raise DataError(f"problem: {unknown[0]}: must be inputs, outputs and fn_name, or a line of a problem file")
+    inputs, outputs, name = given["inputs"], given["outputs"], given.get("fn_name")
+    if not inputs or len(inputs) != len(outputs):
+        raise DataError(f"problem: {len(inputs)} inputs and {len(outputs)} outputs: must be as many, and at least one")
+    pairs = list(zip(inputs, outputs, strict=True))
+    if not all(isinstance(one, str) for pair in pairs for one in pair):
+        raise DataError("problem: inputs and outputs must be text; arguments are JSON, one per line")
+    if name is None:
+        return _named(Problem("", StdinTests("stdin", [StdinCase(*pair) for pair in pairs])))
+    try:
+        cases = [CallCase([json.loads(line) for line in one.split("\n")], json.loads(out)) for one, out in pairs]
+    except ValueError:
+        raise DataError("problem: inputs and outputs of a function must be JSON, one argument per line") from None
+    return _named(Problem("", CallTests("call", str(name), cases)))
+
+
+def _named(problem: Problem) -> Problem:
+    return Problem.from_json(problem.to_json() | {"id": problem.digest[:16]})

@@ -1,0 +1,21 @@
+"""Protocols of other sandboxes, spoken by the same server: each request becomes a run or a job of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter
+
+from autoclave.config import Protocol
+from autoclave.service.compatible import piston, sandbox_fusion
+
+_MODULES: dict[Protocol, Any] = {"sandbox_fusion": sandbox_fusion, "piston": piston}
+
+
+def routers_of(protocols: Iterable[Protocol]) -> list[APIRouter]:
+    """The routes of these protocols."""
+    return [_MODULES[name].router for name in dict.fromkeys(protocols)]
+
+
+__all__ = ["routers_of"]

@@ -1,0 +1,372 @@
+"""SandboxFusion's protocol: runs as those of `/v1/runs`, and submissions as jobs on stored problems.
+
+Its data sets are the values of `source` in our problems, its ids their digests. Its clients repeat a request after an
+answer that is not 200, verl only after 504: so that is what a full server, one that ends, and a fault of the sandbox
+answer. None of them looks like the end of a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import TypeAdapter, ValidationError
+
+from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
+from autoclave.core.json import rule_of
+from autoclave.core.verdict import TestResult
+from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
+from autoclave.service.compatible.sandbox_fusion_wire import (
+    CellRunResult,
+    CommandRunResult,
+    DatasetRequest,
+    EvalResult,
+    EvalTestCase,
+    Prompt,
+    PromptRequest,
+    RunCodeRequest,
+    RunCodeResponse,
+    RunJupyterRequest,
+    RunJupyterResponse,
+    SubmitRequest,
+)
+from autoclave.service.compatible.translation import (
+    LeasesHere,
+    PartsHere,
+    json_response,
+    keep_problem,
+    needs,
+    printed,
+    route_class,
+    verdict_of,
+)
+from autoclave.service.parts import Parts
+from autoclave.service.refusals import Refused, bad_input
+from autoclave.service.running import decoded, encoded, require_memory, run_in_turn, time_limit_of
+from autoclave.service.store import ProblemRecord
+from autoclave.service.tokens import Client, Scope
+from autoclave.service.wire import Job
+
+PATIENCE_S = 8.0
+"""Longest wait for a turn. verl gives up after both timeouts and 10 s; before that it should hear that it may retry."""
+_UNNAMED = "autoclave"
+"""The data set of problems without a `source`."""
+_PAGE = 1000
+_DIGEST = re.compile("[0-9a-f]{64}")
+_MAY_RETRY = 504
+
+
+def _refuse(error: Refused) -> Response:
+    may_retry = error.status_code in (429, 503) or error.kind == "fault"
+    status = _MAY_RETRY if may_retry else error.status_code
+    detail: object = error.detail
+    if status == 422:
+        detail = [{"type": "value_error", "loc": ["body"], "msg": error.detail}]
+    return json_response({"detail": detail}, status, error.headers)
+
+
+def _complain(error: RequestValidationError) -> Response:
+    """As FastAPI says it, without what was given."""
+    found = [{"type": one["type"], "loc": list(one["loc"]), "msg": rule_of(one["msg"])} for one in error.errors()]
+    return json_response({"detail": found}, 422)
+
+
+router = APIRouter(tags=["SandboxFusion"], route_class=route_class(_refuse, _complain))
+Judging = Annotated[Client, needs(Scope.JUDGE)]
+
+
+@router.get("/v1/ping")
+async def ping() -> str:
+    """Whether somebody is there."""
+    return "pong"
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------
+
+
+@router.post("/run_code")
+async def run_code(body: RunCodeRequest, parts: PartsHere, client: Judging) -> RunCodeResponse:
+    """Run one program."""
+    limit_s = time_limit_of(parts, body.run_timeout, "run_timeout")
+    order = RunOrder(
+        (body.stdin or "").encode("utf-8", "surrogatepass"),
+        decoded(body.files),
+        body.fetch_files,
+        profile=parts.config.compatible.profile,
+        time_limit_s=limit_s,
+        wall_limit_s=1.5 * limit_s + 1,
+        memory_limit_mb=_memory(parts, body.memory_limit_MB),
+        compile_limit_s=body.compile_timeout,
+    )
+    program = Program(body.code, body.language)
+    result = await run_in_turn(parts, lambda: parts.runner.run(program, order), patience_s=PATIENCE_S)
+    source = body.code.encode("utf-8", "surrogatepass")
+    parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
+    return _run_response(result, body.language)
+
+
+@router.post("/run_jupyter")
+async def run_jupyter(body: RunJupyterRequest, parts: PartsHere, client: Judging) -> RunJupyterResponse:
+    """Run cells one after the other in one process."""
+    order = RunOrder(
+        files=decoded(body.files),
+        fetch=body.fetch_files,
+        profile=parts.config.compatible.profile,
+        time_limit_s=min(body.total_timeout, parts.config.judge.time_limit_range[1]),
+        wall_limit_s=body.total_timeout,
+        memory_limit_mb=_memory(parts, body.memory_limit_MB),
+    )
+    result = await run_in_turn(
+        parts, lambda: parts.runner.run_notebook(body.cells, order), patience_s=body.total_timeout
+    )
+    source = json.dumps(body.cells).encode()
+    parts.audit.note(client.id, "run", source=source, language="python", ended=result.outcome.ended.value)
+    driver = _command(result.outcome)
+    if driver.return_code != 0 or len(result.cells) != len(body.cells):
+        return RunJupyterResponse(status="Failed", driver=driver)
+    cells = [
+        CellRunResult(
+            stdout=_well_formed(cell.stdout),
+            stderr=_well_formed(cell.stderr),
+            display=[] if cell.value is None else [{"text/plain": _well_formed(cell.value)}],
+            error=[] if cell.error is None else [_error(*cell.error)],
+        )
+        for cell in result.cells
+    ]
+    return RunJupyterResponse(status="Success", driver=driver, cells=cells, files=encoded(result.files))
+
+
+def _memory(parts: Parts, wanted_mb: int) -> int | None:
+    if wanted_mb <= 0:
+        return None
+    require_memory(parts, wanted_mb, "memory_limit_MB")
+    return wanted_mb
+
+
+def _run_response(result: RunResult, language: str) -> RunCodeResponse:
+    command = _command(result.outcome)
+    if language == "python":  # nothing is compiled; what Python cannot read is an error of the run
+        return _response(None, command, encoded(result.files))
+    if result.compile_error is None:
+        return _response(CommandRunResult(status="Finished", return_code=0, stdout="", stderr=""), command, {})
+    if result.compile_error.is_time_limit:
+        command = CommandRunResult(status="TimeLimitExceeded", stdout="", stderr=command.stderr)
+    return _response(command, None, {})
+
+
+def _response(
+    compiled: CommandRunResult | None, ran: CommandRunResult | None, files: dict[str, str]
+) -> RunCodeResponse:
+    is_good = all(one is None or one.return_code == 0 for one in (compiled, ran))
+    return RunCodeResponse(
+        status="Success" if is_good else "Failed", compile_result=compiled, run_result=ran, files=files
+    )
+
+
+def _command(outcome: Outcome) -> CommandRunResult:
+    stdout, stderr = printed(outcome)
+    code: int | None = -9
+    if outcome.ended is Ended.EXITED:
+        code = outcome.exit_code
+    elif outcome.ended is Ended.SIGNALLED:
+        code = -(outcome.signal or 9)
+    elif outcome.ended in (Ended.CPU_TIME, Ended.WALL_TIME):
+        code = None
+    else:
+        stderr += f"\n{outcome.ended.value} limit exceeded\n"
+    return CommandRunResult(
+        status="Finished" if code is not None else "TimeLimitExceeded",
+        execution_time=outcome.wall_s,
+        cpu_time=outcome.cpu_s,
+        return_code=code,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+def _error(name: str, text: str, lines: list[str]) -> dict[str, Any]:
+    return {
+        "ename": _well_formed(name),
+        "evalue": _well_formed(text),
+        "traceback": [_well_formed(line) for line in lines],
+    }
+
+
+def _well_formed(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+# --- Data sets -----------------------------------------------------------------------------------------------------
+
+
+@router.get("/list_datasets")
+async def list_datasets(parts: PartsHere, client: Judging) -> list[str]:
+    """The sources of the problems that are stored."""
+    return await asyncio.to_thread(lambda: sorted({_dataset(record) for record in _records(parts)}))
+
+
+@router.post("/list_ids")
+async def list_ids(body: DatasetRequest, parts: PartsHere, client: Judging) -> list[int | str]:
+    """Digests of the problems of a data set."""
+    return [record.digest for record in await asyncio.to_thread(_chosen, parts, body)]
+
+
+@router.post("/get_prompts")
+async def get_prompts(body: DatasetRequest, parts: PartsHere, client: Judging) -> list[Prompt]:
+    """What the problems of a data set ask."""
+
+    def prompts() -> list[Prompt]:
+        digests = [record.digest for record in _chosen(parts, body)]
+        found: dict[str, ProblemRecord] = {}
+        for start in range(0, len(digests), _PAGE):
+            found |= {one.digest: one for one in parts.store.problem_records(digests[start : start + _PAGE])}
+        return [_prompt(found[digest]) for digest in digests if digest in found]
+
+    return await asyncio.to_thread(prompts)
+
+
+@router.post("/get_prompt_by_id")
+async def get_prompt_by_id(body: PromptRequest, parts: PartsHere, client: Judging) -> Prompt:
+    """What a problem asks."""
+    return _prompt(await asyncio.to_thread(_record, parts, body.id))
+
+
+@router.post("/submit")
+async def submit(
+    body: SubmitRequest, request: Request, parts: PartsHere, leases: LeasesHere, client: Judging
+) -> EvalResult:
+    """Judge the program in a response."""
+    config = body.config
+    if config.provided_data is not None:
+        problem = _provided(parts, body)
+        await keep_problem(parts, client, problem)
+        digest, language = problem.digest, problem.language
+    else:
+        if config.dataset_type is not None:
+            raise bad_input("config.dataset_type: only with config.provided_data; stored problems have one already")
+        record = await asyncio.to_thread(_record, parts, body.id)
+        digest, language = record.digest, config.language or record.language
+    if config.compile_timeout is not None and language != "python":
+        raise bad_input("config.compile_timeout: the server's own limit holds; leave it out")
+    if config.run_timeout is not None:
+        time_limit_of(parts, config.run_timeout, "config.run_timeout")
+    source = EXTRACTION_RULES["last_fence"](body.completion)
+    if source is None:
+        return EvalResult(id=body.id, accepted=False, extracted_code="", tests=[], extracted_type="empty")
+    job = Job(
+        problem=digest,
+        source=source,
+        language=language,
+        time_limit_s=config.run_timeout,
+        stop_at_failure=not config.extra.run_all_cases,
+    )
+    verdict = await verdict_of(parts, leases, request, client, job)
+    return EvalResult(
+        id=body.id,
+        accepted=verdict.is_accepted,
+        extracted_code=_well_formed(source),
+        tests=[_test(test) for test in verdict.tests],
+        extracted_type="fenced",
+        extra=_told(verdict),
+    )
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    status = verdict.status.value if verdict.status else None
+    return {"status": status, "message": verdict.message, "level": verdict.level}
+
+
+def _test(test: TestResult) -> EvalTestCase:
+    is_late = test.status is Status.TIME_LIMIT
+    ran = test.status in (Status.ACCEPTED, Status.WRONG_ANSWER)
+    command = CommandRunResult(
+        status="TimeLimitExceeded" if is_late else "Finished",
+        execution_time=test.wall_s,
+        cpu_time=test.cpu_s,
+        return_code=None if is_late else 0 if ran else 1,
+        stderr="" if ran else test.status.value,
+    )
+    info = RunCodeResponse(status="Success" if ran else "Failed", run_result=command)
+    return EvalTestCase(passed=test.status is Status.ACCEPTED, exec_info=info)
+
+
+def _provided(parts: Parts, body: SubmitRequest) -> Problem:
+    """The row that came with a submission, as a problem of ours.
+
+    Raises:
+        Refused: it has another form.
+    """
+    config = body.config
+    if config.dataset_type is None:
+        raise bad_input('config.dataset_type: must be "CommonOJDataset" with config.provided_data')
+    row = config.provided_data or {}
+    try:
+        given = row.get("test")
+        cases = _CASES.validate_json(given) if isinstance(given, str) else _CASES.validate_python(given)
+    except ValidationError:
+        cases = []
+    if not cases or any(set(one) != {"input", "output"} for one in cases):
+        raise bad_input("config.provided_data.test: must be a list of {input: {stdin}, output: {stdout}}")
+    if any(set(one["input"]) != {"stdin"} or set(one["output"]) != {"stdout"} for one in cases):
+        raise bad_input("config.provided_data.test: only stdin and stdout are supported, no files")
+    tests = StdinTests("stdin", [StdinCase(one["input"]["stdin"], one["output"]["stdout"]) for one in cases])
+    return Problem(
+        str(row.get("content", "")),
+        tests,
+        id=str(row.get("id", body.id)),
+        source=body.dataset,
+        profile=parts.config.compatible.profile,
+        language=config.language or "python",
+    )
+
+
+_CASES: TypeAdapter[list[dict[str, dict[str, str]]]] = TypeAdapter(list[dict[str, dict[str, str]]])
+
+
+def _dataset(record: ProblemRecord) -> str:
+    return record.source or _UNNAMED
+
+
+def _records(parts: Parts) -> Iterator[ProblemRecord]:
+    after = ""
+    while page := parts.store.list_problems(after, _PAGE):
+        yield from page
+        after = page[-1].digest
+
+
+def _chosen(parts: Parts, body: DatasetRequest) -> list[ProblemRecord]:
+    """The problems of a data set, by digest.
+
+    Raises:
+        Refused: there is no such data set.
+    """
+    found = [record for record in _records(parts) if _dataset(record) == body.dataset]
+    if not found:
+        raise Refused(400, "input", "no such dataset")
+    if (language := body.config.language) is not None:
+        found = [record for record in found if record.language == language]
+    return found[body.offset : body.offset + body.limit]
+
+
+def _record(parts: Parts, id: int | str) -> ProblemRecord:
+    """The problem of that digest, in whatever data set: the same tests are one problem.
+
+    Raises:
+        Refused: there is none.
+    """
+    found = parts.store.problem_records([id]) if isinstance(id, str) and _DIGEST.fullmatch(id) else []
+    if not found:
+        raise Refused(400, "input", "no such problem; ids are digests, see /list_ids")
+    return found[0]
+
+
+def _prompt(record: ProblemRecord) -> Prompt:
+    labels: dict[str, Any] = {"id": record.id, "kind": record.kind, "num_tests": record.num_tests}
+    labels |= {"language": record.language, "difficulty": record.difficulty, "tags": record.tags}
+    return Prompt(id=record.digest, prompt=record.statement or "", labels=labels)

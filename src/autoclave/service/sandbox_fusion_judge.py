@@ -1,0 +1,349 @@
+"""`SandboxFusionJudge`: a judge whose programs run on SandboxFusion servers, one request per test.
+
+Only programs and inputs are sent; outputs are compared here, by the problem's own checker. Such a server does not say
+how it isolates, which counts as `open`, nor why a program was killed; and nothing there repeats a run that was close to
+its time limit. An answer that is no account of a run is asked for again, then there is no verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from autoclave.config import JudgeConfig, Level, RemoteJudgeConfig
+from autoclave.core import (
+    ConfigError,
+    Fault,
+    HostError,
+    InputError,
+    IsolationError,
+    JudgeFault,
+    Problem,
+    Status,
+    StdinTests,
+    Trace,
+    Verdict,
+)
+from autoclave.core.verdict import TestResult
+from autoclave.judge import JudgeJob
+from autoclave.judge.checkers import Rule, checker_of
+from autoclave.judge.evaluation import chosen_tests
+from autoclave.judge.profiles import PROFILES
+from autoclave.service.client import context_of, token_of
+from autoclave.service.server_link import pause_s
+
+_COMPILE_TIMEOUT_S = 30.0
+_SLACK_S = 10.0
+_LANGUAGES = ("python", "cpp")
+_ANSWER_BYTES = 128 << 20
+_FLOOD: Mapping[str, Any] = {"status": "Failed", "flood": True}
+"""In place of an answer that is longer than that; only what the program printed can make it so."""
+_REFUSED = 96
+"""Exit code of a Python program that cannot be compiled. One that exits so by itself fails under another name."""
+_WRAPPED = """{preamble}
+import sys as _sys
+_sys.set_int_max_str_digits({digits})
+try:
+    _code = compile({source}, "program.py", "exec", dont_inherit=True)
+except (SyntaxError, ValueError) as _error:
+    _sys.stderr.write(f"{{type(_error).__name__}}: {{_error}}\\n")
+    _sys.exit({refused})
+del _sys
+exec(_code)
+"""
+
+
+class _NoAccount(Exception):
+    """The answer says nothing about the program. `may_pass`: another try may go better."""
+
+    def __init__(self, message: str, *, may_pass: bool = True) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+class SandboxFusionJudge:
+    """A `Judge` on SandboxFusion servers, for problems with standard input. Safe to use from several threads."""
+
+    def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
+        """Find the servers.
+
+        Raises:
+            ConfigError: there is no server, or no token where settings say that it is.
+            IsolationError: more isolation is asked for than such servers promise.
+            HostError: none answers.
+        """
+        if not config.urls:
+            raise ConfigError("judge.remote.urls: name the servers, such as judge.remote.urls=[http://host:8080]")
+        if minimum_level != "open":
+            raise IsolationError(
+                f'sandbox.minimum_level = "{minimum_level}": a SandboxFusion server does not say how it isolates. '
+                "Mend: sandbox.minimum_level=open, if you trust it with these programs"
+            )
+        token = token_of(config)
+        self._config = config
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            verify=context_of(config),
+            trust_env=False,
+            limits=httpx.Limits(max_connections=config.requests_at_a_time),
+        )
+        self._urls = itertools.cycle([url.rstrip("/") for url in config.urls])
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        self._num_judged = 0
+        self._pending: set[Future[Verdict]] = set()
+        self._threads = ThreadPoolExecutor(config.requests_at_a_time, "sandbox-fusion")
+        try:
+            self._find()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def level(self) -> Level:
+        return "open"
+
+    def check(self, problem: Problem) -> None:
+        def refuse(what: str, rule: str) -> InputError:
+            return InputError(f"problem {problem.id!r}: {what}: judge.remote.protocol=sandbox_fusion: {rule}")
+
+        if not isinstance(problem.tests, StdinTests):
+            raise refuse(f"tests.kind = {problem.tests.kind!r}", "must be stdin")
+        if problem.language not in _LANGUAGES:
+            raise refuse(f"language = {problem.language!r}", f"must be one of {', '.join(_LANGUAGES)}")
+        if problem.profile not in ("plain", "lcb"):
+            raise refuse(f"profile = {problem.profile!r}", "must be plain or lcb")
+        if not isinstance(checker_of(problem), Rule):
+            raise refuse("checker", "code of the problem's own needs a sealed judge")
+
+    def submit(self, job: JudgeJob) -> Future[Verdict]:
+        self.check(job.problem)
+        if job.program.language != job.problem.language:
+            raise InputError(
+                f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
+                f"must be {job.problem.language!r}, as the problem says"
+            )
+        tests = job.problem.tests
+        assert isinstance(tests, StdinTests)
+        indices = chosen_tests(job, [len(case.input) for case in tests.cases])
+        deadline = time.monotonic() + self._config.deadline_s
+        with self._lock:
+            if self._is_closed.is_set():
+                raise RuntimeError("the judge is closed")
+            future: Future[Verdict] = Future()
+            self._pending.add(future)
+            self._threads.submit(self._work, future, job, indices, deadline)
+        future.add_done_callback(self._note_end)
+        return future
+
+    def state(self) -> str:
+        with self._lock:
+            return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
+
+    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
+        raise InputError(f"problem {job.problem.id!r}: SandboxFusion servers make no traces")
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed.set()
+            pending = list(self._pending)
+        for future in pending:
+            future.cancel()
+        self._client.close()
+        self._threads.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _work(self, future: Future[Verdict], job: JudgeJob, indices: tuple[int, ...], deadline: float) -> None:
+        """Settle a future, unless it is cancelled before."""
+        if future.cancelled():
+            return
+        try:
+            verdict = self._judge(job, indices, deadline)
+        except Exception as error:  # noqa: BLE001  a bug must not leave anybody waiting
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
+            return
+        with contextlib.suppress(InvalidStateError):
+            future.set_result(verdict)
+
+    def _note_end(self, future: Future[Verdict]) -> None:
+        with self._lock:
+            self._pending.discard(future)
+            self._num_judged += not future.cancelled()
+
+    def _find(self) -> None:
+        reasons: list[str] = []
+        for url in self._config.urls:
+            try:
+                reply = self._client.get(f"{url.rstrip('/')}/v1/ping", timeout=self._config.timeout_s)
+            except httpx.HTTPError as error:
+                reasons.append(f"{url} ({type(error).__name__})")
+                continue
+            if reply.status_code == 200:
+                return
+            reasons.append(f"{url} (status {reply.status_code})")
+        raise HostError(f"no SandboxFusion server answers: {', '.join(reasons)}. Mend: start one, or correct the urls")
+
+    # --- One program -----------------------------------------------------------------------------------------------
+
+    def _judge(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
+        """The verdict; one with a fault if a server gives no account of a run."""
+        problem = job.problem
+        tests: list[TestResult] = []
+        first: tuple[int | None, Status, str] | None = None
+        for index in indices:
+            try:
+                status, message, result = self._run_test(job, index, deadline)
+            except JudgeFault as error:
+                kind = "deadline" if time.monotonic() >= deadline else "server"
+                return Verdict.none(Fault(kind, str(error)), problem_id=problem.id, id=job.id, level=self.level)
+            if status is Status.COMPILE_ERROR:
+                first, tests = (None, status, message), []
+                break
+            tests.append(result)
+            if status is not Status.ACCEPTED and first is None:
+                first = index, status, message
+                if job.stop_at_failure:
+                    break
+        failing, status, message = first or (None, Status.ACCEPTED, "")
+        return Verdict.of(
+            status,
+            problem_id=problem.id,
+            id=job.id,
+            failing_test=failing,
+            tests=tests,
+            level=self.level,
+            message=message,
+        )
+
+    def _run_test(self, job: JudgeJob, index: int, deadline: float) -> tuple[Status, str, TestResult]:
+        tests = job.problem.tests
+        assert isinstance(tests, StdinTests)
+        case, limit_s = tests.cases[index], _time_limit_s(job.problem)
+        answer = self._asked(_request(job, case.input, limit_s), limit_s, deadline)
+        status, message = _ended(job, answer)
+        run: Mapping[str, Any] = answer.get("run_result") or {}
+        if status is None:
+            rule = checker_of(job.problem)
+            assert isinstance(rule, Rule)
+            is_right = rule.matches_text(str(run.get("stdout") or ""), case.output)
+            status = Status.ACCEPTED if is_right else Status.WRONG_ANSWER
+            message = "" if is_right else "the output does not match"
+        wall_s = run.get("execution_time")
+        seconds = float(wall_s) if isinstance(wall_s, int | float) else 0.0
+        return status, message, TestResult(index, status, seconds, seconds, 0.0)
+
+    def _asked(self, body: Mapping[str, Any], limit_s: float, deadline: float) -> Mapping[str, Any]:
+        """The account of one run.
+
+        Raises:
+            JudgeFault: no server gives one.
+        """
+        reason = ""
+        for attempt in range(self._config.retries + 1):
+            with self._lock:
+                url = next(self._urls)
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._is_closed.is_set():
+                break
+            try:
+                return self._account(url, body, min(self._config.timeout_s + 2 * limit_s + _SLACK_S, left_s))
+            except _NoAccount as error:
+                reason = f"{url}: {error}"
+                if not error.may_pass:
+                    break
+            if attempt < self._config.retries:
+                self._is_closed.wait(min(pause_s(attempt), max(left_s, 0)))
+        raise JudgeFault(reason or f"no verdict within {self._config.deadline_s:g} s")
+
+    def _account(self, url: str, body: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        content = bytearray()
+        try:
+            with self._client.stream(
+                "POST", f"{url}/run_code", content=json.dumps(body), headers=headers, timeout=timeout_s
+            ) as reply:
+                for piece in reply.iter_bytes():
+                    content += piece
+                    if len(content) > _ANSWER_BYTES:
+                        return _FLOOD
+        except (httpx.HTTPError, RuntimeError) as error:  # the client may be closed meanwhile
+            raise _NoAccount(type(error).__name__) from None
+        if reply.status_code != 200:
+            may_pass = reply.status_code == 429 or reply.status_code >= 500
+            text = content[:300].decode("utf-8", "replace")
+            raise _NoAccount(f"status {reply.status_code}: {text}", may_pass=may_pass)
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            raise _NoAccount("its answer is no JSON") from None
+        if not isinstance(answer, dict) or answer.get("status") not in ("Success", "Failed"):
+            raise _NoAccount("its sandbox failed")
+        return answer
+
+
+def _request(job: JudgeJob, stdin: str, limit_s: float) -> dict[str, Any]:
+    problem, source = job.problem, job.program.source
+    if problem.language == "python":
+        profile = PROFILES[problem.profile]
+        source = _WRAPPED.format(
+            preamble=profile.preamble,
+            digits=profile.int_max_str_digits,
+            source=ascii(source.removeprefix("\ufeff")),
+            refused=_REFUSED,
+        )
+    return {
+        "code": source,
+        "language": problem.language,
+        "stdin": stdin,
+        "run_timeout": limit_s,
+        "compile_timeout": _COMPILE_TIMEOUT_S,
+        "memory_limit_MB": problem.memory_limit_mb or -1,
+        "files": {},
+        "fetch_files": [],
+    }
+
+
+def _ended(job: JudgeJob, answer: Mapping[str, Any]) -> tuple[Status | None, str]:
+    """How a run failed; None if it came to its end."""
+    if answer is _FLOOD:
+        return Status.OUTPUT_LIMIT, "it printed too much"
+    compiled, run = answer.get("compile_result"), answer.get("run_result")
+    if isinstance(compiled, dict) and (compiled.get("status") != "Finished" or compiled.get("return_code") != 0):
+        return Status.COMPILE_ERROR, "the compiler refuses it"
+    if not isinstance(run, dict):
+        return Status.RUNTIME_ERROR, "it did not run"
+    if run.get("status") == "TimeLimitExceeded":
+        return Status.TIME_LIMIT, "time limit"
+    code = run.get("return_code")
+    if code == 0:
+        return None, ""
+    if code == _REFUSED and job.problem.language == "python":
+        return Status.COMPILE_ERROR, "it cannot be compiled"
+    if isinstance(code, int) and code < 0:
+        return Status.RUNTIME_ERROR, f"ended by signal {-code}"
+    return Status.RUNTIME_ERROR, f"exit code {code}"
+
+
+def _time_limit_s(problem: Problem) -> float:
+    """As a judge on this machine limits it by default."""
+    settings = JudgeConfig()
+    low, high = settings.time_limit_range
+    wanted_s = settings.default_time_limit_s if problem.time_limit_s is None else problem.time_limit_s
+    return min(max(wanted_s, low), high)

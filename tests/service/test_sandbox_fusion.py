@@ -1,0 +1,277 @@
+"""SandboxFusion's protocol, asked by its own client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+import sandbox_fusion as fusion
+
+from autoclave.config import AdmissionConfig, CompatibleConfig, ServeConfig
+from autoclave.service.compatible import sandbox_fusion as ours
+
+from .conftest import RIGHT, LiveServer, problem, upload
+
+ONCE = {"max_attempts": 1}
+
+
+@pytest.fixture
+def url(compatible: LiveServer) -> str:
+    fusion.set_endpoint(compatible.url)
+    return compatible.url
+
+
+def run(code: str, **fields: object) -> fusion.RunCodeResponse:
+    request = fusion.RunCodeRequest(**{"code": code, "language": "python"} | fields)
+    return fusion.run_code(request, **ONCE)
+
+
+def text(content: str | None) -> str:
+    return base64.b64decode(content or "").decode()
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------
+
+WORDS = fusion.SummaryMapping(
+    Success="success", Failed="failed", CompileFailed="not compiled", RunFailed="crashed", RunTimeout="late"
+)
+FLOOD = "import os\nwhile True: os.write(1, bytes(1 << 16))"
+
+
+@pytest.mark.parametrize(
+    ("code", "summary", "return_code"),
+    [
+        ("print(input())", "success", 0),
+        ("import sys; sys.exit(3)", "crashed", 3),
+        ("1 / 0", "crashed", 1),
+        ("print(", "crashed", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", -11),
+        ("while True: pass", "late", None),
+        ("import time; time.sleep(60)", "late", None),
+        (FLOOD, "crashed", -9),
+    ],
+)
+@pytest.mark.usefixtures("url")
+def test_the_client_reads_how_a_program_ended(code: str, summary: str, return_code: int | None):
+    result = run(code, stdin="7", run_timeout=0.5)
+    assert fusion.summary_run_code_result(result, WORDS) == summary
+    assert result.run_result.return_code == return_code
+    assert (result.status == "Success") is (summary == "success")
+    assert (result.compile_result, result.message) == (None, "")
+    if summary == "success":
+        assert (result.run_result.stdout, result.run_result.stderr) == ("7\n", "")
+
+
+@pytest.mark.parametrize(
+    ("code", "summary"),
+    [
+        ("#include <iostream>\nint main() { int a; std::cin >> a; std::cout << a + 1; }", "success"),
+        ("int main() { return 2; }", "crashed"),
+        ("int main() { return }", "not compiled"),
+    ],
+)
+@pytest.mark.usefixtures("url")
+def test_a_compiled_program_has_two_results(code: str, summary: str):
+    result = run(code, language="cpp", stdin="1", compile_timeout=30)
+    assert fusion.summary_run_code_result(result, WORDS) == summary
+    if summary == "not compiled":
+        assert result.run_result is None
+        assert "error" in result.compile_result.stderr or "expected" in result.compile_result.stderr
+    else:
+        assert result.compile_result.return_code == 0
+
+
+@pytest.mark.usefixtures("url")
+def test_a_compiler_that_takes_too_long_is_late():
+    slow = "template<int N> struct F { static const long v = F<N-1>::v + F<N-2>::v; };" + "".join(
+        f"\nconst int a{i}[] = {{ {','.join('1' * 400)} }};" for i in range(300)
+    )
+    result = run(f"#include <bits/stdc++.h>\n{slow}\nint main() {{}}", language="cpp", compile_timeout=0.05)
+    assert result.compile_result.status == "TimeLimitExceeded"
+    assert result.run_result is None
+
+
+@pytest.mark.usefixtures("url")
+def test_files_go_in_and_come_out():
+    files = {"in.txt": base64.b64encode(b"abc").decode(), "empty": None}
+    code = "open('out.txt', 'w').write(open('in.txt').read() + open('empty').read())"
+    result = run(code, files=files, fetch_files=["out.txt", "missing"])
+    assert {path: text(content) for path, content in result.files.items()} == {"out.txt": "abc"}
+
+
+@pytest.mark.usefixtures("url")
+def test_the_asynchronous_client_works_too():
+    async def both() -> list[fusion.RunCodeResponse]:
+        requests = [fusion.RunCodeRequest(code=f"print({i})", language="python") for i in range(20)]
+        return await asyncio.gather(*(fusion.run_code_async(request, **ONCE) for request in requests))
+
+    assert [result.run_result.stdout for result in asyncio.run(both())] == [f"{i}\n" for i in range(20)]
+
+
+@pytest.mark.usefixtures("url")
+def test_cells_of_a_notebook_share_names():
+    cells = ["a = 123", "a", "print(a)", "import sys; sys.stderr.write('e')", "raise RuntimeError('why')"]
+    result = fusion.run_jupyter(fusion.RunJupyterRequest(cells=cells), **ONCE)
+    assert (result.status, result.driver.return_code) == ("Success", 0)
+    assert [cell.display for cell in result.cells] == [[], [{"text/plain": "123"}], [], [{"text/plain": "1"}], []]
+    assert (result.cells[2].stdout, result.cells[3].stderr) == ("123\n", "e")
+    assert (result.cells[4].error[0]["ename"], result.cells[4].error[0]["evalue"]) == ("RuntimeError", "why")
+
+
+@pytest.mark.parametrize("last", ["while True: pass", "import os; os._exit(0)"])
+@pytest.mark.usefixtures("url")
+def test_a_notebook_that_does_not_end_has_failed(last: str):
+    request = fusion.RunJupyterRequest(cells=["1", last], total_timeout=0.5)
+    result = fusion.run_jupyter(request, **ONCE)
+    assert (result.status, result.cells) == ("Failed", [])
+
+
+# --- What is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"language": "rust"}, "language"),
+        ({"run_timeout": 99}, "run_timeout"),
+        ({"memory_limit_MB": 1 << 20}, "memory_limit_MB"),
+        ({"args": ["-v"]}, "args"),
+        ({"unknown": 1}, "unknown"),
+        ({"files": {"../x": ""}}, "files"),
+        ({"language": "cpp", "fetch_files": ["a"]}, "files"),
+    ],
+)
+def test_what_would_change_the_outcome_and_is_not_followed_is_refused(compatible: LiveServer, fields, place):
+    reply = compatible.client.post("/run_code", json={"code": "secret()", "language": "python"} | fields)
+    assert reply.status_code == 422
+    assert place in str(reply.json()["detail"][0])
+    assert "secret" not in reply.text
+
+
+def test_the_client_names_a_language_that_is_not_run(url: str):
+    with pytest.raises(Exception, match="422"):
+        run("fn main() {}", language="rust")
+
+
+def test_a_full_server_answers_what_clients_repeat(start_server, monkeypatch: pytest.MonkeyPatch):
+    server = start_server(
+        compatible=CompatibleConfig(protocols=("sandbox_fusion",)),
+        admission=AdmissionConfig(concurrent_runs=1, waiting_runs=1),
+    )
+    monkeypatch.setattr(ours, "PATIENCE_S", 0.2)
+
+    async def many() -> list[int]:
+        import httpx
+
+        body = {"code": "while True: pass", "language": "python", "run_timeout": 2}
+        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+            replies = await asyncio.gather(*(client.post("/run_code", json=body) for _ in range(4)))
+        assert all("Retry-After" in reply.headers for reply in replies if reply.status_code == 504)
+        return sorted(reply.status_code for reply in replies)
+
+    assert asyncio.run(many()) == [200, 504, 504, 504]
+
+
+def test_a_fault_is_no_end_of_a_program(start_server):
+    server = start_server(compatible=CompatibleConfig(protocols=("sandbox_fusion",)))
+    server.parts.runner._sandbox.close()
+    for sandbox in server.parts.judge._sandboxes:
+        sandbox.close()
+    digest = upload(server.client, problem())[0]
+    replies = [
+        server.client.post("/run_code", json={"code": "1", "language": "python"}),
+        server.client.post("/submit", json={"dataset": "autoclave", "id": digest, "completion": "```\n1\n```"}),
+    ]
+    assert [reply.status_code for reply in replies] == [504, 504]
+    assert not any("run_result" in reply.text or "accepted" in reply.text for reply in replies)
+
+
+def test_the_protocol_is_off_unless_it_is_asked_for(start_server):
+    server = start_server()
+    assert server.client.post("/run_code", json={"code": "1", "language": "python"}).status_code == 404
+    with pytest.raises(ValueError, match="profile is ignored"):
+        CompatibleConfig(profile="lcb")
+    with pytest.raises(ValueError, match="must be one of lcb"):
+        ServeConfig(compatible=CompatibleConfig(protocols=("piston",), profile="magic"))
+
+
+# --- Data sets -----------------------------------------------------------------------------------------------------
+
+
+def fenced(source: str) -> str:
+    return f"Here it is:\n```python\n{source}\n```\n"
+
+
+def submit(dataset: str, id: str | int, completion: str, **config: object) -> fusion.EvalResult:
+    request = fusion.SubmitRequest(dataset=dataset, id=id, completion=completion, config=fusion.TestConfig(**config))
+    return fusion.submit(request, **ONCE)
+
+
+def test_problems_are_data_sets_by_source(compatible: LiveServer, url: str):
+    first, second = (problem((f"{i} 1\n", f"{i + 1}\n"), source="contest", id=f"p{i}") for i in range(2))
+    upload(compatible.client, first, second, problem(("1 9\n", "10\n"), source="other"))
+    assert {"contest", "other"} <= set(compatible.client.get("/list_datasets").json())
+    ids = compatible.client.post("/list_ids", json={"dataset": "contest", "config": {}}).json()
+    assert ids == sorted([first.digest, second.digest])
+    config = fusion.TestConfig()
+    prompts = fusion.get_prompts(fusion.GetPromptsRequest(dataset="contest", config=config))
+    assert [(one.id, one.prompt) for one in prompts] == [(id, "Add.") for id in ids]
+    page = fusion.GetPromptsRequest(dataset="contest", config=config, offset=1, limit=5)
+    assert [one.id for one in fusion.get_prompts(page)] == ids[1:]
+    one = fusion.get_prompt_by_id(fusion.GetPromptByIdRequest(dataset="contest", id=ids[0], config=config))
+    assert one.labels["num_tests"] == 1
+    for body in ({"dataset": "nothing"}, {"dataset": "contest", "id": "0" * 64}, {"dataset": "contest", "id": 3}):
+        path = "/get_prompt_by_id" if "id" in body else "/list_ids"
+        reply = compatible.client.post(path, json={"config": {}} | body)
+        assert (reply.status_code, reply.json()["detail"][:7]) == (400, "no such")
+
+
+def test_a_submission_is_judged_as_a_job(compatible: LiveServer, url: str):
+    given = problem(("1 2\n", "3\n"), ("4 5\n", "secret 9\n"), ("5 5\n", "10\n"), source="submit")
+    upload(compatible.client, given)
+    wrong = submit("submit", given.digest, fenced(RIGHT))
+    assert (wrong.accepted, wrong.extracted_code, wrong.extracted_type) == (False, RIGHT, "fenced")
+    assert [test.passed for test in wrong.tests] == [True, False]
+    assert wrong.extra["status"] == "wrong_answer"
+    assert "secret" not in wrong.json()
+    everything = submit("submit", given.digest, fenced(RIGHT), extra={"run_all_cases": True})
+    assert [test.passed for test in everything.tests] == [True, False, True]
+    assert submit("submit", given.digest, "no program").extracted_type == "empty"
+    late = submit("submit", given.digest, fenced("while True: pass"), run_timeout=0.5)
+    assert late.tests[0].exec_info.run_result.status == "TimeLimitExceeded"
+    crashed = submit("submit", given.digest, fenced("1 / 0"))
+    assert crashed.tests[0].exec_info.run_result.return_code == 1
+
+
+def test_a_row_may_come_along(url: str):
+    row = {"id": 7, "content": "Double it.", "test": [{"input": {"stdin": "2\n"}, "output": {"stdout": "4\n"}}]}
+    config = {"dataset_type": "CommonOJDataset", "provided_data": row, "language": "python"}
+    assert submit("mine", 7, fenced("print(2 * int(input()))"), **config).accepted
+    refused = submit("mine", 7, fenced("print(int(input()))"), **config)
+    assert (refused.accepted, refused.id) == (False, 7)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"custom_extract_logic": "1"},
+        {"is_fewshot": True},
+        {"locale": "zh"},
+        {"extra": {"append_flag": True}},
+        {"dataset_type": "AutoEvalDataset"},
+        {"dataset_type": "CommonOJDataset"},
+        {"provided_data": {"test": []}},
+        {"dataset_type": "CommonOJDataset", "provided_data": {"test": [{"input": {"stdin": ""}, "output": {"f": ""}}]}},
+        {"run_timeout": 99},
+        {"language": "cpp", "compile_timeout": 5},
+        {"language": "go"},
+    ],
+)
+def test_settings_that_are_not_followed_are_refused(compatible: LiveServer, config: dict[str, object]):
+    given = problem(source="settings")
+    upload(compatible.client, given)
+    body = {"dataset": "settings", "id": given.digest, "completion": fenced(RIGHT), "config": config}
+    reply = compatible.client.post("/submit", json=body)
+    assert reply.status_code == 422, reply.text
+    assert reply.json()["detail"][0]["msg"]

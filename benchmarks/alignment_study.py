@@ -173,7 +173,9 @@ def table(runs: Sequence[FinishedRun], found: Mapping[int, Mapping[str, Sequence
 
 
 def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
-    """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix."""
+    """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix
+    once lessons have grown.
+    """
     name = f"{run.arm}_seed_{run.seed}"
     figures: dict[str, float] = {}
     for task, (before, after) in found.items():
@@ -185,7 +187,10 @@ def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]
             fmean(rewards[:fifth]),
             fmean(rewards[-fifth:]),
         )
-        figures[f"{name}_mix"] = fmean(row["alignment/share"] for row in run.steps[1:])
+        growth = run.config.alignment and run.config.alignment.growth
+        warm = run.steps[growth.steps if growth else 1 :]
+        if warm:
+            figures[f"{name}_mix"] = fmean(row["alignment/share"] for row in warm)
     return figures
 
 

@@ -53,8 +53,7 @@ def all_accepted(futures: list) -> bool:
 
 def test_closing_cancels_here_and_at_the_server(server: LiveServer):
     check_closing(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
-    until(lambda: not server.parts.dispatcher.num_waiting)
-    assert server.parts.store.unfinished() == []
+    until(lambda: not server.parts.store.unfinished())  # what was being judged ends with its test
 
 
 def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer, remote_judge):

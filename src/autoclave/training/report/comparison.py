@@ -119,7 +119,7 @@ def _runs(folders: Sequence[Path]) -> list[ComparedRun]:
     is_unique = len(set(names)) == len(names)
     labels = names if is_unique else [str(folder) for folder in folders]
     return [
-        ComparedRun(read_run(folder), shortened(label, 80), colour)
+        ComparedRun(read_run(folder), shortened(label, 200), colour)
         for folder, label, colour in zip(folders, labels, PALETTE, strict=False)
     ]
 

@@ -22,9 +22,6 @@ from autoclave.service.tokens import Scope
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until
 
-# Here connections are cut at every moment. One that is cut off while it is made may be left to the collector.
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
-
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:

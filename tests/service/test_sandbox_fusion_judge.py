@@ -234,6 +234,27 @@ def test_what_is_no_account_of_a_run_is_asked_again_and_then_no_reward(failing: 
     assert url in verdict.fault.detail
 
 
+def test_closing_does_not_wait_for_a_server_that_does_not_answer(failing: HTTPServer, monkeypatch: pytest.MonkeyPatch):
+    is_asked, is_closed = threading.Event(), threading.Event()
+
+    def never(handler: Failing) -> None:
+        is_asked.set()
+        assert is_closed.wait(DEADLINE_S)
+
+    monkeypatch.setattr(Failing, "do_POST", never)
+    judge = SandboxFusionJudge(remote(f"http://127.0.0.1:{failing.server_port}"), minimum_level="open")
+    future = judge.submit(JudgeJob(problem(), Program(RIGHT)))
+    assert is_asked.wait(DEADLINE_S)
+    closing = threading.Thread(target=judge.close)
+    closing.start()
+    closing.join(DEADLINE_S / 2)
+    is_hanging = closing.is_alive()
+    is_closed.set()
+    closing.join(DEADLINE_S)
+    assert not is_hanging
+    assert future.cancelled()
+
+
 def test_another_server_does_what_one_cannot(failing: HTTPServer, compatible: LiveServer):
     urls = (f"http://127.0.0.1:{failing.server_port}", compatible.url)
     with SandboxFusionJudge(remote(*urls), minimum_level="open") as judge:

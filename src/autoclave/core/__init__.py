@@ -1,5 +1,6 @@
 """The nouns, the errors, and atomic file I/O. Imports nothing of ours, and neither torch nor ray."""
 
+from autoclave.core.closing import Closing
 from autoclave.core.errors import (
     AutoclaveError,
     CheckpointError,
@@ -47,6 +48,7 @@ __all__ = [
     "CallTests",
     "CheckTests",
     "CheckpointError",
+    "Closing",
     "Completion",
     "ConfigError",
     "CustomChecker",

@@ -8,8 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 from autoclave.compose.host import build_judge
 from autoclave.config import load, parse_override
@@ -17,6 +16,7 @@ from autoclave.config.task import JudgeRunConfig
 from autoclave.core import (
     CallCase,
     CallTests,
+    Closing,
     DataError,
     InputError,
     JudgeFault,
@@ -37,7 +37,7 @@ GivenProblem = Problem | Mapping[str, Any] | str
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-class Scorer:
+class Scorer(Closing):
     """Scores responses with one judge. Safe to use from several threads; close it, or use it with `with`."""
 
     def __init__(
@@ -124,14 +124,6 @@ class Scorer:
         """Close the judge, if it was opened here."""
         if self._own is not None:
             self._own.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def score(

@@ -17,12 +17,11 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
 from autoclave.core import (
     AnswerTests,
+    Closing,
     ExhaustedFault,
     Fault,
     InputError,
@@ -90,7 +89,7 @@ class _PendingTrace:
     future: Future[Trace]
 
 
-class LocalJudge:
+class LocalJudge(Closing):
     """A `Judge` on this machine. Identical submissions are judged once."""
 
     def __init__(self, sandbox_config: SandboxConfig | None = None, judge_config: JudgeConfig | None = None) -> None:
@@ -177,14 +176,6 @@ class LocalJudge:
         for thread in self._threads:
             thread.join()
         self._environments.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _prepared(self, job: JudgeJob) -> PreparedJob:
         return prepare(job, self._examined(job.problem).kind, self._sandbox_config, self._judge_config)

@@ -10,11 +10,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Ended, HostError, InputError, Outcome, Program, SandboxFault
+from autoclave.core import Closing, Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
 from autoclave.judge.languages import Built, CompileError
 from autoclave.judge.limits import sandbox_limits
@@ -72,7 +71,7 @@ class RunResult:
     cells: list[NotebookCell] = field(default_factory=list[NotebookCell])
 
 
-class PlainRunner:
+class PlainRunner(Closing):
     """Runs programs in cells of one sandbox. Safe to use from several threads."""
 
     def __init__(self, sandbox_config: SandboxConfig, judge_config: JudgeConfig | None = None) -> None:
@@ -138,14 +137,6 @@ class PlainRunner:
             for environments in self._environments.values():
                 environments.close()
             self._environments.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _languages(self, compile_limit_s: float | None) -> Environments:
         """Those with a limit for compilers; compiled programs are kept in each."""

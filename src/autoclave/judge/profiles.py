@@ -82,7 +82,9 @@ def _runner(name: str, *modules: str, is_rehearsed: bool = False) -> Runner:
 SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_rehearsed=True)
 """Runs a program as a script, with real standard streams."""
 
-_FREE_RUN = ("plain_data", "runners/python_program", "runners/failure", "runners/script", "runners/free_run")
+_FRAMES = ("plain_data", "runners/frames", "runners/python_program", "runners/failure")
+
+_FREE_RUN = (*_FRAMES, "runners/script", "runners/free_run")
 
 FREE_RUN = _runner("free_run", *_FREE_RUN)
 """Runs a program as `SCRIPT` does, with files around it, and tells files and its last value."""
@@ -90,18 +92,10 @@ FREE_RUN = _runner("free_run", *_FREE_RUN)
 NOTEBOOK = _runner("notebook", *_FREE_RUN, "runners/notebook")
 """Runs pieces of Python one after the other, and tells what each printed."""
 
-CALL_SERVER = _runner(
-    "call_server",
-    "plain_data",
-    "runners/python_program",
-    "runners/failure",
-    "runners/entry_point",
-    "runners/call_server",
-    is_rehearsed=True,
-)
+CALL_SERVER = _runner("call_server", *_FRAMES, "runners/entry_point", "runners/call_server", is_rehearsed=True)
 """Calls one function of the program; arguments and result travel as plain data."""
 
-_OBSERVATION = ("plain_data", "traced_values", "runners/python_program", "runners/failure")
+_OBSERVATION = ("traced_values", *_FRAMES)
 
 SCRIPT_TRACE = _runner("script_trace", *_OBSERVATION, "runners/script", "runners/observation", "runners/trace_script")
 """Runs a program as `SCRIPT` does and tells its final variables."""
@@ -112,19 +106,12 @@ CALL_TRACE = _runner(
 )
 """Calls one function as `CALL_SERVER` does and tells its final variables."""
 
-CUSTOM_CHECKER = _runner(
-    *("custom_checker", "plain_data", "runners/python_program", "runners/failure", "runners/entry_point"),
-    "runners/call_server",
-    "runners/custom_checker",
-)
+CUSTOM_CHECKER = _runner("custom_checker", *_FRAMES, "runners/custom_checker")
 """Runs the checker of a problem on a result of another cell."""
 
-ANSWER_CHECKER = _runner(
-    *("answer_checker", "plain_data", "runners/python_program", "runners/failure", "runners/entry_point"),
-    "runners/call_server",
-    "runners/answer_checker",
-)
+ANSWER_CHECKER = _runner("answer_checker", *_FRAMES, "runners/answer_checker")
 """Compares an answer with the expected one, in a cell of its own."""
+
 COMPILE_NATIVE = _runner("compile_native", "runners/compile_native")
 """Runs a compiler on the program and gives back the executable file."""
 

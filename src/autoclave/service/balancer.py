@@ -111,6 +111,8 @@ class Balancer:
 
     async def close(self) -> None:
         """End all requests, and have servers stop what nobody waits for."""
+        if self._is_closed:
+            return
         self._is_closed = True
         batches = [(asked.link, asked.batch) for asked in self._asked if asked.batch]
         for task in self._tasks:

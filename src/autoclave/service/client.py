@@ -10,9 +10,7 @@ import asyncio
 import os
 import re
 import ssl
-import threading
 import weakref
-from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from autoclave.config import LEVELS, Level, RemoteJudgeConfig
 from autoclave.core import (
+    Closing,
     ConfigError,
     DataError,
     Fault,
@@ -35,6 +34,7 @@ from autoclave.core.files import existing_file
 from autoclave.core.json import from_plain
 from autoclave.judge import JudgeJob
 from autoclave.service.balancer import Balancer, Pending
+from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import Need, Rejected, ServerLink, Unavailable, UnknownProblem, pause_s
 
 T = TypeVar("T")
@@ -240,12 +240,16 @@ class AsyncRemoteJudge:
         down = [link.url for link in self._links if link.failures or link.is_barred]
         return waiting + (f"; no answer from {', '.join(down)}" if down else "")
 
-    async def close(self) -> None:
-        """Cancel what is queued, here and at the servers, and close all connections."""
+    async def stop(self) -> None:
+        """Cancel what is queued, here and at the servers."""
         if self._run is not None:
             self._run.cancel()
             await asyncio.gather(self._run, return_exceptions=True)
         await self._balancer.close()
+
+    async def close(self) -> None:
+        """`stop`, and close all connections."""
+        await self.stop()
         await asyncio.gather(*(link.close() for link in self._links))
 
     async def __aenter__(self) -> Self:
@@ -262,7 +266,7 @@ class AsyncRemoteJudge:
         await self.close()
 
 
-class RemoteJudge:
+class RemoteJudge(Closing):
     """A `Judge` on other machines. Safe to use from several threads."""
 
     def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
@@ -275,13 +279,9 @@ class RemoteJudge:
         """
         self._config = config
         self._inner = AsyncRemoteJudge(config, minimum_level=minimum_level)
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="remote-judge", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("remote-judge", "the judge is closed")
         try:
-            self._wait(self._inner.open())
+            self._thread.wait(self._inner.open())
         except BaseException:
             self.close()
             raise
@@ -292,73 +292,38 @@ class RemoteJudge:
 
     def check(self, problem: Problem) -> None:
         """As `Judge.check`. With no server that answers, `JudgeFault` is raised."""
-        self._require_open()
-        self._wait(self._inner.check(problem))
+        self._thread.require_open()
+        self._thread.wait(self._inner.check(problem))
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
-        self._require_open()
+        self._thread.require_open()
         need = self._inner.need_of(job)
         future: Future[Verdict] = Future()
         if not self._inner.is_accepted(need):
             try:
-                self._wait(self._inner.check(job.problem))
+                self._thread.wait(self._inner.check(job.problem))
             except JudgeFault as error:
                 future.set_result(no_verdict(job, error))
                 return future
-        pending = Pending(job, need, future, self._loop.time() + self._config.deadline_s)
-        self._soon(lambda: self._inner.queue(pending))
+        pending = Pending(job, need, future, self._thread.time() + self._config.deadline_s)
+        self._thread.soon(lambda: self._inner.queue(pending))
         return future
 
     def state(self) -> str:
         return self._inner.state()
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        self._require_open()
+        self._thread.require_open()
         try:
-            self._wait(self._inner.require_trace(job, index))
+            self._thread.wait(self._inner.require_trace(job, index))
         except JudgeFault as error:
             future: Future[Trace] = Future()
             future.set_exception(error)
             return future
-        return asyncio.run_coroutine_threadsafe(self._inner.trace(job, index), self._loop)
+        return self._thread.start(self._inner.trace(job, index))
 
     def close(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await self._inner.close()
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("the judge is closed")
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _soon(self, call: Any) -> None:
-        with self._lock:
-            self._require_open()
-            self._loop.call_soon_threadsafe(call)
+        self._thread.close(self._inner.close, first=self._inner.stop)
 
 
 def no_verdict(job: JudgeJob, error: JudgeFault) -> Verdict:

@@ -7,20 +7,20 @@ its time limit. An answer that is no account of a run is asked for again, then t
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import itertools
 import json
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self
+from concurrent.futures import Future
+from typing import Any
 
 import httpx
 
 from autoclave.config import JudgeConfig, Level, RemoteJudgeConfig
 from autoclave.core import (
+    Closing,
     ConfigError,
     Fault,
     HostError,
@@ -39,6 +39,7 @@ from autoclave.judge.checkers import Rule, checker_of
 from autoclave.judge.evaluation import chosen_tests
 from autoclave.judge.profiles import PROFILES
 from autoclave.service.client import context_of, token_of
+from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import pause_s
 
 _COMPILE_TIMEOUT_S = 30.0
@@ -70,7 +71,7 @@ class _NoAccount(Exception):
         self.may_pass = may_pass
 
 
-class SandboxFusionJudge:
+class SandboxFusionJudge(Closing):
     """A `Judge` on SandboxFusion servers, for problems with standard input. Safe to use from several threads."""
 
     def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
@@ -90,20 +91,19 @@ class SandboxFusionJudge:
             )
         token = token_of(config)
         self._config = config
-        self._client = httpx.Client(
+        self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=context_of(config),
             trust_env=False,
             limits=httpx.Limits(max_connections=config.requests_at_a_time),
         )
         self._urls = itertools.cycle([url.rstrip("/") for url in config.urls])
+        self._turns = asyncio.Semaphore(config.requests_at_a_time)
         self._lock = threading.Lock()
-        self._is_closed = threading.Event()
-        self._num_judged = 0
-        self._pending: set[Future[Verdict]] = set()
-        self._threads = ThreadPoolExecutor(config.requests_at_a_time, "sandbox-fusion")
+        self._num_judged = self._num_pending = 0
+        self._thread = LoopThread("sandbox-fusion", "the judge is closed")
         try:
-            self._find()
+            self._thread.wait(self._find())
         except BaseException:
             self.close()
             raise
@@ -135,63 +135,36 @@ class SandboxFusionJudge:
         tests = job.problem.tests
         assert isinstance(tests, StdinTests)
         indices = chosen_tests(job, [len(case.input) for case in tests.cases])
-        deadline = time.monotonic() + self._config.deadline_s
+        future = self._thread.start(self._judged(job, indices, time.monotonic() + self._config.deadline_s))
         with self._lock:
-            if self._is_closed.is_set():
-                raise RuntimeError("the judge is closed")
-            future: Future[Verdict] = Future()
-            self._pending.add(future)
-            self._threads.submit(self._work, future, job, indices, deadline)
+            self._num_pending += 1
         future.add_done_callback(self._note_end)
         return future
 
     def state(self) -> str:
         with self._lock:
-            return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
+            return f"{self._num_pending} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
         raise InputError(f"problem {job.problem.id!r}: SandboxFusion servers make no traces")
 
     def close(self) -> None:
-        with self._lock:
-            self._is_closed.set()
-            pending = list(self._pending)
-        for future in pending:
-            future.cancel()
-        self._client.close()
-        self._threads.shutdown()
+        self._thread.close(self._client.aclose)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _work(self, future: Future[Verdict], job: JudgeJob, indices: tuple[int, ...], deadline: float) -> None:
-        """Settle a future, unless it is cancelled before."""
-        if future.cancelled():
-            return
-        try:
-            verdict = self._judge(job, indices, deadline)
-        except Exception as error:  # noqa: BLE001  a bug must not leave anybody waiting
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(error)
-            return
-        with contextlib.suppress(InvalidStateError):
-            future.set_result(verdict)
+    async def _judged(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
+        async with self._turns:
+            return await self._judge(job, indices, deadline)
 
     def _note_end(self, future: Future[Verdict]) -> None:
         with self._lock:
-            self._pending.discard(future)
+            self._num_pending -= 1
             self._num_judged += not future.cancelled()
 
-    def _find(self) -> None:
+    async def _find(self) -> None:
         reasons: list[str] = []
         for url in self._config.urls:
             try:
-                reply = self._client.get(f"{url.rstrip('/')}/v1/ping", timeout=self._config.timeout_s)
+                reply = await self._client.get(f"{url.rstrip('/')}/v1/ping", timeout=self._config.timeout_s)
             except httpx.HTTPError as error:
                 reasons.append(f"{url} ({type(error).__name__})")
                 continue
@@ -202,14 +175,14 @@ class SandboxFusionJudge:
 
     # --- One program -----------------------------------------------------------------------------------------------
 
-    def _judge(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
+    async def _judge(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
         """The verdict; one with a fault if a server gives no account of a run."""
         problem = job.problem
         tests: list[TestResult] = []
         first: tuple[int | None, Status, str] | None = None
         for index in indices:
             try:
-                status, message, result = self._run_test(job, index, deadline)
+                status, message, result = await self._run_test(job, index, deadline)
             except JudgeFault as error:
                 kind = "deadline" if time.monotonic() >= deadline else "server"
                 return Verdict.none(Fault(kind, str(error)), problem_id=problem.id, id=job.id, level=self.level)
@@ -232,11 +205,11 @@ class SandboxFusionJudge:
             message=message,
         )
 
-    def _run_test(self, job: JudgeJob, index: int, deadline: float) -> tuple[Status, str, TestResult]:
+    async def _run_test(self, job: JudgeJob, index: int, deadline: float) -> tuple[Status, str, TestResult]:
         tests = job.problem.tests
         assert isinstance(tests, StdinTests)
         case, limit_s = tests.cases[index], _time_limit_s(job.problem)
-        answer = self._asked(_request(job, case.input, limit_s), limit_s, deadline)
+        answer = await self._asked(_request(job, case.input, limit_s), limit_s, deadline)
         status, message = _ended(job, answer)
         run: Mapping[str, Any] = answer.get("run_result") or {}
         if status is None:
@@ -249,7 +222,7 @@ class SandboxFusionJudge:
         seconds = float(wall_s) if isinstance(wall_s, int | float) else 0.0
         return status, message, TestResult(index, status, seconds, seconds, 0.0)
 
-    def _asked(self, body: Mapping[str, Any], limit_s: float, deadline: float) -> Mapping[str, Any]:
+    async def _asked(self, body: Mapping[str, Any], limit_s: float, deadline: float) -> Mapping[str, Any]:
         """The account of one run.
 
         Raises:
@@ -257,33 +230,32 @@ class SandboxFusionJudge:
         """
         reason = ""
         for attempt in range(self._config.retries + 1):
-            with self._lock:
-                url = next(self._urls)
+            url = next(self._urls)
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or self._is_closed.is_set():
+            if left_s <= 0:
                 break
             try:
-                return self._account(url, body, min(self._config.timeout_s + 2 * limit_s + _SLACK_S, left_s))
+                return await self._account(url, body, min(self._config.timeout_s + 2 * limit_s + _SLACK_S, left_s))
             except _NoAccount as error:
                 reason = f"{url}: {error}"
                 if not error.may_pass:
                     break
             if attempt < self._config.retries:
-                self._is_closed.wait(min(pause_s(attempt), max(left_s, 0)))
+                await asyncio.sleep(min(pause_s(attempt), left_s))
         raise JudgeFault(reason or f"no verdict within {self._config.deadline_s:g} s")
 
-    def _account(self, url: str, body: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+    async def _account(self, url: str, body: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
         headers = {"Content-Type": "application/json"}
         content = bytearray()
         try:
-            with self._client.stream(
+            async with self._client.stream(
                 "POST", f"{url}/run_code", content=json.dumps(body), headers=headers, timeout=timeout_s
             ) as reply:
-                for piece in reply.iter_bytes():
+                async for piece in reply.aiter_bytes():
                     content += piece
                     if len(content) > _ANSWER_BYTES:
                         return _FLOOD
-        except (httpx.HTTPError, RuntimeError) as error:  # the client may be closed meanwhile
+        except httpx.HTTPError as error:
             raise _NoAccount(type(error).__name__) from None
         if reply.status_code != 200:
             may_pass = reply.status_code == 429 or reply.status_code >= 500

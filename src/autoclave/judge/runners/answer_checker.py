@@ -2,9 +2,8 @@ r"""Compare an answer with the expected one, by the comparator that the content 
 
 The expected answer comes first and is read; then this side says `ready`, and only then the answer arrives, so whatever
 fails afterwards failed on that. One word goes back: `true` or `false`; none when something is raised. Both texts are
-data: where sympy would run what it made of a text, only arithmetic with plain numbers passes. The texts of
-`plain_data`, `python_program`, `failure`, `entry_point` and `call_server` stand before this text; this `prepare` and
-`run` take the place of theirs.
+data: where sympy would run what it made of a text, only arithmetic with plain numbers passes. The texts of `frames`,
+`python_program` and `failure` stand before this text; this `prepare` and `run` take the place of theirs.
 """
 # Everything here is about values of unknown type.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -17,11 +16,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.call_server import (
-        _receive,  # pyright: ignore[reportPrivateUsage]
-        _send_bytes,  # pyright: ignore[reportPrivateUsage]
-    )
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.frames import receive_frame, send_frame
 
 _ARITHMETIC = re.compile(r"from sympy import \*|(?:Integer|Float|Rational|[0-9\s().,'+\-*/])*")
 """What sympy compiles to read a number: an import of its own, then the number in words such as `Integer (7 )`."""
@@ -40,13 +36,13 @@ def run(test: Any) -> None:
     """Compare the one answer and leave the process. Does not return."""
     try:
         comparator = test.program()
-        expected = comparator.expected(_receive().decode("utf-8", "surrogatepass"))
-        _send_bytes(b"ready")
-        passed = comparator.matches(expected, _receive().decode("utf-8", "replace"))
+        expected = comparator.expected(receive_frame().decode("utf-8", "surrogatepass"))
+        send_frame(b"ready")
+        passed = comparator.matches(expected, receive_frame().decode("utf-8", "replace"))
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the comparison ended
         test.tell(account_of(error))
         os._exit(1)
-    _send_bytes(b"true" if passed is True else b"false")
+    send_frame(b"true" if passed is True else b"false")
     os._exit(0)
 
 

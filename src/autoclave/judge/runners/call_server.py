@@ -2,7 +2,7 @@
 
 A frame is four bytes of length, big-endian, and plain data. The request is `{"entry_point", "preamble", "arguments"}`,
 the answer `["value", result]`, `["not plain", type]` or `["error", account]`. The program runs first, as a module that
-is not `__main__`; what it prints goes to its own streams. The texts of `plain_data`,
+is not `__main__`; what it prints goes to its own streams. The texts of `plain_data`, `frames`,
 `python_program`, `failure` and `entry_point` stand before this text.
 """
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from autoclave.judge.plain_data import NotPlainError, decode, encode
     from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.frames import receive_frame, send_frame
 
-_CHANNEL = 3
 _MODULE = "solution"
 _SAMPLE = """
 class Solution:
@@ -32,13 +32,13 @@ def rehearsal() -> "tuple[bytes, bytes, bytes]":
 
 def run(test: Any) -> None:
     """Serve the one call and leave the process. Does not return."""
-    request = decode(_receive())
+    request = decode(receive_frame())
     try:
         result = _call(test, request)
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the call ended
         account = account_of(error)
         test.tell(account)
-        _send(["error", account])
+        send_frame(encode(["error", account]))
         os._exit(1)
     try:
         answer = encode(["value", result])
@@ -47,7 +47,7 @@ def run(test: Any) -> None:
     except BaseException as error:  # noqa: BLE001
         test.tell(account_of(error))
         os._exit(1)
-    _send_bytes(answer)
+    send_frame(answer)
     os._exit(0)
 
 
@@ -63,28 +63,3 @@ def _load(test: Any, request: Any) -> Any:
     exec(compile(request["preamble"], "preamble.py", "exec", dont_inherit=True), namespace)
     exec(test.program.code, namespace)
     return entry_point(namespace, request["entry_point"])
-
-
-def _receive() -> bytes:
-    return _receive_exactly(int.from_bytes(_receive_exactly(4), "big"))
-
-
-def _receive_exactly(size: int) -> bytes:
-    parts: list[bytes] = []
-    while size:
-        part = os.read(_CHANNEL, min(size, 1 << 20))
-        if not part:
-            os._exit(1)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _send(answer: Any) -> None:
-    _send_bytes(encode(answer))
-
-
-def _send_bytes(content: bytes) -> None:
-    left = memoryview(len(content).to_bytes(4, "big") + content)
-    while left:
-        left = left[os.write(_CHANNEL, left) :]

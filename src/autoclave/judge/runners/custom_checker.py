@@ -3,8 +3,8 @@
 The checker's source runs first and defines `check`; then this side says `ready`, and only then what the program
 printed or returned arrives, so whatever fails afterwards failed on that. Two frames come: the question, plain data
 `{"kind", "input", "expected"}`, and the answer as it left the program's cell. One goes back: `true`, `false` or
-`neither`; none when the checker raises. The texts of `plain_data`, `python_program`, `failure` and `call_server` stand
-before this text; this `run` takes the place of theirs.
+`neither`; none when the checker raises. The texts of `plain_data`, `frames`, `python_program` and `failure` stand
+before this text, which adds `run`.
 """
 
 import os
@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import decode
-    from autoclave.judge.runners.call_server import (
-        _receive,  # pyright: ignore[reportPrivateUsage]
-        _send_bytes,  # pyright: ignore[reportPrivateUsage]
-    )
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.frames import receive_frame, send_frame
 
 
 def run(test: Any) -> None:
@@ -26,13 +23,13 @@ def run(test: Any) -> None:
         namespace["__name__"] = "checker"
         exec(test.program.code, namespace)
         check = namespace["check"]
-        _send_bytes(b"ready")
-        question = decode(_receive())
-        passed = check(question["input"], _result_in(_receive(), question["kind"]), question["expected"])
+        send_frame(b"ready")
+        question = decode(receive_frame())
+        passed = check(question["input"], _result_in(receive_frame(), question["kind"]), question["expected"])
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the check ended
         test.tell(account_of(error))
         os._exit(1)
-    _send_bytes({True: b"true", False: b"false"}[passed] if type(passed) is bool else b"neither")
+    send_frame({True: b"true", False: b"false"}[passed] if type(passed) is bool else b"neither")
     os._exit(0)
 
 

@@ -4,21 +4,22 @@ One frame comes in, `{"files": {path: bytes}, "fetch": [path], "wants_value": bo
 `{"value": text or None, "value_length": int, "files": {path: bytes}}`. A program that leaves in its own way tells
 nothing. All of it is the cell's own account.
 
-The texts of `plain_data`, `python_program`, `failure` and `script` stand before this text, whose `run` replaces that of
-`script`.
+The texts of `plain_data`, `frames`, `python_program`, `failure` and `script` stand before this text, whose `run`
+replaces that of `script`.
 """
 
 import ast
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import decode, encode
+    from autoclave.judge.runners.frames import receive_frame, send_frame
     from autoclave.judge.runners.python_program import PROGRAM_FILE
     from autoclave.judge.runners.script import _execute, _wind_down  # pyright: ignore[reportPrivateUsage]
 
-_ORDER_CHANNEL = 3
 _VALUE = ".value"  # no program can write such a name
 _VALUE_CHARS = 10_000
 
@@ -89,26 +90,10 @@ def read_files(paths: "list[str]", limit: int) -> "dict[str, bytes]":
 
 def receive_order() -> Any:
     """The frame that came."""
-    return decode(_order_bytes(int.from_bytes(_order_bytes(4), "big")))
-
-
-def _order_bytes(size: int) -> bytes:
-    parts: list[bytes] = []
-    while size:
-        part = os.read(_ORDER_CHANNEL, min(size, 1 << 20))
-        if not part:
-            os._exit(1)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+    return decode(receive_frame())
 
 
 def tell_order(account: Any) -> None:
     """Send the answer; a program may have closed the channel."""
-    content = encode(account)
-    left = memoryview(len(content).to_bytes(4, "big") + content)
-    try:
-        while left:
-            left = left[os.write(_ORDER_CHANNEL, left) :]
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        send_frame(encode(account))

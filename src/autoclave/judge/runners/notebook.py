@@ -4,8 +4,8 @@ What comes in is the frame of `free_run`; what goes out is `{"cells": [...], "fi
 `{"stdout", "stderr", "value", "error": [name, text, traceback] or None}`. A cell that fails does not keep the others
 from running. What is written to the descriptors themselves stays with the streams of the process.
 
-The texts of `plain_data`, `python_program`, `failure`, `script` and `free_run` stand before this text, whose `prepare`
-and `run` replace theirs.
+The texts of `plain_data`, `frames`, `python_program`, `failure`, `script` and `free_run` stand before this text, whose
+`prepare` and `run` replace theirs.
 """
 
 import io

@@ -5,19 +5,18 @@ event. From then on nothing watches: the frame object is held, and a frame that 
 function returns or raises. No line and no inner call is ever traced, and the program's functions stay as they are.
 
 A trace is the cell's own account, so nothing here resists a program that wants it wrong.
-The texts of `plain_data` and `traced_values` stand before this text.
+The texts of `plain_data`, `frames` and `traced_values` stand before this text.
 """
 
-import os
 import types
 from sys import setprofile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import encode
+    from autoclave.judge.runners.frames import send_frame
     from autoclave.judge.traced_values import MAX_RESULT_BYTES, MAX_VARIABLES, is_small, primitives
 
-_TRACE_CHANNEL = 3
 _MAX_WRAPPERS = 100
 
 
@@ -89,10 +88,7 @@ def tell_trace(variables: "dict[str, Any]", *result: Any) -> None:
     account = {"variables": small, "left_out": len(variables) - len(small)}
     if result and _is_short_plain_data(result[0]):
         account["result"] = [result[0]]
-    content = encode(account)
-    left = memoryview(len(content).to_bytes(4, "big") + content)
-    while left:
-        left = left[os.write(_TRACE_CHANNEL, left) :]
+    send_frame(encode(account))
 
 
 def _is_short_plain_data(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Call one function of the program as `call_server` does, and send back its final variables instead of an answer.
 
-The texts of `plain_data`, `traced_values`, `python_program`, `failure`, `call_server` and `observation` stand before
-this text, whose `run` replaces that of `call_server`.
+The texts of `traced_values`, `plain_data`, `frames`, `python_program`, `failure`, `call_server` and `observation` stand
+before this text, whose `run` replaces that of `call_server`.
 """
 
 import os
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import decode
-    from autoclave.judge.runners.call_server import _load, _receive  # pyright: ignore[reportPrivateUsage]
+    from autoclave.judge.runners.call_server import _load  # pyright: ignore[reportPrivateUsage]
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.frames import receive_frame
     from autoclave.judge.runners.observation import Observation, tell_trace
 
 
 def run(test: Any) -> None:
     """Serve the one call and leave the process. Does not return."""
-    request = decode(_receive())
+    request = decode(receive_frame())
     observation = Observation()
     try:
         result = observation.call(_load(test, request), *request["arguments"])

@@ -4,8 +4,8 @@ The main program's variables are the names that its text assigns at the level of
 `global`. Its main function is the one that its last statement calls. Only that call is changed: `f(x)` becomes
 `.call(f, x)`, which looks at the frame of `f` and else does the same.
 
-The texts of `plain_data`, `traced_values`, `python_program`, `failure`, `script` and `observation` stand before this
-text, whose `prepare` and `run` replace those of `python_program` and `script`.
+The texts of `traced_values`, `plain_data`, `frames`, `python_program`, `failure`, `script` and `observation` stand
+before this text, whose `prepare` and `run` replace those of `python_program` and `script`.
 """
 
 import ast

@@ -1,0 +1,23 @@
+"""What is closed at the end of a `with` statement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Closing(ABC):
+    """Gives itself to a `with` statement, and is closed at its end however that ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what it holds. Further calls do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -30,14 +30,15 @@ class _Serve(click.Group):
 
 
 @click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[RECIPE] [KEY=VALUE]... [COMMAND]")
+@click.option("--ray", "on_ray", is_flag=True, help="As a deployment of Ray Serve; short for ray={}.")
 @click.pass_context
-def serve(context: click.Context) -> None:
+def serve(context: click.Context, on_ray: bool) -> None:
     r"""Judge programs for others over HTTP, until SIGTERM or Ctrl-C.
 
     Without tokens only this machine can connect. Accepted programs survive a crash and are judged after the next start.
 
     \b
-    Settings: host, port, store, require_token, tls.*, admission.*, audit.*, judge.*, sandbox.* and more.
+    Settings: host, port, store, require_token, tls.*, admission.*, audit.*, ray.*, judge.*, sandbox.* and more.
     Example: autoclave serve port=8750 store=judge.sqlite
     """
     settings: tuple[str, ...] = context.meta["settings"]
@@ -50,6 +51,8 @@ def serve(context: click.Context) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     config = resolve(ServeConfig, settings).config
+    if on_ray and config.ray is None:
+        config = resolve(ServeConfig, (*settings, "ray={}")).config
     run_server(config, lambda url: click.echo(f"Serving at {url}"))
 
 

@@ -105,15 +105,43 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
     Raises:
         HostError: it cannot listen there.
     """
+    if config.ray:
+        _run_on_ray(config, announce)
+        return
     from autoclave.service.server import create_app
     from autoclave.service.serving import listen, serve
 
     listening = listen(config.host, config.port)
     with contextlib.closing(listening), open_parts(config) as parts:
-        scheme = "https" if config.tls.certificate_file else "http"
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        announce(f"{scheme}://{host}:{listening.getsockname()[1]}")
+        announce(url_of(config, listening.getsockname()[1]))
         serve(create_app(parts), parts, listening)
+
+
+def url_of(config: ServeConfig, port: int) -> str:
+    """The address of a server that listens at a port."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"{'https' if config.tls.certificate_file else 'http'}://{host}:{port}"
+
+
+def check_usable(config: ServeConfig) -> None:
+    """Look whether servers with these settings could work, without starting one.
+
+    Raises:
+        ConfigError: nobody could use them, or their certificate.
+        InputError: the store cannot be used.
+        HostError: the database does not answer.
+    """
+    _require_certificate(config.tls)
+    with contextlib.closing(open_store(config.store)) as store:
+        _require_somebody(config, store)
+
+
+def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
+    try:
+        from autoclave.compose.ray_service import run_on_ray
+    except ImportError:
+        raise HostError("ray: Ray Serve is not installed. Mend: pip install 'autoclave[serve-ray]'") from None
+    run_on_ray(config, announce)
 
 
 def _require_certificate(tls: TlsConfig) -> None:

@@ -46,7 +46,15 @@ from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, Proble
 from autoclave.config.publish import ProbeConfig, PublishConfig
 from autoclave.config.remote import JobPriority, RemoteJudgeConfig
 from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
-from autoclave.config.service import AdmissionConfig, AuditConfig, CompatibleConfig, Protocol, ServeConfig, TlsConfig
+from autoclave.config.service import (
+    AdmissionConfig,
+    AuditConfig,
+    CompatibleConfig,
+    Protocol,
+    RayServeConfig,
+    ServeConfig,
+    TlsConfig,
+)
 from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
 from autoclave.config.trainer import LoraConfig, TrainerConfig
 from autoclave.config.training import (
@@ -121,6 +129,7 @@ __all__ = [
     "ProfileConfig",
     "Protocol",
     "PublishConfig",
+    "RayServeConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",
     "RemoteJudgeConfig",

@@ -118,6 +118,35 @@ class CompatibleConfig(Config):
         return self
 
 
+class RayServeConfig(Config):
+    """Servers as replicas in a Ray cluster: as many as there is work for."""
+
+    min_replicas: Positive = 1
+    """Fewest servers."""
+
+    max_replicas: Positive = 4
+    """Most servers."""
+
+    ongoing_requests: PositiveFloat = 8.0
+    """Requests that one server has at a time on average; with more there are more servers, with fewer fewer. A judge on
+    servers has one for every `programs_per_request` programs that it waits for."""
+
+    upscale_delay_s: PositiveFloat = 10.0
+    """Seconds for which there must be too many requests before a server is added."""
+
+    downscale_delay_s: PositiveFloat = 120.0
+    """Seconds for which there must be too few requests before a server ends."""
+
+    proxies: Literal["nodes", "head"] = "nodes"
+    """Where requests are taken: on every node of the cluster that has a server, or on its head alone."""
+
+    @model_validator(mode="after")
+    def _replicas_are_ordered(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(f"min_replicas = {self.min_replicas}: must not exceed max_replicas = {self.max_replicas}")
+        return self
+
+
 class ServeConfig(Config):
     """The judge as a service over HTTP (`autoclave serve`)."""
 
@@ -151,6 +180,10 @@ class ServeConfig(Config):
 
     compatible: CompatibleConfig = CompatibleConfig()
     """Protocols of other sandboxes."""
+
+    ray: RayServeConfig | None = None
+    """Run as a deployment of Ray Serve, in the cluster that RAY_ADDRESS names or that runs on this machine, or in one
+    that is started; `--ray` is short for ray={}. Needs a database, and `judge.workers`."""
 
     drain_s: NonNegativeFloat = 30.0
     """Seconds that programs which are being judged may take to end after SIGTERM. What waits is judged after the next
@@ -202,6 +235,16 @@ class ServeConfig(Config):
     def _store_is_known(self) -> Self:
         if "://" in self.store and not is_database(self.store):
             raise ValueError("store: an address must begin with postgresql://; anything else is the name of a file")
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_can_share(self) -> Self:
+        if self.ray and not is_database(self.store):
+            raise ValueError("ray: a store in a file has one server; set store=postgresql://USER@HOST/DATABASE")
+        if self.ray and not self.judge.workers:
+            raise ValueError(
+                "ray: judge.workers must say how many programs a server judges at a time; it asks Ray for as many CPUs"
+            )
         return self
 
     @model_validator(mode="after")

@@ -28,6 +28,8 @@ class DrainingServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_config=None,
+                http="h11",  # the same whatever else is installed
+                ws="none",
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=_CLOSING_S,

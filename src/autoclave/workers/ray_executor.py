@@ -1,4 +1,4 @@
-"""Executor `ray`: an actor for each rank of each group, in a Ray cluster. The one module that imports Ray.
+"""Executor `ray`: an actor for each rank of each group, in a Ray cluster.
 
 A pool is a placement group with one bundle per rank: a CPU, and the rank's GPUs. The actors of all groups of the pool
 live in the same bundles; they ask Ray for nothing more, since they take turns. Ranks are numbered by node, so that
@@ -21,25 +21,13 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autoclave.core import HostError, WorkerFault
 from autoclave.workers.orders import Answer, Died, Event, Order, Returned
+from autoclave.workers.ray_cluster import connect
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.wire import Held, Message, pack
 from autoclave.workers.worker_host import Seat, WorkerHost
 
 RESERVE_S = 30.0
 """Seconds until resources that the cluster has, but somebody else holds, are taken for missing."""
-
-
-def connect() -> None:
-    """Connect to the cluster that RAY_ADDRESS names or that runs on this machine; start one here if there is none."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine unless the user says so
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=True)
-    except ConnectionError:
-        if "RAY_ADDRESS" in os.environ:
-            raise HostError(f"no Ray cluster answers at RAY_ADDRESS = {os.environ['RAY_ADDRESS']}") from None
-        ray.init(include_dashboard=False)
 
 
 # --- Resources -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""Servers as replicas of Ray Serve on a local cluster of several nodes: as many as there is work for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import pytest
+
+from autoclave.config import RemoteJudgeConfig
+from autoclave.core import Program, Verdict
+from autoclave.judge import JudgeJob
+from autoclave.service.client import RemoteJudge
+
+from .conftest import DEADLINE_S, RIGHT, Postgres, ServerProcess, problem, until
+
+pytestmark = pytest.mark.slow
+NAME = "autoclave-judge"
+
+
+@dataclass
+class Served:
+    """A cluster, and the servers on it."""
+
+    cluster: Any
+    nodes: list[Any]
+    server: ServerProcess
+
+    def num_replicas(self) -> int:
+        from ray import serve
+
+        states = serve.status().applications[NAME].deployments[NAME].replica_states
+        return sum(states.values()) if set(states) == {"RUNNING"} else -1
+
+    @staticmethod
+    def replicas() -> list[int]:
+        """Their process ids."""
+        named = [(process.pid, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"])]
+        return [pid for pid, words in named if words.startswith(f"ray::ServeReplica:{NAME}")]
+
+
+@pytest.fixture(scope="module")
+def served(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    pytest.importorskip("ray.serve", reason="Ray Serve is not installed")
+    from ray.cluster_utils import Cluster
+
+    folder = tmp_path_factory.mktemp("serve")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        for name in ("REPLICA", "HANDLE"):
+            patch.setenv(f"RAY_SERVE_{name}_AUTOSCALING_METRIC_PUSH_INTERVAL_S", "0.5")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        try:
+            nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+            patch.setenv("RAY_ADDRESS", cluster.address)
+            ray.init(address=cluster.address, log_to_driver=False)
+            server = ServerProcess(
+                folder,
+                "--ray",
+                f"store={postgres.new_database()}",
+                "node_lease_s=3",
+                "drain_s=1",
+                "ray={max_replicas: 4, ongoing_requests: 2, upscale_delay_s: 1, downscale_delay_s: 4, proxies: head}",
+            )
+            yield Served(cluster, nodes, server)
+            server.terminate()
+            assert server.wait() == 0
+            assert not Served.replicas()
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+def submitted(judge: RemoteJudge, label: str, count: int, *, seconds: float = 0.3) -> list[Future[Verdict]]:
+    slow = f"import time; time.sleep({seconds})\n{RIGHT}"
+    return [judge.submit(JudgeJob(problem(), Program(f"{slow}  # {label} {i}"), str(i))) for i in range(count)]
+
+
+def judge_of(served: Served) -> RemoteJudge:
+    return RemoteJudge(RemoteJudgeConfig(urls=(served.server.url,), programs_per_request=4, retries=200))
+
+
+def all_accepted(futures: list[Future[Verdict]]) -> bool:
+    return all(future.result(2 * DEADLINE_S).is_accepted for future in futures)
+
+
+def test_there_are_as_many_servers_as_there_is_work_for(served: Served):
+    until(lambda: served.num_replicas() == 1)
+    with judge_of(served) as judge:
+        futures = submitted(judge, "load", 300)
+        until(lambda: served.num_replicas() == 4)
+        assert all_accepted(futures)
+    until(lambda: served.num_replicas() == 1)
+
+
+def test_a_server_or_a_node_that_dies_loses_nothing(served: Served):
+    with judge_of(served) as judge:
+        futures = submitted(judge, "deaths", 240)
+        until(lambda: served.num_replicas() >= 3)
+        os.kill(served.replicas()[0], signal.SIGKILL)
+        until(lambda: sum(future.done() for future in futures) > 60)
+        served.cluster.remove_node(served.nodes.pop(), allow_graceful=False)
+        assert all_accepted(futures)

@@ -6,7 +6,8 @@ Server, client and the judge beside them share this machine. Throughput: the sam
 each as there are cores. Latency: one program after another. Concurrency: more than a hundred cells at once in one
 server, programs of all kinds, each verdict checked. Bytes: an iteration of 1024 problems with 8 programs each through a
 proxy that counts, when problems are stored; the tests that a client without digests sends as well are counted as JSON
-text, once per program. Overload: ten times as many programs are offered as can be judged.
+text, once per program. Overload: ten times as many programs are offered as can be judged, by clients that have a core
+of their own, as if they were elsewhere.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from autoclave.service.client import RemoteJudge
 
 NUM_TESTS = 15
 CORES = len(os.sched_getaffinity(0))
+*SERVERS_CORES, CLIENTS_CORE = sorted(os.sched_getaffinity(0))
 CONCURRENT = 128
 GROUP = 8
 SUM = "print(sum(map(int, input().split())))"
@@ -89,9 +91,21 @@ def main() -> None:
     with served(f"judge.workers={CONCURRENT}", "judge.time_limit_range=[1,12]") as (url, _), remote(url) as far:
         figures |= concurrency(far, sources, 1 if options.quick else 4)
     limits = ("admission.queue_limit=200", "admission.client_queue_limit=200")
-    with served(f"judge.workers={CORES}", *limits) as (url, pid):
+    apart = kept_to(SERVERS_CORES or [CLIENTS_CORE]), kept_to([CLIENTS_CORE])
+    with apart[0], served(*limits) as (url, pid), apart[1]:
         figures |= overload(url, pid, 8 if options.quick else 60)
     finish("service", figures, options.json)
+
+
+@contextmanager
+def kept_to(cores: Sequence[int]) -> Iterator[None]:
+    """Only these cores are for this process and for those that it starts."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Request, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
+from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, busy
 from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_proved
@@ -22,6 +23,20 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 def parts_of(request: Request) -> Parts:
     """The parts of the server that got the request."""
     return request.app.state.parts
+
+
+async def _parts(request: Request) -> Parts:  # FastAPI would call a plain function in another thread
+    return parts_of(request)
+
+
+async def _leases(request: Request) -> Leases:
+    return request.app.state.leases
+
+
+PartsHere = Annotated[Parts, Depends(_parts)]
+"""The parts of the server that got the request."""
+LeasesHere = Annotated[Leases, Depends(_leases)]
+"""Who waits for what, at this server."""
 
 
 async def client_of(

@@ -121,9 +121,7 @@ class Dispatcher:
             if before.fingerprint != batch.fingerprint:
                 raise KeyReused(batch.key)
             return before
-        self.require_accepting()
-        if refusal := self._recent_refusals.get(batch.client, len(jobs), time.monotonic()):
-            raise refusal
+        self.require_room(batch.client, len(jobs))
         try:
             return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], self._bounds)
         except QueueFull as full:
@@ -192,6 +190,16 @@ class Dispatcher:
         """
         if self._is_draining:
             raise draining(_RETRY_WHILE_DRAINING_S)
+
+    def require_room(self, client: str, count: int) -> None:
+        """Check, as far as that costs nothing, that so many programs of a client could be accepted.
+
+        Raises:
+            Refused: as many of the client's were refused a moment ago, or the server is about to end.
+        """
+        self.require_accepting()
+        if refusal := self._recent_refusals.get(client, count, time.monotonic()):
+            raise refusal
 
     def _busy(self, full: QueueFull) -> Refused:
         """When the client may come again: once so many have ended, of its own or of all, at the rate of late."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -16,15 +17,24 @@ from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Options
 
 
-def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    """Make the jobs of one request durable. Blocks.
+async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
+    """Make the jobs of one request durable.
 
     Raises:
         Refused: a job cannot be judged here, there is no room, or the key belongs to another request.
     """
+    if key is None:  # else it may be there already
+        parts.dispatcher.require_room(client.id, len(jobs))
+    return await asyncio.to_thread(_accept, parts, client, jobs, options, key)
+
+
+def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
     limit = parts.config.admission.batch_limit
     if len(jobs) > limit:
         raise bad_input(f"jobs: {len(jobs)} are too many for one request; send at most {limit}")
+    is_new = key is None or parts.store.batch_of_key(client.id, key) is None
+    if is_new:
+        parts.dispatcher.require_room(client.id, len(jobs))
     specs = [spec_of(job) for job in jobs]
     fingerprint = hashlib.sha256(
         canonical_json([[job.model_dump() for job in jobs], options.priority])  # a deadline draws nearer
@@ -40,8 +50,7 @@ def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, 
         None if options.deadline_s is None else now + options.deadline_s,
         options.keep_s,
     )
-    if key is None or parts.store.batch_of_key(client.id, key) is None:
-        parts.dispatcher.require_accepting()
+    if is_new:
         _require_fit(parts, specs)
     try:
         accepted = parts.dispatcher.accept(batch, specs)

@@ -115,7 +115,7 @@ class _Counted:
         await self._app(scope, receive, counting if scope["type"] == "http" else send)
 
 
-# --- Errors --------------------------------------------------------------------------------------------------------
+# --- Errors (FastAPI would run handlers that are not async in another thread) ----------------------------------------
 
 
 def _answer(status: int, kind: str, message: str, headers: Any = None) -> Response:
@@ -123,13 +123,13 @@ def _answer(status: int, kind: str, message: str, headers: Any = None) -> Respon
     return Response(content, status, headers, media_type=JSONResponse.media_type)
 
 
-def _refuse(_: Request, error: Exception) -> Response:
+async def _refuse(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = error.kind if isinstance(error, Refused) else _KINDS.get(error.status_code, "input")
     return _answer(error.status_code, kind, str(error.detail), error.headers)
 
 
-def _complain(_: Request, error: Exception) -> Response:
+async def _complain(_: Request, error: Exception) -> Response:
     """The first thing that is wrong with a request: where, and the rule; never what was given."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
@@ -139,11 +139,11 @@ def _complain(_: Request, error: Exception) -> Response:
     return _answer(422, "input", f"{where[:200]}: {rule_of(first['msg'])[:300]}")
 
 
-def _put_off(request: Request, error: Exception) -> Response:
+async def _put_off(request: Request, error: Exception) -> Response:
     """The database does not answer. Nothing says where it is."""
-    return _refuse(request, store_away())
+    return await _refuse(request, store_away())
 
 
-def _apologise(_: Request, error: Exception) -> Response:
+async def _apologise(_: Request, error: Exception) -> Response:
     """Starlette raises it again afterwards, which puts it into the log."""
     return _answer(500, "internal", "the server failed; its log says more")

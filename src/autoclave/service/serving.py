@@ -28,7 +28,7 @@ class DrainingServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_config=None,
-                http="h11",  # the same whatever else is installed
+                http="httptools",
                 ws="none",
                 access_log=False,
                 server_header=False,

@@ -22,9 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.core.json import rule_of
 from autoclave.judge import RunOrder
+from autoclave.service.access import LeasesHere, PartsHere
 from autoclave.service.compatible.translation import (
-    LeasesHere,
-    PartsHere,
     json_response,
     keep_problem,
     needs,

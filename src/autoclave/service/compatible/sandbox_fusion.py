@@ -22,6 +22,7 @@ from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, 
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
+from autoclave.service.access import LeasesHere, PartsHere
 from autoclave.service.compatible.sandbox_fusion_wire import (
     CellRunResult,
     CommandRunResult,
@@ -37,8 +38,6 @@ from autoclave.service.compatible.sandbox_fusion_wire import (
     SubmitRequest,
 )
 from autoclave.service.compatible.translation import (
-    LeasesHere,
-    PartsHere,
     json_response,
     keep_problem,
     needs,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Security
+from fastapi import Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer as BearerModel
 from fastapi.responses import Response
@@ -19,13 +19,12 @@ from fastapi.security.base import SecurityBase
 
 from autoclave.core import DataError, Ended, HostError, InputError, Outcome, Problem, Verdict
 from autoclave.core.json import from_plain
-from autoclave.service.access import client_shown, parts_of
+from autoclave.service.access import client_shown
 from autoclave.service.answers import wait_for
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, draining
 from autoclave.service.requests import accept, mended_apart
-from autoclave.service.routes.jobs import leases_of
 from autoclave.service.running import FAULT
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Options
@@ -148,7 +147,7 @@ async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Cli
     Raises:
         Refused: it cannot be judged, there is no room, or there is no verdict.
     """
-    batch = await asyncio.to_thread(accept, parts, client, [job], Options(keep_s=0.0), None)
+    batch = await accept(parts, client, [job], Options(keep_s=0.0), None)
     id = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0].id
     state = await wait_for(parts, leases, request, batch, id, _LONGEST_WAIT_S)
     if state.verdict is None:  # the server is about to end, or the client is gone
@@ -162,12 +161,7 @@ async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Cli
     return verdict
 
 
-PartsHere = Annotated[Parts, Depends(parts_of)]
-LeasesHere = Annotated[Leases, Depends(leases_of)]
-
 __all__ = [
-    "LeasesHere",
-    "PartsHere",
     "json_response",
     "keep_problem",
     "needs",

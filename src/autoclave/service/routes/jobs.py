@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from autoclave.service.access import needs, parts_of
+from autoclave.service.access import LeasesHere, PartsHere, needs
 from autoclave.service.answers import EVENTS, NDJSON, batch_answer, plain_job, stream, wait_for
-from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
@@ -46,24 +45,19 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def leases_of(request: Request) -> Leases:
-    """Those of the server that got the request."""
-    return request.app.state.leases
-
-
 @router.post("/jobs", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Accepted."}})
 async def judge_one(
     body: JobRequest,
     request: Request,
-    parts: Annotated[Parts, Depends(parts_of)],
-    leases: Annotated[Leases, Depends(leases_of)],
+    parts: PartsHere,
+    leases: LeasesHere,
     client: Annotated[Client, needs(Scope.JUDGE)],
     key: Key = None,
 ) -> Response:
     """Judge one program: the verdict if it comes within `wait_s` seconds (200), else where the job stands (202)."""
     job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
     options = _options(body, is_waiting=body.wait_s > 0)
-    batch = await asyncio.to_thread(accept, parts, client, [job], options, key)
+    batch = await accept(parts, client, [job], options, key)
     state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
     state = await wait_for(parts, leases, request, batch, state.id, body.wait_s)
     return _job_response(state)
@@ -73,8 +67,8 @@ async def judge_one(
 async def look_at_job(
     job: Identity,
     request: Request,
-    parts: Annotated[Parts, Depends(parts_of)],
-    leases: Annotated[Leases, Depends(leases_of)],
+    parts: PartsHere,
+    leases: LeasesHere,
     client: Annotated[Client, needs(Scope.JUDGE)],
     wait_s: Annotated[Wait, Query(description="Seconds to wait for the verdict.")] = 0.0,
 ) -> Response:
@@ -86,9 +80,7 @@ async def look_at_job(
 
 
 @router.delete("/jobs/{job}")
-async def cancel_job(
-    job: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> Cancelled:
+async def cancel_job(job: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
     """Cancel a job. One that has ended stays as it is."""
     await asyncio.to_thread(_own_job, parts, client, job)
     return Cancelled(cancelled=await asyncio.to_thread(parts.dispatcher.cancel, [job]))
@@ -103,8 +95,8 @@ async def cancel_job(
 async def judge_many(
     body: BatchRequest,
     request: Request,
-    parts: Annotated[Parts, Depends(parts_of)],
-    leases: Annotated[Leases, Depends(leases_of)],
+    parts: PartsHere,
+    leases: LeasesHere,
     client: Annotated[Client, needs(Scope.JUDGE)],
     key: Key = None,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
@@ -112,7 +104,7 @@ async def judge_many(
     """Judge many programs. With `Accept: application/x-ndjson` or `text/event-stream` verdicts come as a stream."""
     form = _form(accept_header)
     options = _options(body, is_waiting=form is not None)
-    batch = await asyncio.to_thread(accept, parts, client, body.jobs, options, key)
+    batch = await accept(parts, client, body.jobs, options, key)
     if form is not None:
         return StreamingResponse(stream(parts, leases, request, batch, 0, form), media_type=form)
     answer = await asyncio.to_thread(batch_answer, parts, batch)
@@ -121,7 +113,7 @@ async def judge_many(
 
 @router.get("/batches/{batch}")
 async def look_at_batch(
-    batch: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
+    batch: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]
 ) -> BatchAnswer:
     """Where a batch stands."""
     return await asyncio.to_thread(lambda: batch_answer(parts, own_batch(parts, client, batch)))
@@ -131,8 +123,8 @@ async def look_at_batch(
 async def stream_batch(
     batch: Identity,
     request: Request,
-    parts: Annotated[Parts, Depends(parts_of)],
-    leases: Annotated[Leases, Depends(leases_of)],
+    parts: PartsHere,
+    leases: LeasesHere,
     client: Annotated[Client, needs(Scope.JUDGE)],
     after: After = 0,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
@@ -147,9 +139,7 @@ async def stream_batch(
 
 
 @router.delete("/batches/{batch}")
-async def cancel_batch(
-    batch: Identity, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> Cancelled:
+async def cancel_batch(batch: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
     """Cancel all jobs of a batch that have not ended."""
 
     def cancel() -> int:

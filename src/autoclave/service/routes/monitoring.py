@@ -6,11 +6,10 @@ import asyncio
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from autoclave.service.access import needs, parts_of
-from autoclave.service.parts import Parts
+from autoclave.service.access import PartsHere, needs
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Health, ServerAnswer
 
@@ -22,14 +21,14 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/health", response_model=Health, responses=_NOT_READY)
-async def health(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
+async def health(parts: PartsHere) -> Response:
     """Whether it works at all; if not, it should be started anew. Needs no token."""
     is_well = parts.dispatcher.is_alive
     return JSONResponse({"status": "ok" if is_well else "failed"}, 200 if is_well else 503)
 
 
 @router.get("/ready", response_model=Health, responses=_NOT_READY)
-async def ready(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
+async def ready(parts: PartsHere) -> Response:
     """Whether it takes new work. Needs no token."""
     if not parts.dispatcher.is_alive or parts.dispatcher.is_draining:
         status = "draining"
@@ -39,9 +38,7 @@ async def ready(parts: Annotated[Parts, Depends(parts_of)]) -> Response:
 
 
 @router.get("/server")
-async def server(
-    parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> ServerAnswer:
+async def server(parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
     """What the server is, and how much it has to do."""
     dispatcher, config = parts.dispatcher, parts.config
     num_waiting = await asyncio.to_thread(lambda: dispatcher.num_waiting)
@@ -61,7 +58,7 @@ async def server(
 
 
 @router.get("/metrics", response_class=Response, responses=_TEXT)
-async def metrics(parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs()]) -> Response:
+async def metrics(parts: PartsHere, client: Annotated[Client, needs()]) -> Response:
     """Counters and gauges in the text form that Prometheus reads. Any valid token will do."""
     dispatcher = parts.dispatcher
     num_waiting, num_clients = await asyncio.to_thread(lambda: (dispatcher.num_waiting, dispatcher.num_clients))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from autoclave.core import DataError, HostError, InputError, Problem
 from autoclave.core.json import parse_object
 from autoclave.core.problem import StoredTests
-from autoclave.service.access import needs, parts_of
+from autoclave.service.access import PartsHere, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, not_found
@@ -51,7 +51,7 @@ _BODY = {
 @router.post("", status_code=200, openapi_extra={"requestBody": _BODY})
 async def upload(
     request: Request,
-    parts: Annotated[Parts, Depends(parts_of)],
+    parts: PartsHere,
     client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
 ) -> Uploaded:
     """Upload problems. One that is there already is the same problem. Lines before one that is refused are kept."""
@@ -118,7 +118,7 @@ async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list
 
 @router.get("")
 async def list_problems(
-    parts: Annotated[Parts, Depends(parts_of)],
+    parts: PartsHere,
     client: Annotated[Client, needs(Scope.JUDGE)],
     after: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -130,9 +130,7 @@ async def list_problems(
 
 
 @router.post("/lookup")
-async def lookup(
-    body: Lookup, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> LookupAnswer:
+async def lookup(body: Lookup, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> LookupAnswer:
     """Which problems would have to be uploaded, and which cannot be judged here in that language."""
     return await asyncio.to_thread(_looked_up, parts, body.problems)
 
@@ -155,9 +153,7 @@ def _looked_up(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
 
 
 @router.get("/{digest}")
-async def look_at(
-    digest: DigestPath, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> ProblemAbout:
+async def look_at(digest: DigestPath, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ProblemAbout:
     """What is known of a problem, without its answers."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])
     if not records:
@@ -168,7 +164,7 @@ async def look_at(
 @router.get("/{digest}/answers")
 async def read_answers(
     digest: DigestPath,
-    parts: Annotated[Parts, Depends(parts_of)],
+    parts: PartsHere,
     client: Annotated[Client, needs(Scope.ANSWERS_READ)],
 ) -> dict[str, Any]:
     """The whole problem with its expected answers, as in a line of a problem file."""
@@ -183,7 +179,7 @@ async def read_answers(
 @router.delete("/{digest}", status_code=204)
 async def delete(
     digest: DigestPath,
-    parts: Annotated[Parts, Depends(parts_of)],
+    parts: PartsHere,
     client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
 ) -> Response:
     """Delete a problem. Jobs that were accepted are still judged."""

@@ -6,11 +6,11 @@ import asyncio
 from concurrent.futures import Future
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from autoclave.core import HostError, InputError, JudgeFault, Program, Trace
 from autoclave.judge import JudgeJob, RunOrder, RunResult
-from autoclave.service.access import needs, parts_of
+from autoclave.service.access import PartsHere, needs
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input
 from autoclave.service.requests import mended_apart
@@ -23,9 +23,7 @@ router = APIRouter(prefix="/v1", tags=["runs"])
 
 
 @router.post("/runs")
-async def run(
-    body: RunRequest, parts: Annotated[Parts, Depends(parts_of)], client: Annotated[Client, needs(Scope.JUDGE)]
-) -> RunAnswer:
+async def run(body: RunRequest, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> RunAnswer:
     """Run one program, sealed, without tests."""
     require_memory(parts, body.memory_limit_mb)
     order = RunOrder(
@@ -68,7 +66,7 @@ def _run_answer(result: RunResult, level: str) -> RunAnswer:
 @router.post("/traces")
 async def trace(
     body: TraceRequest,
-    parts: Annotated[Parts, Depends(parts_of)],
+    parts: PartsHere,
     client: Annotated[Client, needs(Scope.JUDGE, Scope.TRACES_READ)],
 ) -> TraceAnswer:
     """Run a program once more on one test, for the final values of its variables."""

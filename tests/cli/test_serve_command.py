@@ -68,3 +68,14 @@ def test_servers_that_are_not_there_are_named(complaint: Callable[..., tuple[int
     assert (code, "workers is ignored" in text) == (2, True)
     code, text = complaint(*words, *remote, "sandbox.memory_limit_mb=99")
     assert (code, "sandbox.memory_limit_mb is ignored" in text) == (2, True)
+
+
+def test_replicas_need_a_database_and_a_number_of_workers(complaint: Callable[..., tuple[int, str]]):
+    for words, mend in (
+        ((), "store=postgresql://"),
+        (("store=postgresql://u@h/d",), "judge.workers"),
+        (("store=postgresql://u@h/d", "judge.workers=1", "ray.min_replicas=5"), "must not exceed max_replicas = 4"),
+    ):
+        code, text = complaint("serve", "--ray", *words)
+        assert code == 2
+        assert mend in text

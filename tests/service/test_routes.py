@@ -234,6 +234,21 @@ def test_a_full_queue_refuses_with_a_time_that_is_true(start_server):
     assert server.client.get("/v1/server").json()["waiting"] <= 6
 
 
+def test_a_request_that_was_accepted_is_known_again_though_the_queue_is_full(start_server):
+    server = start_server(admission=AdmissionConfig(queue_limit=6, client_queue_limit=6))
+    digest = upload(server.client, problem(time_limit_s=2.0))[0]
+    body = {"jobs": [job(digest, f"{SLOW}  # {i}") for i in range(6)]}
+
+    def ask(key: str) -> httpx.Response:
+        return server.client.post("/v1/batches", json=body, headers={"Idempotency-Key": key})
+
+    first = ask("first")
+    assert first.status_code == 202
+    assert ask("second").status_code == 429
+    again = ask("first")  # at once: what was refused a moment ago must not decide
+    assert (again.status_code, again.json()["batch"]) == (202, first.json()["batch"])
+
+
 def test_clients_share_the_judge(start_server, tmp_path):
     from autoclave.service.tokens import Scope
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ class Served:
     cluster: Any
     nodes: list[Any]
     server: ServerProcess
+    store: str
 
     def num_replicas(self) -> int:
         from ray import serve
@@ -60,15 +63,16 @@ def served(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
             nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
             patch.setenv("RAY_ADDRESS", cluster.address)
             ray.init(address=cluster.address, log_to_driver=False)
+            store = postgres.new_database()
             server = ServerProcess(
                 folder,
                 "--ray",
-                f"store={postgres.new_database()}",
+                f"store={store}",
                 "node_lease_s=3",
                 "drain_s=1",
                 "ray={max_replicas: 4, ongoing_requests: 2, upscale_delay_s: 1, downscale_delay_s: 4, proxies: head}",
             )
-            yield Served(cluster, nodes, server)
+            yield Served(cluster, nodes, server, store)
             server.terminate()
             assert server.wait() == 0
             assert not Served.replicas()
@@ -97,6 +101,30 @@ def test_there_are_as_many_servers_as_there_is_work_for(served: Served):
         until(lambda: served.num_replicas() == 4)
         assert all_accepted(futures)
     until(lambda: served.num_replicas() == 1)
+
+
+def test_a_second_one_does_not_disturb_the_first(served: Served):
+    port = f"port={served.server.port}"
+    for words, reason in (
+        ((port,), "runs on this cluster already"),
+        (("port=1",), "not 1"),
+        ((port, "judge.workers=64"), "CPUs"),
+    ):
+        given = [
+            sys.executable,
+            "-m",
+            "autoclave",
+            "serve",
+            "--ray",
+            f"store={served.store}",
+            "judge.workers=1",
+            *words,
+        ]
+        ended = subprocess.run(given, capture_output=True, text=True, timeout=DEADLINE_S)
+        assert ended.returncode == 3
+        assert reason in ended.stderr
+    with judge_of(served) as judge:
+        assert all_accepted(submitted(judge, "second", 3))
 
 
 def test_a_server_or_a_node_that_dies_loses_nothing(served: Served):

@@ -19,11 +19,14 @@ import httpx
 import ray
 from fastapi import FastAPI
 from ray import serve
+from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig
+from ray.serve.context import _get_global_client  # nothing public tells where proxies listen
+from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
 from autoclave.compose.service import check_usable, open_parts, url_of
-from autoclave.config import ServeConfig
+from autoclave.config import ServeConfig, TlsConfig
 from autoclave.core import HostError
 from autoclave.service.server import create_app
 from autoclave.service.serving import listen
@@ -33,7 +36,7 @@ NAME = "autoclave-judge"
 _MOST_REQUESTS = 1000
 """Of one replica at a time; more wait at the proxy."""
 _END_S = 15.0
-"""What a replica may take to end, after its requests have ended or had `drain_s` for it."""
+"""What Ray may take to end replicas, beside what requests may."""
 _START_S = 60.0
 _LOOK_BACK_S = 15.0
 """Requests are counted as the mean over it; more than the ten seconds between two counts."""
@@ -77,45 +80,81 @@ def run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
     Raises:
         ConfigError: nobody could use the servers, or their certificate.
         InputError: the store cannot be used.
-        HostError: the database or the cluster does not answer, the replicas do not start, or nothing listens there.
+        HostError: the database or the cluster does not answer, Serve is in use there, or the replicas do not start.
+    """
+    check_usable(config)
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as opened:
+        if connect():
+            opened.callback(ray.shutdown)
+            opened.callback(serve.shutdown)
+        for number in (signal.SIGTERM, signal.SIGINT):  # in place of the handlers that Ray has just set
+            signal.signal(number, _interrupt)
+        _require_cpus(config.judge.workers)
+        try:
+            port = _start_proxies(config)
+            if NAME in serve.status().applications:
+                raise HostError(f"ray: {NAME} runs on this cluster already. Mend: end it first")
+            opened.callback(_end, config.drain_s + 2 * _END_S)
+            serve.run(_deployment(config), name=NAME)
+        except (RuntimeError, TimeoutError, RayError, RayServeException) as error:
+            raise HostError(f"ray: the servers do not start: {error}") from None
+        _require_answer(url_of(config, port))
+        announce(url_of(config, port))
+        threading.Event().wait()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _require_cpus(wanted: int) -> None:
+    largest = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    if wanted > largest:
+        raise HostError(
+            f"ray: judge.workers = {wanted}: no node of the cluster has more than {largest:g} CPUs; lower it"
+        )
+
+
+def _start_proxies(config: ServeConfig) -> int:
+    """Start Serve where it does not run; the port that requests are taken at.
+
+    Raises:
+        HostError: Serve runs, and takes requests elsewhere or otherwise; or the port is taken.
     """
     assert config.ray
-    check_usable(config)
-    is_own = connect()
-    is_stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: is_stopped.set())
     try:
-        port = _start(config)
-        announce(url_of(config, port))
-        is_stopped.wait()
-    finally:
-        serve.delete(NAME)
-        if is_own:
-            serve.shutdown()
-            ray.shutdown()
+        ray.get_actor("SERVE_CONTROLLER_ACTOR", namespace="serve")
+    except ValueError:
+        with contextlib.closing(listen(config.host, config.port)) as listening:
+            port: int = listening.getsockname()[1]
+        serve.start(
+            proxy_location="EveryNode" if config.ray.proxies == "nodes" else "HeadOnly",
+            http_options={"host": config.host, "port": port, **_encryption(config.tls)},
+            logging_config=_QUIET,
+        )
+        return port
+    found = _get_global_client().http_config  # pyright: ignore[reportOptionalMemberAccess]
+    wanted = {"host": config.host, "port": config.port or found.port, **_encryption(config.tls)}
+    for name in ("host", "port", "ssl_certfile", "ssl_keyfile"):
+        value = getattr(found, name)
+        if value != wanted.get(name):  # whoever can reach it must be whom the settings are for
+            raise HostError(
+                f"ray: Serve runs on this cluster with {name} = {value!r}, not {wanted.get(name)!r}. "
+                "Mend: give the same, or end it with `serve shutdown`"
+            )
+    return wanted["port"]
 
 
-def _start(config: ServeConfig) -> int:
-    """Start the replicas, and proxies where none run; the port."""
+def _encryption(tls: TlsConfig) -> dict[str, Any]:
+    if not tls.certificate_file:
+        return {}
+    files = {"ssl_certfile": tls.certificate_file, "ssl_keyfile": tls.key_file}
+    return {name: str(Path(file).absolute()) for name, file in files.items()}
+
+
+def _deployment(config: ServeConfig) -> Any:
     scaling = config.ray
     assert scaling
-    with contextlib.closing(listen(config.host, config.port)) as listening:
-        port = listening.getsockname()[1]
-    tls = config.tls
-    encryption = (
-        {
-            "ssl_certfile": str(Path(tls.certificate_file).absolute()),
-            "ssl_keyfile": str(Path(tls.key_file).absolute()),
-        }
-        if tls.certificate_file
-        else {}
-    )
-    serve.start(
-        proxy_location="EveryNode" if scaling.proxies == "nodes" else "HeadOnly",
-        http_options={"host": config.host, "port": port, **encryption},
-        logging_config=_QUIET,
-    )
     audit = config.audit.model_copy(update={"file": str(config.audit_file.absolute())})
     deployment = JudgeReplica.options(
         autoscaling_config=AutoscalingConfig(
@@ -128,26 +167,26 @@ def _start(config: ServeConfig) -> int:
         ),
         ray_actor_options={"num_cpus": config.judge.workers},
         max_ongoing_requests=_MOST_REQUESTS,
-        graceful_shutdown_timeout_s=config.drain_s + _END_S,
+        graceful_shutdown_timeout_s=config.drain_s,
         logging_config=_QUIET,
     )
-    try:
-        serve.run(deployment.bind(config.model_copy(update={"audit": audit})), name=NAME)
-    except RuntimeError as error:
-        raise HostError(f"ray: the replicas do not start: {error}") from None
-    _require_answer(url_of(config, port))
-    return port
+    # Encryption is the proxies' business.
+    return deployment.bind(config.model_copy(update={"audit": audit, "tls": TlsConfig()}))
+
+
+def _end(patience_s: float) -> None:
+    """End the deployment, and wait until it has."""
+    serve.delete(NAME, _blocking=False)
+    until = time.monotonic() + patience_s
+    while NAME in serve.status().applications and time.monotonic() < until:
+        time.sleep(0.2)
 
 
 def _require_answer(url: str) -> None:
-    """Proxies that ran already listen where they did."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until:
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{url}/v1/health", trust_env=False, verify=False).status_code == 200:
                 return
         time.sleep(0.2)
-    raise HostError(
-        f"ray: nothing answers at {url}. Does Serve already run on this cluster with another address? "
-        "Mend: give host and port of that one, or end it"
-    )
+    raise HostError(f"ray: nothing answers at {url}. Mend: start it on a node of the cluster that has a proxy")

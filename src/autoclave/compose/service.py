@@ -139,8 +139,10 @@ def check_usable(config: ServeConfig) -> None:
 def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
     try:
         from autoclave.compose.ray_service import run_on_ray
-    except ImportError:
-        raise HostError("ray: Ray Serve is not installed. Mend: pip install 'autoclave[serve-ray]'") from None
+    except ImportError as error:
+        raise HostError(
+            f"ray: Ray Serve is not installed ({error}). Mend: pip install 'autoclave[serve-ray]'"
+        ) from None
     run_on_ray(config, announce)
 
 

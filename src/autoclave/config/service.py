@@ -127,9 +127,10 @@ class RayServeConfig(Config):
     max_replicas: Positive = 4
     """Most servers."""
 
-    ongoing_requests: PositiveFloat = 8.0
+    ongoing_requests: PositiveFloat = 1.0
     """Requests that one server has at a time on average; with more there are more servers, with fewer fewer. A judge on
-    servers has one for every `programs_per_request` programs that it waits for."""
+    servers keeps up to 16 programs for each slot of all of them under way, `judge.remote.programs_per_request` in one
+    request."""
 
     upscale_delay_s: PositiveFloat = 10.0
     """Seconds for which there must be too many requests before a server is added."""

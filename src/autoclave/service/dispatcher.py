@@ -140,6 +140,11 @@ class Dispatcher:
         return -(-load.waiting * self.slots // (self.slots + load.slots))
 
     @property
+    def all_slots(self) -> int:
+        """Programs that all servers on the store judge at a time. Asks the store."""
+        return self.slots + self._store.load().slots
+
+    @property
     def num_running(self) -> int:
         return len(self._running)
 

@@ -69,10 +69,12 @@ class LoopThread:
                 return
             self._is_closed = True
             ending = asyncio.run_coroutine_threadsafe(self._end(last, first), self._loop)
-        ending.result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            ending.result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     async def _end(self, last: Step, first: Step | None) -> None:
         if first:

@@ -41,8 +41,8 @@ class RecentRefusals:
 
     def note(self, client: str, count: int, refusal: Refused, now: float) -> None:
         """So many were refused."""
-        self._known = {name: known for name, known in self._known.items() if now - known[0] < _REFUSED_AGAIN_S}
-        self._known[client] = (now, count, refusal)
+        recent = {name: known for name, known in self._known.items() if now - known[0] < _REFUSED_AGAIN_S}
+        self._known = recent | {client: (now, count, refusal)}  # never changed once others can see it
 
 
 def not_found(what: str) -> Refused:

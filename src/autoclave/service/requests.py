@@ -23,15 +23,15 @@ async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Opt
     Raises:
         Refused: a job cannot be judged here, there is no room, or the key belongs to another request.
     """
+    limit = parts.config.admission.batch_limit
+    if len(jobs) > limit:
+        raise bad_input(f"jobs: {len(jobs)} are too many for one request; send at most {limit}")
     if key is None:  # else it may be there already
         parts.dispatcher.require_room(client.id, len(jobs))
     return await asyncio.to_thread(_accept, parts, client, jobs, options, key)
 
 
 def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    limit = parts.config.admission.batch_limit
-    if len(jobs) > limit:
-        raise bad_input(f"jobs: {len(jobs)} are too many for one request; send at most {limit}")
     is_new = key is None or parts.store.batch_of_key(client.id, key) is None
     if is_new:
         parts.dispatcher.require_room(client.id, len(jobs))

@@ -98,7 +98,7 @@ class ServerLink:
     @property
     def window(self) -> int:
         """Programs of ours that it may have at a time, so that it is never idle; fewer while others keep it busy."""
-        slots = self.about.slots if self.about else 1
+        slots = self.about.all_slots if self.about else 1
         others = max(self.about.waiting + self.about.running - self.num_in_flight, 0) if self.about else 0
         window = max(16 * slots, 32)
         return max(window - others, slots)
@@ -281,6 +281,8 @@ class ServerLink:
             kind, message = str(error["kind"]), str(error["message"])
         except (ValueError, KeyError, TypeError):
             kind, message = "http", f"status {reply.status_code}"
+            if reply.status_code == 404 and self.about:  # a proxy whose server is away for a while
+                raise Unavailable(message) from None
         if (reply.status_code >= 500 and kind != "host") or reply.status_code in _BUSY or reply.status_code == 408:
             wait_s = _retry_after(reply)
             is_busy = reply.status_code in _BUSY and wait_s is not None

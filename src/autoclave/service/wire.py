@@ -330,6 +330,8 @@ class ServerAnswer(Answer):
     """Isolation that every program runs under."""
     slots: int
     """Programs judged at a time."""
+    all_slots: int
+    """Those of all servers that share its store."""
     waiting: int
     """Programs that wait; where several servers share a store, this one's share of them."""
     running: int

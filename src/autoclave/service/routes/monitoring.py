@@ -41,11 +41,12 @@ async def ready(parts: PartsHere) -> Response:
 async def server(parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
     """What the server is, and how much it has to do."""
     dispatcher, config = parts.dispatcher, parts.config
-    num_waiting = await asyncio.to_thread(lambda: dispatcher.num_waiting)
+    num_waiting, all_slots = await asyncio.to_thread(lambda: (dispatcher.num_waiting, dispatcher.all_slots))
     return ServerAnswer(
         version=version("autoclave"),
         level=parts.judge.level,
         slots=dispatcher.slots,
+        all_slots=all_slots,
         waiting=num_waiting,
         running=dispatcher.num_running,
         per_s=round(dispatcher.per_s(), 3),

@@ -294,6 +294,13 @@ def test_runs_near_the_limit_are_borderline(stdin_problem, ended: Ended, cpu_s: 
     assert limits.is_borderline(outcome(ended, cpu_s)) is is_borderline
 
 
+@pytest.mark.parametrize(("printed", "is_borderline"), [(4095, False), (4096, True)])
+def test_a_wall_that_was_met_by_one_that_prints_much_is_borderline(stdin_problem, printed: int, is_borderline: bool):
+    limits = limits_of(stdin_problem(("", ""), time_limit_s=10.0), SandboxConfig(), JudgeConfig())
+    ended = replace(outcome(Ended.WALL_TIME, 3.0, 0.0), stdout=bytes(printed - 1), stderr=b"!")
+    assert limits.is_borderline(ended) is is_borderline
+
+
 @pytest.mark.parametrize(("wait_s", "is_borderline"), [(0.0, False), (30.9, False), (31.1, True), (None, True)])
 def test_a_run_that_met_the_wall_is_repeated_only_if_it_waited_longer_than_was_given_back(
     stdin_problem, wait_s: float | None, is_borderline: bool

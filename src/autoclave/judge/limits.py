@@ -15,6 +15,8 @@ _GRACE = 1.25
 """A first run is killed at this multiple of the time limit ..."""
 _NEAR = 0.8
 """... and counts only if it used less than this share of the limit, or more than the grace."""
+_PIPE_BYTES = 4096
+"""What a pipe holds at least: less where its user has many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,13 @@ class ProblemLimits:
 
         The wall clock is no reason by itself: what a test waited for a core was given back to it (`wait_s`), so one
         that sleeps or stopped would have met the wall alone too. It is one when the wait is not known, or was so long
-        that not all of it was given back.
+        that not all of it was given back; or where the test printed more than a pipe may hold, and may have waited for
+        us to read it.
         """
         share = outcome.cpu_s / self.time_limit_s
         is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
-        is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.wall_s
+        has_printed_much = len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES
+        is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.wall_s or has_printed_much
         is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
         return _NEAR <= share <= _GRACE or is_starved or is_killed
 

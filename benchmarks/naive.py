@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from autoclave.config.sandbox import Level
-from autoclave.core import CallTests, Problem, Program, StdinCase, StdinTests, Verdict
+from autoclave.core import CallTests, Closing, Problem, Program, StdinCase, StdinTests, Verdict
 from autoclave.judge import Judge, JudgeJob
 
 EXIT_STATUS_ONLY = StdinTests("stdin", [StdinCase("", "")])
@@ -42,7 +40,7 @@ sys.stdout = io.StringIO()
 """
 
 
-class NaiveJudge:
+class NaiveJudge(Closing):
     """A `Judge` that runs programs and tests together, as one script on a sandboxed judge."""
 
     def __init__(self, judge: Judge) -> None:
@@ -63,14 +61,6 @@ class NaiveJudge:
 
     def close(self) -> None:
         """Nothing: the judge that is used belongs to others."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def graded_script(job: JudgeJob) -> str:

@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from autoclave.compose.host import build_judge
@@ -220,3 +222,19 @@ def test_a_fault_names_the_server_once(server: LiveServer):
 
     verdict = Verdict.none(Fault("problem", "it is not stored any more"))
     assert _named(verdict, Link()).fault.detail == "http://host:1: it is not stored any more"
+
+
+def test_a_proxy_whose_server_is_away_is_asked_again(server: LiveServer, remote_judge, monkeypatch: pytest.MonkeyPatch):
+    judge = remote_judge(server.url, retries=20)
+    is_away = [True] * 3
+    send = httpx.AsyncClient.request
+
+    async def request(client: httpx.AsyncClient, method: str, *words: Any, **content: Any) -> httpx.Response:
+        if is_away:
+            is_away.pop()
+            return httpx.Response(404, text="no such application")
+        return await send(client, method, *words, **content)
+
+    monkeypatch.setattr(httpx.AsyncClient, "request", request)
+    assert all_accepted([judge.submit(job) for job in jobs(3, "away", time_limit_s=3.0)])
+    assert not is_away

@@ -133,16 +133,18 @@ class Dispatcher:
         """Cancel jobs, wherever they are judged; how many of them had not ended."""
         return len(self._store.cancel(ids))
 
-    @property
-    def num_waiting(self) -> int:
-        """Programs that wait for this node: all that do, or its share of them if there are others. Asks the store."""
+    def share(self) -> tuple[int, int]:
+        """Programs that wait for this node: all that do, or its share of them if there are others; and how many all
+        nodes judge at a time. Asks the store.
+        """
         load = self._store.load()
-        return -(-load.waiting * self.slots // (self.slots + load.slots))
+        all_slots = self.slots + load.slots
+        return -(-load.waiting * self.slots // all_slots), all_slots
 
     @property
-    def all_slots(self) -> int:
-        """Programs that all servers on the store judge at a time. Asks the store."""
-        return self.slots + self._store.load().slots
+    def num_waiting(self) -> int:
+        """The first of `share`."""
+        return self.share()[0]
 
     @property
     def num_running(self) -> int:

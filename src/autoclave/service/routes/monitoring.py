@@ -41,7 +41,7 @@ async def ready(parts: PartsHere) -> Response:
 async def server(parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
     """What the server is, and how much it has to do."""
     dispatcher, config = parts.dispatcher, parts.config
-    num_waiting, all_slots = await asyncio.to_thread(lambda: (dispatcher.num_waiting, dispatcher.all_slots))
+    num_waiting, all_slots = await asyncio.to_thread(dispatcher.share)
     return ServerAnswer(
         version=version("autoclave"),
         level=parts.judge.level,

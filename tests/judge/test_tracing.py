@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CheckTests, InputError, JudgeFault, Problem, Program, SandboxFault, Trace
 from autoclave.core.json import from_plain, to_plain
 from autoclave.judge import JudgeJob, LocalJudge
+from autoclave.judge import traces as traces_module
 from autoclave.judge.traced_values import MAX_DIGITS, MAX_TEXT_LENGTH, MAX_VARIABLES
 from autoclave.judge.traces import MAX_RESULT_LENGTH
+from autoclave.sandbox import Sandbox, open_sandbox
 
 from .conftest import JUDGE, SANDBOX
 
@@ -301,6 +304,52 @@ def test_a_trace_is_the_same_every_time(judge, stdin_problem):
     assert first.status == "finished"
     assert len(first.variables) == 3
     assert others == [first] * 4
+
+
+def test_traces_of_one_program_share_a_cell_and_nothing_else(monkeypatch: pytest.MonkeyPatch, stdin_problem):
+    opened: list[bytes] = []
+
+    def counted(config: SandboxConfig) -> Sandbox:
+        sandbox = open_sandbox(config)
+        whole = sandbox.open
+
+        def open(content: bytes, *others: Any) -> Any:
+            opened.append(content)
+            return whole(content, *others)
+
+        monkeypatch.setattr(sandbox, "open", open)
+        return sandbox
+
+    monkeypatch.setattr("autoclave.judge.local.open_sandbox", counted)
+    problem = stdin_problem(*((f"{number}\n", "") for number in range(12)))
+    source = "import os\nx = int(input())\nif x == 3: os._exit(1)\ny = 'y' in os.environ\nos.environ['y'] = ''\n"
+    with LocalJudge(SANDBOX, JudgeConfig(workers=1)) as busy:
+        blocking = busy.submit(JudgeJob(stdin_problem(("", ""), time_limit_s=1.0), Program("while True: pass")))
+        one, other = JudgeJob(problem, Program(source)), JudgeJob(problem, Program(source + "#"))
+        futures = [busy.trace(job, test) for test in range(12) for job in (one, other)]
+        blocking.result(timeout=120)
+        found = [future.result(timeout=120) for future in futures]
+    assert [trace.test for trace in found] == [test for test in range(12) for _ in range(2)]
+    assert [trace.values for trace in found] == [
+        {} if test == 3 else {"x": test, "y": False} for test in range(12) for _ in range(2)
+    ]
+    assert len([content for content in opened if content.startswith(b"import os")]) == 4  # 8 runs, and 4, of each
+
+
+def test_a_cell_that_dies_takes_none_of_the_other_traces_with_it(monkeypatch: pytest.MonkeyPatch, stdin_problem):
+    observe, deaths = traces_module._MainProgram.observe, iter([True])  # pyright: ignore[reportPrivateUsage]
+
+    def dying(style: Any, cell: Any, index: int) -> Any:
+        if index == 1 and next(deaths, False):
+            cell.close()
+            raise SandboxFault("it died")
+        return observe(style, cell, index)
+
+    monkeypatch.setattr(traces_module._MainProgram, "observe", dying)  # pyright: ignore[reportPrivateUsage]
+    problem = stdin_problem(*((f"{number}\n", "") for number in range(3)))
+    with LocalJudge(SANDBOX, JUDGE) as tracing:
+        futures = [tracing.trace(JudgeJob(problem, Program("x = int(input())")), test) for test in range(3)]
+        assert [future.result(timeout=120).values for future in futures] == [{"x": 0}, {"x": 1}, {"x": 2}]
 
 
 # --- Requests that cannot be met -----------------------------------------------------------------------------------

@@ -40,11 +40,13 @@ from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.kinds import TestKind, kind_of
 from autoclave.judge.limits import require_room_for_output
-from autoclave.judge.traces import PreparedTrace, prepare_trace
+from autoclave.judge.traces import PreparedTrace, SharedCell, prepare_trace
 from autoclave.sandbox import Sandbox, open_sandbox
 
 _ATTEMPTS = 3
 _BLAMED = "the program made its cell fail"
+_TRACES_PER_CELL = 8
+"""Runs of one program that follow each other; more than that are shared out among the workers."""
 _REMEMBERED_RESULTS = 30_000
 """Results of single tests in all verdicts that are kept: about 10 MB. A verdict itself counts as one more."""
 _CANARY = JudgeJob(
@@ -81,12 +83,18 @@ class _Pending:
     waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingTrace:
-    """One trace to make. Traces are never remembered and share nothing with verdicts."""
+_TraceKey = tuple[str, str, bytes]
+"""As `_Key`: what runs have in common that share a cell."""
 
-    prepared: PreparedTrace
-    future: Future[Trace]
+
+@dataclass(frozen=True, slots=True)
+class _PendingTraces:
+    """Traces of one program to make, in one cell. They are never remembered and share nothing with verdicts."""
+
+    key: _TraceKey
+    waiting: list[tuple[PreparedTrace, Future[Trace]]] = field(
+        default_factory=list[tuple[PreparedTrace, "Future[Trace]"]]
+    )
 
 
 class LocalJudge(Closing):
@@ -106,10 +114,11 @@ class LocalJudge(Closing):
         self._gate = Gate()
         self._lock = threading.Lock()
         self._pending: dict[_Key, _Pending] = {}
+        self._pending_traces: dict[_TraceKey, _PendingTraces] = {}
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
         self._num_remembered = self._num_judged = 0
         self._known: dict[int, _KnownProblem] = {}
-        self._queue: queue.SimpleQueue[_Pending | _PendingTrace | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Pending | _PendingTraces | None] = queue.SimpleQueue()
         self._is_closed = False
         self._sandboxes = [open_sandbox(self._sandbox_config) for _ in range(num_workers)]
         self._threads = [
@@ -135,8 +144,7 @@ class LocalJudge(Closing):
         problem = self._examined(job.problem)
         prepared = self._prepared(job)
         future: Future[Verdict] = Future()
-        source = hashlib.sha256(job.program.source.encode("utf-8", "surrogatepass")).digest()
-        key = (problem.digest, job.program.language, source, job.tests, job.stop_at_failure)
+        key = (problem.digest, job.program.language, _digest_of(job.program), job.tests, job.stop_at_failure)
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -153,12 +161,18 @@ class LocalJudge(Closing):
             return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        item = _PendingTrace(prepare_trace(self._prepared(job), index), Future())
+        prepared = prepare_trace(self._prepared(job), index)
+        future: Future[Trace] = Future()
+        key = (self._examined(job.problem).digest, job.program.language, _digest_of(job.program))
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
-            self._queue.put(item)
-        return item.future
+            item = self._pending_traces.get(key)
+            if item is None or len(item.waiting) == _TRACES_PER_CELL:
+                item = self._pending_traces[key] = _PendingTraces(key)
+                self._queue.put(item)
+            item.waiting.append((prepared, future))
+        return future
 
     def close(self) -> None:
         with self._lock:
@@ -207,7 +221,7 @@ class LocalJudge(Closing):
         if core is not None:
             os.sched_setaffinity(0, {core})  # this thread and the zygotes it starts: wake-ups stay on one core
         while (item := self._queue.get()) is not None:
-            if isinstance(item, _PendingTrace):
+            if isinstance(item, _PendingTraces):
                 self._trace(item, sandbox)
                 continue
             if self._is_unwanted(item):
@@ -267,27 +281,41 @@ class LocalJudge(Closing):
                     Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level
                 )
 
-    def _trace(self, item: _PendingTrace, sandbox: Sandbox) -> None:
+    def _trace(self, item: _PendingTraces, sandbox: Sandbox) -> None:
+        with self._lock:
+            if self._pending_traces.get(item.key) is item:
+                del self._pending_traces[item.key]
+        try:
+            with SharedCell(sandbox) as shared:
+                for prepared, future in item.waiting:
+                    self._trace_one(prepared, future, shared)
+        except Exception as error:  # noqa: BLE001  as in `_work`
+            for _, future in item.waiting:
+                if not future.done():
+                    future.set_exception(error)
+
+    def _trace_one(self, prepared: PreparedTrace, future: Future[Trace], shared: SharedCell) -> None:
         if self._is_closed:
-            item.future.cancel()
-        if not item.future.set_running_or_notify_cancel():
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
             return
         try:
-            item.future.set_result(self._traced(item.prepared, sandbox))
-        except Exception as error:  # noqa: BLE001  as in `_work`
-            item.future.set_exception(error)
+            future.set_result(self._traced(prepared, shared))
+        except JudgeFault as fault:
+            future.set_exception(fault)
 
-    def _traced(self, prepared: PreparedTrace, sandbox: Sandbox) -> Trace:
+    def _traced(self, prepared: PreparedTrace, shared: SharedCell) -> Trace:
         fault: SandboxFault | None = None
         for _ in range(_ATTEMPTS):
             try:
-                return prepared.run(sandbox, self._gate)
+                return prepared.run(shared, self._gate)
             except SandboxFault as error:
                 fault = error
+                shared.close()
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while tracing problem %r: %s", prepared.job.problem.id, error)
-        if self._is_provoked(fault, prepared.job.problem, sandbox):
+        if self._is_provoked(fault, prepared.job.problem, shared.sandbox):
             return prepared.no_values("the program made its cell fail")
         raise JudgeFault(f"no trace: {fault}")
 
@@ -337,6 +365,10 @@ def _canary_for(problem: Problem) -> JudgeJob:
     """A job known to be good, in such cells as those of `problem`."""
     tests = problem.tests
     return _CANARIES_OF_ANSWERS[tests.comparator] if isinstance(tests, AnswerTests) else _CANARY
+
+
+def _digest_of(program: Program) -> bytes:
+    return hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
 
 
 def _addressed(verdict: Verdict, job: JudgeJob) -> Verdict:

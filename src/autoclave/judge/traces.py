@@ -1,4 +1,4 @@
-"""Trace one program on one test: a run of its own, in a cell of its own, that decides nothing.
+"""Trace one program on one test: a run of its own that decides nothing, in no cell of a verdict.
 
 The account that comes back is hostile data: bounded, of known shape, with names from the program's text and values of
 primitive type, or there are no values. Verdicts are made elsewhere and neither read nor changed.
@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from autoclave.core import (
     MAIN_PROGRAM,
     CallTests,
+    Closing,
     Ended,
     InputError,
     Outcome,
@@ -52,24 +53,31 @@ class PreparedTrace:
     profile: Profile
     limits: ProblemLimits
 
-    def run(self, sandbox: Sandbox, gate: Gate) -> Trace:
+    def run(self, shared: SharedCell, gate: Gate) -> Trace:
         """The trace. A run too close to the time limit is repeated with no neighbours, as for a verdict.
 
         Raises:
             SandboxFault: a cell died for reasons that are not the program's.
         """
         with gate.shared():
-            ran = self._observe(sandbox)
+            ran = self._observe(shared.of(self))
         if not isinstance(ran, str) and self.limits.is_borderline(ran[1]):
-            with gate.alone():
-                ran = self._observe(sandbox)
+            with gate.alone(), self.open(shared.sandbox) as fresh:
+                ran = self._observe(fresh)
         return self.no_values(ran) if isinstance(ran, str) else self._trace(*ran)
 
-    def _observe(self, sandbox: Sandbox) -> str | tuple[bytes | None, Outcome]:
-        """Account and outcome of one run, or why the program does not compile."""
+    def open(self, sandbox: Sandbox) -> Cell:
+        """A cell for this and other runs of the program.
+
+        Raises:
+            SandboxFault: there is none, for reasons that are not the program's.
+        """
         content = self.job.program.source.encode("utf-8", "surrogatepass")
-        with sandbox.open(content, self.profile, self.limits.exact, self.style.runner) as cell:
-            return self.style.observe(cell, self.index) if cell.compile_error is None else cell.compile_error
+        return sandbox.open(content, self.profile, self.limits.exact, self.style.runner)
+
+    def _observe(self, cell: Cell) -> str | tuple[bytes | None, Outcome]:
+        """Account and outcome of one run, or why the program does not compile."""
+        return self.style.observe(cell, self.index) if cell.compile_error is None else cell.compile_error
 
     def _trace(self, account: bytes | None, outcome: Outcome) -> Trace:
         source = self.job.program.source
@@ -103,6 +111,26 @@ class PreparedTrace:
             entry=self.style.entry,
             message=message,
         )
+
+
+class SharedCell(Closing):
+    """The cell of several runs of one program, opened for the first. Each run is a process of its own there."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self._cell: Cell | None = None
+
+    def of(self, prepared: PreparedTrace) -> Cell:
+        """The cell; raises as `PreparedTrace.open` does."""
+        if self._cell is None:
+            self._cell = prepared.open(self.sandbox)
+        return self._cell
+
+    def close(self) -> None:
+        """Close the cell, if there is one; the next run has another."""
+        cell, self._cell = self._cell, None
+        if cell:
+            cell.close()
 
 
 def prepare_trace(prepared: PreparedJob, index: int) -> PreparedTrace:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -171,13 +171,17 @@ class Alignment:
             raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
 
     def _trace(self, found: Sequence[Candidate], count: int) -> None:
+        """Begin the first `count` runs that are new. Those of one program follow each other: they share a cell."""
         seen = {_key(candidate) for candidate, _ in self._pending}
+        chosen: dict[tuple[str, str], list[Candidate]] = {}
         for candidate in islice(found, max(0, 8 * count)):
             key = _key(candidate)
             if count <= 0 or key in seen or self._buffer.knows(key):
                 continue
             seen.add(key)
             count -= 1
+            chosen.setdefault((candidate.problem.id, candidate.program), []).append(candidate)
+        for candidate in chain.from_iterable(chosen.values()):
             self._pending.append((candidate, self._lecturer.trace(candidate)))
 
     def _fits(self, program: str, problem: Problem, test: int) -> bool:

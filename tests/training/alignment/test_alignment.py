@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -140,24 +141,26 @@ def test_a_failed_program_is_traced_on_the_test_that_it_failed_and_then_on_other
     assert all(tests[0] == 1 and len(set(tests)) == 2 for tests in by_program.values())
 
 
-def test_a_program_is_run_on_other_tests_only_where_its_first_run_was_a_lesson():
-    tracer = Tracer(
-        lambda candidate: (
-            replace(trace_of(candidate), variables={}) if "p3" in candidate.program else trace_of(candidate)
-        )
-    )
-    found = alignment(tracer, tests_per_program=3, traced_per_step=1000)
-    go(found, 1)
-    runs = Counter(candidate.program for candidate in tracer.asked)
-    assert {count for program, count in runs.items() if program.endswith("p3")} == {1}
-    assert {count for program, count in runs.items() if not program.endswith("p3")} == {3}
-
-
-def test_half_of_what_may_be_traced_is_kept_for_other_tests():
+def test_programs_come_before_other_tests_of_the_same():
     tracer = Tracer()
-    metrics = go(alignment(tracer, tests_per_program=3, traced_per_step=12), 1)
-    assert [len({each.program for each in part}) for part in (tracer.asked[:6], tracer.asked[6:])] == [6, 6]
-    assert metrics[0]["alignment/traced"] == 12
+    metrics = go(alignment(tracer, tests_per_program=3, traced_per_step=50), 1)
+    assert metrics[0]["alignment/traced"] == 50
+    runs = Counter(candidate.program for candidate in tracer.asked)
+    assert Counter(runs.values()) == {2: 10, 1: 30}
+
+
+def test_runs_of_one_program_follow_each_other():
+    tracer = Tracer()
+    go(alignment(tracer, tests_per_program=3, traced_per_step=100), 1)
+    programs = [candidate.program for candidate in tracer.asked]
+    assert len([program for program, _ in groupby(programs)]) == len(set(programs)) == 40
+
+
+def test_what_is_asked_next_is_of_many_programs():
+    found = alignment(tests_per_program=3, traced_per_step=100)
+    go(found, 1)
+    lessons = lessons_of(found.items.at(1))
+    assert len({lesson.program for lesson in lessons}) == len(lessons) == 4
 
 
 @pytest.mark.parametrize("status", [Status.ACCEPTED, Status.RUNTIME_ERROR, Status.TIME_LIMIT, Status.BAD_FORMAT, None])

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from autoclave.core.json import from_plain, to_plain
 from autoclave.rollout import Collection as Batch
 from autoclave.tasks.lessons import Source, Unusable, input_of, is_short_input, lesson_of
 from autoclave.training.alignment.buffer import LessonBuffer
-from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates, on_other_tests
+from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
 from autoclave.training.alignment.items import MixedItems
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
@@ -89,7 +89,7 @@ class Alignment:
         """
         if self._config.programs == "reference" and self._config.share:
             self._trace(self._lecturer.references(), self._config.capacity)
-            self._references = [lesson for _, lesson in self._finished(Counter())]
+            self._references = self._finished(Counter())
             self._buffer.add(self._references)
 
     def begin(self, groups: Sequence[Group]) -> None:
@@ -105,8 +105,7 @@ class Alignment:
             seed=(self._seed, self._step),
         )
         self._part += 1
-        budget = self._budget() / (1 if self._config.tests_per_program == 1 else 2)  # the rest: see `_followed_up`
-        self._trace(found, math.ceil(budget * self._part / self._parts) - len(self._pending))
+        self._trace(found, math.ceil(self._budget() * self._part / self._parts) - len(self._pending))
 
     def _budget(self) -> int:
         """Most runs to trace in a step: about what lessons a step needs, and more while few wait.
@@ -125,7 +124,7 @@ class Alignment:
             FaultError: the judge does not answer.
         """
         unusable = Counter[str]()
-        lessons = self._followed_up(self._finished(unusable), unusable)
+        lessons = self._finished(unusable)
         traced = len(lessons) + unusable.total()
         counts = self._buffer.add(lessons)
         counts["stale"] = self._buffer.drop_stale(done)
@@ -171,36 +170,29 @@ class Alignment:
             raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
 
     def _trace(self, found: Sequence[Candidate], count: int) -> None:
-        """Begin the first `count` runs that are new. Those of one program follow each other: they share a cell."""
+        """Begin the first `count` runs that are new, those of one program one after the other: they share a cell."""
         seen = {_key(candidate) for candidate, _ in self._pending}
-        chosen: dict[tuple[str, str], list[Candidate]] = {}
+        chosen: list[Candidate] = []
         for candidate in islice(found, max(0, 8 * count)):
             key = _key(candidate)
-            if count <= 0 or key in seen or self._buffer.knows(key):
-                continue
-            seen.add(key)
-            count -= 1
-            chosen.setdefault((candidate.problem.id, candidate.program), []).append(candidate)
-        for candidate in chain.from_iterable(chosen.values()):
-            self._pending.append((candidate, self._lecturer.trace(candidate)))
+            if len(chosen) < count and key not in seen and not self._buffer.knows(key):
+                seen.add(key)
+                chosen.append(candidate)
+        by_program = sorted(range(len(chosen)), key=lambda place: (chosen[place].problem.id, chosen[place].program))
+        traces = {place: self._lecturer.trace(chosen[place]) for place in by_program}
+        self._pending += [(candidate, traces[place]) for place, candidate in enumerate(chosen)]
 
     def _fits(self, program: str, problem: Problem, test: int) -> bool:
         """Whether a lesson may be so long, which is known before anything is traced."""
         limits = self._config.limits_at(self._step)
         return len(program) <= limits.program_characters and is_short_input(problem, test, limits.input_characters)
 
-    def _followed_up(self, found: Sequence[tuple[Candidate, Lesson]], unusable: Counter[str]) -> list[Lesson]:
-        """These lessons, and those of the same programs on other tests, which are likely to be some too."""
-        left = self._budget() - len(found) - unusable.total()
-        self._trace(on_other_tests([candidate for candidate, _ in found]), left)
-        return [lesson for _, lesson in [*found, *self._finished(unusable)]]
-
-    def _finished(self, unusable: Counter[str]) -> list[tuple[Candidate, Lesson]]:
-        """The lessons of all runs that were begun, in their order, with what was run; waits for these."""
+    def _finished(self, unusable: Counter[str]) -> list[Lesson]:
+        """The lessons of all runs that were begun, in their order; waits for these."""
         pending, self._pending = self._pending, []
         if wait([future for _, future in pending], STALL_S).not_done:
             raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
-        lessons: list[tuple[Candidate, Lesson]] = []
+        lessons: list[Lesson] = []
         for candidate, future in pending:
             found = lesson_from(candidate, future, self._config, self._config.programs, step=self._step)
             objection = (
@@ -209,7 +201,7 @@ class Alignment:
             if objection:
                 unusable[objection] += 1
             elif isinstance(found, Lesson):
-                lessons.append((candidate, found))
+                lessons.append(found)
         return lessons
 
 

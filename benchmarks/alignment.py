@@ -15,9 +15,11 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import wait
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,9 +29,10 @@ from runs import Arm, run_arms
 
 from autoclave.compose.host import build_judge
 from autoclave.config import TrainConfig
-from autoclave.core import Problem, Program
+from autoclave.core import CallTests, Problem, Program, StdinTests
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import ProblemSets
+from autoclave.tasks.lessons import is_short_input
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 SETTINGS = ("evaluation.every=0", "evaluation.final_samples=1", "alignment.evaluation_items=0", "problems.heldout=200")
@@ -78,7 +81,9 @@ def main() -> None:
 def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, quick: bool) -> Any:
     """Seconds of judging the programs of the later steps and tracing some, over judging them alone."""
     problems = {problem.id: problem for problem in ProblemSets(config).train}
-    steps = [programs_of(rollouts / f"step-{step:06d}.jsonl.gz", problems) for step in range(3, len(traced) + 1)]
+    steps = [
+        programs_of(rollouts / f"step-{step:06d}.jsonl.gz", problems, config) for step in range(3, len(traced) + 1)
+    ]
 
     def judged(*, traces: bool) -> float:
         with build_judge(config.judge, config.sandbox) as judge:  # a new one: a judge knows the verdicts that it gave
@@ -90,25 +95,38 @@ def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, qu
         for (jobs, failed), count in zip(steps, traced[2:], strict=True):
             wait([judge.submit(job) for job in jobs])
             if traces:
-                wait([judge.trace(job, test) for job, test in failed[:count]])
+                chosen = sorted(failed[:count], key=lambda run: (run[0].problem.id, run[0].program.source))
+                wait([judge.trace(job, test) for job, test in chosen])
 
     return compare(lambda: judged(traces=True), lambda: judged(traces=False), rounds=2 if quick else 5)
 
 
-def programs_of(path: Path, problems: dict[str, Problem]) -> tuple[list[JudgeJob], list[tuple[JudgeJob, int]]]:
-    """The programs of a step, and those that failed, with the test that they failed."""
+def programs_of(
+    path: Path, problems: dict[str, Problem], config: TrainConfig
+) -> tuple[list[JudgeJob], list[tuple[JudgeJob, int]]]:
+    """The programs of a step, and the runs of those that failed as a run with lessons chooses them: each on the test
+    that it failed, then each on others whose input is short.
+    """
+    assert config.alignment
     jobs: list[JudgeJob] = []
-    failed: list[tuple[JudgeJob, int]] = []
+    runs: defaultdict[tuple[str, str], list[tuple[JudgeJob, int]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in map(json.loads, file):
             source = EXTRACTION_RULES["last_fence"](line["response"]) if line["verdict"] else None
             if source is None:
                 continue
-            job = JudgeJob(problems[line["group"]], Program(source), line["item"])
+            problem, verdict = problems[line["group"]], line["verdict"]
+            job = JudgeJob(problem, Program(source), line["item"])
             jobs.append(job)
-            if line["verdict"]["status"] == "wrong_answer":
-                failed.append((job, line["verdict"]["failing_test"]))
-    return jobs, failed
+            if verdict["status"] == "wrong_answer" and (problem.id, source) not in runs:
+                assert isinstance(problem.tests, StdinTests | CallTests)
+                tests = dict.fromkeys([verdict["failing_test"], *range(len(problem.tests.cases))])
+                limits = config.alignment.limits
+                if len(source) > limits.program_characters:
+                    continue
+                fitting = [test for test in tests if is_short_input(problem, test, limits.input_characters)]
+                runs[problem.id, source] = [(job, test) for test in fitting[: config.alignment.tests_per_program]]
+    return jobs, [run for row in zip_longest(*runs.values()) for run in row if run]
 
 
 if __name__ == "__main__":

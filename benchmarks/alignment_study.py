@@ -1,7 +1,10 @@
-"""What alignment teaches: runs with lessons, without, and with lessons whose targets are shuffled.
+"""What alignment teaches: runs with lessons, without, with lessons whose targets are shuffled, and ablations.
 
     python benchmarks/alignment_study.py [--quick] [--json FILE] [--out DIR] [--steps N] [--seeds SEED ...] [--only ARM]
 
+Ablations (GRPO): lessons of random responses; of solutions, made before training (off-policy); lessons that ask for the
+result alone, whose warm start saw such lessons and is another; other shares. A second table counts what was asked. With
+`--out` the first seed's runs stand side by side in `comparison.html` there.
 All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
 intervals are narrow and items independent: final values of variables (execution semantics), output and values together
@@ -40,6 +43,7 @@ from autoclave.rollout import RewardFunction
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
 from autoclave.training.items import ItemSource
+from autoclave.training.report import write_comparison
 from autoclave.training.schedules import Course, Iteration, synchronous
 from autoclave.training.timing import ThreeStages
 
@@ -59,6 +63,15 @@ QUICK = (
     "problems_per_step=8",
     "evaluation.final_samples=1",
 )
+
+
+ABLATIONS = {
+    "random": ("alignment.programs=random",),
+    "off_policy": ("alignment.programs=reference", "alignment.growth=null"),
+    "output_only": ("alignment.asks=output",),
+    "share_20": ("alignment.share=0.2",),
+    "share_60": ("alignment.share=0.6",),
+}
 
 
 class ShuffledTargets:
@@ -87,7 +100,7 @@ def shuffled(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator
 
 
 def arms() -> list[Arm]:
-    """With each algorithm: aligned, without lessons, and with shuffled ones."""
+    """With each algorithm: aligned, without lessons, and with shuffled ones; then ablations with the first."""
     found: list[Arm] = []
     for name in ALGORITHMS:
         chosen = f"algorithm={{name: {name}}}"
@@ -96,7 +109,9 @@ def arms() -> list[Arm]:
             Arm(f"{name}_generation", (*SETTINGS, chosen, "alignment.share=0")),
             Arm(f"{name}_shuffled", (*SETTINGS, chosen), shuffled),
         ]
-    return found
+    first = ALGORITHMS[0]
+    chosen = f"algorithm={{name: {first}}}"
+    return found + [Arm(f"{first}_{name}", (*SETTINGS, chosen, *changes)) for name, changes in ABLATIONS.items()]
 
 
 def main() -> None:
@@ -113,6 +128,10 @@ def study(options: argparse.Namespace) -> None:
     items = wide_items(runs[0].config, folder_of(runs[0], options.out), quick=options.quick)
     found = measured(runs, options.out, items)
     print("\n" + table(runs, found))
+    print("\n" + table_of_batches(runs, options.out))
+    if not options.quick and len(runs) > 1:
+        folders = [folder_of(run, options.out) for run in runs if run.seed == runs[0].seed]
+        print(f"\n{write_comparison(folders, options.out / 'comparison.html')}")
     figures = {name: value for run in runs for name, value in figures_of(run, found[id(run)]).items()}
     aligned = next((run for run in runs if run.steps[-1].get("alignment/reward") is not None), None)
     known = baselines(folder_of(aligned, options.out), items[ExecutionSemantics.name]) if aligned else {}
@@ -172,6 +191,39 @@ def table(runs: Sequence[FinishedRun], found: Mapping[int, Mapping[str, Sequence
     return "\n".join(lines)
 
 
+def table_of_batches(runs: Sequence[FinishedRun], out: Path) -> str:
+    """A line per run: the share of lessons once they have grown, and how many it asked, by what they were made from and
+    what they asked for.
+    """
+    lines = ["| run | seed | share | lessons | of | ask for |", f"|{' --- |' * 6}"]
+    for run in runs:
+        lessons = lessons_in(folder_of(run, out) / "rollouts")
+        kinds = [Counter(lesson["source"] for lesson in lessons)]
+        kinds.append(Counter("output" if lesson["result"] is not None else "variables" for lesson in lessons))
+        texts = [", ".join(f"{name} {count}" for name, count in kind.most_common()) for kind in kinds]
+        cells = [run.arm, str(run.seed), f"{mix_of(run):.3f}", str(len(lessons)), *texts]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def lessons_in(rollouts: Path) -> list[Mapping[str, Any]]:
+    """The lessons that a run asked, each once."""
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for path in sorted(rollouts.glob("*.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                if line["lesson"]:
+                    found[path.name, line["item"]] = line["lesson"]
+    return list(found.values())
+
+
+def mix_of(run: FinishedRun) -> float:
+    """Mean share of lessons among the prompts of a step, once lessons have grown."""
+    growth = run.config.alignment and run.config.alignment.growth
+    warm = run.steps[growth.steps if growth else 1 :]
+    return fmean(row["alignment/share"] for row in warm) if warm else 0.0
+
+
 def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
     """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix
     once lessons have grown.
@@ -187,10 +239,7 @@ def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]
             fmean(rewards[:fifth]),
             fmean(rewards[-fifth:]),
         )
-        growth = run.config.alignment and run.config.alignment.growth
-        warm = run.steps[growth.steps if growth else 1 :]
-        if warm:
-            figures[f"{name}_mix"] = fmean(row["alignment/share"] for row in warm)
+        figures[f"{name}_mix"] = mix_of(run)
     return figures
 
 
@@ -218,12 +267,10 @@ def echo(lesson: Lesson) -> dict[str, Any]:
 def most_common(rollouts: Path) -> Mapping[str, Any]:
     """By the name of a variable, and "" for all others, the value that lessons of a run most often have."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for path in rollouts.glob("*.gz"):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for lesson in (json.loads(line)["lesson"] for line in file):
-                for name, text in (lesson["variables"] if lesson else {}).items():
-                    counts[name][text] += 1
-                    counts[""][text] += 1
+    for lesson in lessons_in(rollouts):
+        for name, text in lesson["variables"].items():
+            counts[name][text] += 1
+            counts[""][text] += 1
     values = {name: count.most_common(1)[0][0] for name, count in counts.items()}
     return {name: value_of(text) for name, text in values.items()}
 

@@ -206,10 +206,23 @@ def test_a_setting_that_cannot_be_used_is_named(setting: str, message: str):
             ("trainer.cpu_offload=true", "model.device=cpu"),
             "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the host",
         ),
+        (
+            ("alignment.programs=reference", "alignment.max_staleness=3"),
+            "alignment: max_staleness: is ignored with programs = reference; remove it",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_named(settings: tuple[str, ...], message: str):
     assert complaint(TrainConfig, None, *settings).startswith(message)
+
+
+def test_what_is_ignored_can_be_set_back_to_its_default(tmp_path: Path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("alignment: {growth: {steps: 3}}", encoding="utf-8")
+    reference = parse_override("alignment.programs=reference")
+    with pytest.raises(ConfigError, match="growth: is ignored"):
+        load(TrainConfig, recipe, [reference])
+    load(TrainConfig, recipe, [reference, parse_override("alignment.growth=null")])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ class AlignmentConfig(Config):
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> Self:
-        given = self.model_fields_set
+        fields = type(self).model_fields
+        given = {name for name in self.model_fields_set if getattr(self, name) != fields[name].default}
         unread = {
             ("programs", "reference"): {"growth", "max_staleness", "traced_per_step"},
             ("asks", "output"): {"min_informative"},

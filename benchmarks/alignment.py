@@ -4,7 +4,8 @@
 
 Both runs have the same prompts per step, and begin with the same warm start. Iterations are paired by their number,
 from the third on: the first asks for programs alone, and libraries warm up. A judge that traces judges the programs of
-a step, and then runs those once more that a run with lessons traced; the two take turns on the steps of a recorded run.
+a step, and then runs as many once more as the run with lessons traced; the two take turns on the steps of that run, of
+which the first that counts warms the judge up.
 
 With --quick the policy is too weak for its figures to mean anything: most of its programs fail at once, and few are
 lessons. It shows that everything runs.
@@ -18,7 +19,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import wait
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
@@ -87,12 +87,11 @@ def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, qu
 
     def judged(*, traces: bool) -> float:
         with build_judge(config.judge, config.sandbox) as judge:  # a new one: a judge knows the verdicts that it gave
-            warm_up, _ = steps[0]
-            wait([judge.submit(replace(warm_up[0], program=Program("")))])
-            return seconds(lambda: work(judge, traces=traces))
+            work(judge, 0, 1, traces=True)  # that its interpreters start is no part of a step
+            return seconds(lambda: work(judge, 1, len(steps), traces=traces))
 
-    def work(judge: Judge, *, traces: bool) -> None:
-        for (jobs, failed), count in zip(steps, traced[2:], strict=True):
+    def work(judge: Judge, first: int, end: int, *, traces: bool) -> None:
+        for (jobs, failed), count in zip(steps[first:end], traced[2 + first : 2 + end], strict=True):
             wait([judge.submit(job) for job in jobs])
             if traces:
                 chosen = sorted(failed[:count], key=lambda run: (run[0].problem.id, run[0].program.source))

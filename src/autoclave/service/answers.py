@@ -54,8 +54,8 @@ async def stream(
                 changed.clear()
                 is_finished = False  # while the store is away the client stays, and hears that we are here
                 with contextlib.suppress(StoreAway):
-                    is_finished = await asyncio.to_thread(parts.store.is_finished, batch.id)
-                    for state in await asyncio.to_thread(parts.store.ended, batch.id, after):
+                    is_finished, ended = await asyncio.to_thread(_news_of, parts, batch, after)
+                    for state in ended:
                         after = state.sequence or after
                         yield _event(form, "job", plain_job(state), after)
                 if is_finished:
@@ -65,6 +65,12 @@ async def stream(
                     return
                 if not await happens(changed, gone, _HEARTBEAT_S):
                     yield b"\n" if form == NDJSON else b":\n\n"
+
+
+def _news_of(parts: Parts, batch: Batch, after: int) -> tuple[bool, list[JobState]]:
+    """Whether all jobs of a batch have ended, and those that ended after that one. Blocks."""
+    is_finished = parts.store.is_finished(batch.id)
+    return is_finished, parts.store.ended(batch.id, after)
 
 
 def _event(form: str, kind: str, data: dict[str, Any], sequence: int | None) -> bytes:

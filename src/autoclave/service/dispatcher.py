@@ -40,6 +40,8 @@ MOST_STARTS = 4
 """A job that was begun so often, and whose end the server never lived to see, gets no verdict."""
 _PURGE_EVERY_S = 60.0
 _RETRY_WHILE_DRAINING_S = 5.0
+_GATHER_S = 0.02
+"""Verdicts wait so long for others that are about to come, while the judge has work: one transaction keeps them all."""
 _PAUSE_S = 1.0
 """Between two tries while the store fails."""
 _log = logging.getLogger(__name__)
@@ -77,6 +79,8 @@ class Dispatcher:
         self._changed = threading.Condition()
         self._running: dict[str, tuple[StartedJob, float, Future[Verdict]]] = {}
         self._ended: list[tuple[str, Verdict]] = []
+        self._settle_at = 0.0
+        """When, by the monotonic clock, the first of `_ended` has waited long enough."""
         self._may_wait = True
         self._is_unsure = self._are_cancelled = False
         self._next_deadline: float | None = 0.0
@@ -221,7 +225,8 @@ class Dispatcher:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_work, self._patience_s())
+                while not self._has_work():
+                    self._changed.wait(self._patience_s())
                 if self._is_stopped and not self._ended:
                     return
                 ended, self._ended = self._ended, []
@@ -241,12 +246,24 @@ class Dispatcher:
 
     def _has_work(self) -> bool:
         is_late = self._next_deadline is not None and self._next_deadline <= time.time()
+        is_late |= self._next_purge <= time.time()
         has_turn = self._may_wait and self._room() > 0
-        return bool(self._ended or has_turn or is_late or self._are_cancelled or self._is_unsure or self._is_stopped)
+        must_look = is_late or self._are_cancelled or self._is_unsure or self._is_stopped
+        return bool(self._must_settle() or has_turn or must_look)
+
+    def _must_settle(self) -> bool:
+        """Whether verdicts wait no longer for more: half of what the judge was given is back, or nothing will come."""
+        if not self._ended:
+            return False
+        num_left = len(self._running) - len(self._ended)
+        return len(self._ended) >= self.slots or num_left == 0 or time.monotonic() >= self._settle_at
 
     def _patience_s(self) -> float:
         times = [self._next_purge, *([self._next_deadline] if self._next_deadline is not None else [])]
-        return max(min(times) - time.time(), 0.01)
+        left_s = min(times) - time.time()
+        if self._ended:
+            left_s = min(left_s, self._settle_at - time.monotonic())
+        return max(left_s, 0.001)
 
     def _room(self) -> int:
         return 0 if self._is_draining else 2 * self.slots - len(self._running)
@@ -317,6 +334,8 @@ class Dispatcher:
             _log.error("judging failed", exc_info=error)
             verdict = Verdict.none(Fault("judge", type(error).__name__))
         with self._changed:
+            if not self._ended:
+                self._settle_at = time.monotonic() + _GATHER_S
             self._ended.append((job.id, verdict))
             self._changed.notify_all()
 

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import AlignmentConfig, TrainConfig
-from autoclave.core import CallTests, Lesson, Problem, Program, StdinTests, TaskItem, Trace
+from autoclave.core import CallTests, ConfigError, Lesson, Problem, Program, StdinTests, TaskItem, Trace
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.traces import is_traceable
 from autoclave.models import encode_prompt
@@ -52,7 +52,11 @@ def build_alignment(
     *,
     context: int | None,
 ) -> Alignment | NoAlignment:
-    """The lessons of a run that learns from `programs`, made by `judge`; `context` are the tokens of the policy's."""
+    """The lessons of a run that learns from `programs`, made by `judge`; `context` are the tokens of the policy's.
+
+    Raises:
+        ConfigError: no problem can have one.
+    """
     settings = config.alignment
     if settings is None or not isinstance(task, CodeGeneration):
         return NoAlignment(programs)
@@ -62,8 +66,13 @@ def build_alignment(
         objection=partial(objection, tokenizer, room),
         program_of=task.program_of,
         trace=partial(trace_of, judge),
-        references=lambda: solutions_of(problems, settings, settings.tests_per_program, config.seed),
+        references=lambda: _references(problems, settings, config.seed),
     )
+    if settings.share and not any(map(is_traceable, problems)):
+        raise ConfigError(
+            "alignment: no training problem runs a Python program on inputs (tests.kind stdin or call), so there would "
+            "be no lesson; remove the block, or add such problems"
+        )
     parts = config.minibatches if config.schedule.learns_in_parts else 1
     return Alignment(settings, programs, lecturer, seed=config.seed, parts=parts)
 
@@ -191,6 +200,13 @@ def solutions_of(problems: Sequence[Problem], settings: AlignmentConfig, tests: 
         known = _short_tests(problem, settings) if problem.solutions else []
         drawn = random.Random(f"{seed} {problem.id}").sample(known, min(tests, len(known)))
         found += [Candidate(problem, problem.solutions[0], test, 0) for test in drawn]
+    return found
+
+
+def _references(problems: Sequence[Problem], settings: AlignmentConfig, seed: int) -> list[Candidate]:
+    """Solutions of training problems, in an order that says nothing: not all of them may have room."""
+    found = solutions_of(problems, settings, settings.tests_per_program, seed)
+    random.Random(f"{seed} references").shuffle(found)
     return found
 
 

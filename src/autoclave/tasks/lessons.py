@@ -19,6 +19,7 @@ from autoclave.tasks.final_values import written
 
 Source = Literal["failed", "random", "reference"]
 _TOKEN = re.compile(r"[^\W\d]\w*|[-+*/%&|^@<>:!=]{0,2}=|\S")
+_BETWEEN = re.compile(r"[\s,;:()\[\]{}]+")
 MOST_DIGITS = 1000
 """Of a number that is read to see whether it is a constant."""
 _COMPARISONS = frozenset({"==", "!=", "<=", ">="})
@@ -184,15 +185,21 @@ def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:
     """The primitive values that an input holds: of a text its words and lines, and the numbers that these are."""
     match problem.tests:
         case CallTests(cases=cases):
-            return {(type(value), value) for value in _primitives(cases[test].arguments)}
+            values = list(_primitives(cases[test].arguments))
         case StdinTests(cases=cases):
-            text = cases[test].input
-            lines = text.splitlines()
-            words = {text, text.strip(), *lines, *(line.strip() for line in lines), *text.split()}
-            numbers = [number for number in map(_number, words) if number is not None]
-            return {(str, word) for word in words} | {(type(number), number) for number in numbers}
+            values = [cases[test].input]
         case _:
             return set()
+    known = {(type(value), value) for value in values}
+    return known.union(*(_values_of_text(value) for value in values if isinstance(value, str)))
+
+
+def _values_of_text(text: str) -> set[tuple[type, Any]]:
+    """What can be read off it without computing: it, its lines, its words, and the numbers that these are."""
+    lines = text.splitlines()
+    words = {text, text.strip(), *lines, *(line.strip() for line in lines), *text.split(), *_BETWEEN.split(text)}
+    numbers = [number for number in map(_number, words) if number is not None]
+    return {(str, word) for word in words} | {(type(number), number) for number in numbers}
 
 
 def _primitives(value: Any) -> Iterator[Any]:

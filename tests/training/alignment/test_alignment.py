@@ -18,6 +18,8 @@ from autoclave.core import (
     CallCase,
     CallTests,
     CheckpointError,
+    ConfigError,
+    FaultError,
     Group,
     JudgeFault,
     Lesson,
@@ -161,6 +163,7 @@ def test_what_is_asked_next_is_of_many_programs():
     go(found, 1)
     lessons = lessons_of(found.items.at(1))
     assert len({lesson.program for lesson in lessons}) == len(lessons) == 4
+    assert {lesson.test for lesson in lessons} == {1}  # the one that was failed
 
 
 @pytest.mark.parametrize("status", [Status.ACCEPTED, Status.RUNTIME_ERROR, Status.TIME_LIMIT, Status.BAD_FORMAT, None])
@@ -309,6 +312,20 @@ def test_what_is_damaged_is_named(tmp_path: Path, content: str):
         alignment().load(tmp_path)
     with pytest.raises(CheckpointError, match=r"alignment\.json: damaged"):
         alignment().load(tmp_path / "missing")
+
+
+def test_a_judge_that_makes_no_traces_ends_the_run():
+    def answer(candidate: Candidate) -> Trace:
+        raise JudgeFault("forbidden: needs traces:read")
+
+    with pytest.raises(FaultError, match=r"has not traced one of \d+ programs: forbidden: needs traces:read"):
+        go(alignment(Tracer(answer)), 1)
+
+
+def test_solutions_without_a_lesson_end_the_run_before_it_begins():
+    found = alignment(Tracer(lambda candidate: replace(trace_of(candidate), variables={})), programs="reference")
+    with pytest.raises(ConfigError, match=r"no solution of a training problem is a lesson \(nothing_informative \d+\)"):
+        found.begin_run()
 
 
 def test_a_test_with_a_long_input_is_passed_over_for_one_with_a_short_one():

@@ -1,8 +1,8 @@
 """What a run knows of alignment: it traces failed programs while the policy learns, and deals the lessons.
 
-A step goes like this. `learn` begins: the judge, which is idle now, runs some of the failed programs once more, and
-tells their final values. At the barrier `settle` waits for that, and puts the lessons into the buffer in an order that
-does not depend on time. The next step that is begun takes the newest.
+A step goes like this. `learn` begins: the judge, which in most schedules is idle now, runs some of the failed programs
+once more, and tells their final values. At the barrier `settle` waits for that, and puts the lessons into the buffer in
+an order that does not depend on time. The next step that is begun takes the newest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ from pathlib import Path
 import numpy as np
 
 from autoclave.config import AlignmentConfig
-from autoclave.core import CheckpointError, DataError, FaultError, Group, JudgeFault, Lesson, Problem, TaskItem, Trace
+from autoclave.core import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    FaultError,
+    Group,
+    JudgeFault,
+    Lesson,
+    Problem,
+    TaskItem,
+    Trace,
+)
 from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, to_plain
 from autoclave.rollout import Collection as Batch
@@ -33,6 +44,8 @@ from autoclave.training.timing import ThreeStages
 
 FILE = "alignment.json"
 STALL_S = 3600.0
+_MANY = 8
+"""So many programs and not one trace: the judge makes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +98,19 @@ class Alignment:
         """Before the first step: where lessons are made of solutions, trace these.
 
         Raises:
-            FaultError: the judge does not answer.
+            FaultError: the judge does not answer, or makes no traces.
+            ConfigError: there is no lesson in them.
         """
         if self._config.programs == "reference" and self._config.share:
+            unusable = Counter[str]()
             self._trace(self._lecturer.references(), self._config.capacity)
-            self._references = self._finished(Counter())
+            self._references = self._finished(unusable)
+            if not self._references:
+                reasons = ", ".join(f"{reason} {count}" for reason, count in unusable.most_common()) or "none is there"
+                raise ConfigError(
+                    "alignment.programs = reference: no solution of a training problem is a lesson "
+                    f"({reasons}); raise alignment.limits, or take programs = failed"
+                )
             self._buffer.add(self._references)
 
     def begin(self, groups: Sequence[Group]) -> None:
@@ -126,7 +147,7 @@ class Alignment:
         unusable = Counter[str]()
         lessons = self._finished(unusable)
         traced = len(lessons) + unusable.total()
-        counts = self._buffer.add(lessons)
+        counts = self._buffer.add(reversed(lessons))  # the newest are asked first: those of tests that were failed
         counts["stale"] = self._buffer.drop_stale(done)
         if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
             draw = np.random.default_rng((self._seed, done))
@@ -192,6 +213,9 @@ class Alignment:
         pending, self._pending = self._pending, []
         if wait([future for _, future in pending], STALL_S).not_done:
             raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
+        faults = [fault for _, future in pending if (fault := future.exception())]
+        if len(faults) == len(pending) >= _MANY:
+            raise FaultError(f"alignment: the judge has not traced one of {len(pending)} programs: {faults[-1]}")
         lessons: list[Lesson] = []
         for candidate, future in pending:
             found = lesson_from(candidate, future, self._config, self._config.programs, step=self._step)

@@ -49,13 +49,13 @@ def candidates(
     """
     rollouts = sorted((r for group in groups for r in group.rollouts), key=lambda rollout: rollout.request)
     draw = np.random.default_rng(seed)
-    by_problem: defaultdict[str, list[list[Candidate]]] = defaultdict(list)
+    by_problem: defaultdict[str, dict[str, list[Candidate]]] = defaultdict(dict)
     for rollout in rollouts:
         found = _of_rollout(rollout, program_of, programs == "failed", fits, draw, tests_per_program)
         if found:
-            by_problem[found[0].problem.id].append(found)
+            by_problem[found[0].problem.id].setdefault(found[0].program, found)  # the same may be written twice
     names = sorted(by_problem)
-    order = _one_of_each(by_problem[names[index]] for index in draw.permutation(len(names)))
+    order = _one_of_each(list(by_problem[names[index]].values()) for index in draw.permutation(len(names)))
     return _one_of_each(order)
 
 

@@ -207,6 +207,14 @@ def test_a_setting_that_cannot_be_used_is_named(setting: str, message: str):
             "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the host",
         ),
         (
+            ("alignment.share=0.4", "schedule.name=minibatch_pipeline"),
+            "alignment: answers to lessons are complete first, so minibatches in order of completion would hold",
+        ),
+        (
+            ("alignment.max_new_tokens=9999", "sampler.max_new_tokens=64"),
+            "alignment.max_new_tokens = 9999: must be at most sampler.max_new_tokens = 64",
+        ),
+        (
             ("alignment.programs=reference", "alignment.max_staleness=3"),
             "alignment: max_staleness: is ignored with programs = reference; remove it",
         ),

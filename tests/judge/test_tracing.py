@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import CheckTests, InputError, JudgeFault, Problem, Program, SandboxFault, Trace
 from autoclave.core.json import from_plain, to_plain
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge import traces as traces_module
 from autoclave.judge.traced_values import MAX_DIGITS, MAX_TEXT_LENGTH, MAX_VARIABLES
-from autoclave.judge.traces import MAX_RESULT_LENGTH
+from autoclave.judge.traces import MAX_RESULT_LENGTH, SharedCell
 from autoclave.sandbox import Sandbox, open_sandbox
 
 from .conftest import JUDGE, SANDBOX
@@ -306,25 +308,32 @@ def test_a_trace_is_the_same_every_time(judge, stdin_problem):
     assert others == [first] * 4
 
 
-def test_traces_of_one_program_share_a_cell_and_nothing_else(monkeypatch: pytest.MonkeyPatch, stdin_problem):
-    opened: list[bytes] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The programs for which judges that are made in this test open a cell."""
+    found: list[bytes] = []
 
     def counted(config: SandboxConfig) -> Sandbox:
         sandbox = open_sandbox(config)
         whole = sandbox.open
 
         def open(content: bytes, *others: Any) -> Any:
-            opened.append(content)
+            found.append(content)
             return whole(content, *others)
 
         monkeypatch.setattr(sandbox, "open", open)
         return sandbox
 
     monkeypatch.setattr("autoclave.judge.local.open_sandbox", counted)
+    return found
+
+
+def test_traces_of_one_program_share_a_cell_and_nothing_else(opened: list[bytes], stdin_problem):
     problem = stdin_problem(*((f"{number}\n", "") for number in range(12)))
     source = "import os\nx = int(input())\nif x == 3: os._exit(1)\ny = 'y' in os.environ\nos.environ['y'] = ''\n"
-    with LocalJudge(SANDBOX, JudgeConfig(workers=1)) as busy:
-        blocking = busy.submit(JudgeJob(stdin_problem(("", ""), time_limit_s=1.0), Program("while True: pass")))
+    with LocalJudge(SANDBOX, JUDGE.model_copy(update={"workers": 1})) as busy:
+        loop = JudgeJob(stdin_problem(("", ""), time_limit_s=1.0), Program("while True: pass"))
+        blocking = busy.submit(loop)
         one, other = JudgeJob(problem, Program(source)), JudgeJob(problem, Program(source + "#"))
         futures = [busy.trace(job, test) for test in range(12) for job in (one, other)]
         blocking.result(timeout=120)
@@ -334,6 +343,35 @@ def test_traces_of_one_program_share_a_cell_and_nothing_else(monkeypatch: pytest
         {} if test == 3 else {"x": test, "y": False} for test in range(12) for _ in range(2)
     ]
     assert len([content for content in opened if content.startswith(b"import os")]) == 4  # 8 runs, and 4, of each
+
+
+def test_a_trace_that_is_far_over_the_time_limit_is_not_repeated(opened: list[bytes], stdin_problem):
+    job = JudgeJob(stdin_problem(("", ""), time_limit_s=1.0), Program("while True: pass"))
+    with LocalJudge(SANDBOX, JUDGE) as tracing:
+        assert not tracing.trace(job, 0).result(timeout=120).variables
+    assert len(opened) == 1
+
+
+def test_what_a_cell_is_made_of_is_not_used_again_after_a_fault():
+    ends: list[type[BaseException] | None] = []
+
+    class Ending:
+        compile_error = None
+
+        def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+            ends.append(kind)
+
+    def one_more(shared: SharedCell) -> None:
+        shared.of(SimpleNamespace(open=lambda *_: Ending(), limits=SimpleNamespace(first=None)))  # pyright: ignore
+
+    with SharedCell(BrokenSandbox()) as shared:  # pyright: ignore
+        one_more(shared)
+        shared.abandon(SandboxFault("it died"))
+        one_more(shared)
+    with contextlib.suppress(ValueError), SharedCell(BrokenSandbox()) as shared:  # pyright: ignore
+        one_more(shared)
+        raise ValueError
+    assert ends == [SandboxFault, None, ValueError]
 
 
 def test_a_cell_that_dies_takes_none_of_the_other_traces_with_it(monkeypatch: pytest.MonkeyPatch, stdin_problem):

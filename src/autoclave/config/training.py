@@ -520,6 +520,17 @@ class TrainConfig(Config):
                 f"alignment.sft_share = {self.alignment.sft_share}: is ignored without a warm start (sft.steps = 0); "
                 "remove it"
             )
+        if isinstance(self.schedule, MinibatchPipelineConfig) and self.schedule.order == "completion":
+            raise ValueError(
+                "alignment: answers to lessons are complete first, so minibatches in order of completion would hold "
+                "either lessons or programs; set schedule.order = prompt"
+            )
+        longest = self.alignment.max_new_tokens
+        if longest is not None and longest > self.sampler.max_new_tokens:
+            raise ValueError(
+                f"alignment.max_new_tokens = {longest}: must be at most sampler.max_new_tokens = "
+                f"{self.sampler.max_new_tokens}, which bounds all responses"
+            )
         youngest, most = self.schedule.staleness + 1, self.alignment.max_staleness
         if self.alignment.programs != "reference" and most is not None and most < youngest:
             raise ValueError(

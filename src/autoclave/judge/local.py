@@ -311,7 +311,7 @@ class LocalJudge(Closing):
                 return prepared.run(shared, self._gate)
             except SandboxFault as error:
                 fault = error
-                shared.close()
+                shared.abandon(error)
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while tracing problem %r: %s", prepared.job.problem.id, error)

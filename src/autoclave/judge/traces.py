@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
 
 from autoclave.core import (
     MAIN_PROGRAM,
     CallTests,
-    Closing,
     Ended,
     InputError,
     Outcome,
     Problem,
+    SandboxFault,
     StdinTests,
     Trace,
     TraceStatus,
@@ -34,7 +35,7 @@ from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import NotPlainError, decode
 from autoclave.judge.profiles import CALL_TRACE, PROFILES, SCRIPT_TRACE
 from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives
-from autoclave.sandbox import Cell, Profile, Runner, Sandbox
+from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
 
 MAX_RESULT_LENGTH = 10_000
 """Characters of a result; an output is cut there, a returned value left out."""
@@ -62,18 +63,18 @@ class PreparedTrace:
         with gate.shared():
             ran = self._observe(shared.of(self))
         if not isinstance(ran, str) and self.limits.is_borderline(ran[1]):
-            with gate.alone(), self.open(shared.sandbox) as fresh:
+            with gate.alone(), self.open(shared.sandbox, self.limits.exact) as fresh:
                 ran = self._observe(fresh)
         return self.no_values(ran) if isinstance(ran, str) else self._trace(*ran)
 
-    def open(self, sandbox: Sandbox) -> Cell:
+    def open(self, sandbox: Sandbox, limits: Limits) -> Cell:
         """A cell for this and other runs of the program.
 
         Raises:
             SandboxFault: there is none, for reasons that are not the program's.
         """
         content = self.job.program.source.encode("utf-8", "surrogatepass")
-        return sandbox.open(content, self.profile, self.limits.exact, self.style.runner)
+        return sandbox.open(content, self.profile, limits, self.style.runner)
 
     def _observe(self, cell: Cell) -> str | tuple[bytes | None, Outcome]:
         """Account and outcome of one run, or why the program does not compile."""
@@ -113,7 +114,7 @@ class PreparedTrace:
         )
 
 
-class SharedCell(Closing):
+class SharedCell:
     """The cell of several runs of one program, opened for the first. Each run is a process of its own there."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -123,14 +124,22 @@ class SharedCell(Closing):
     def of(self, prepared: PreparedTrace) -> Cell:
         """The cell; raises as `PreparedTrace.open` does."""
         if self._cell is None:
-            self._cell = prepared.open(self.sandbox)
+            self._cell = prepared.open(self.sandbox, prepared.limits.first)
         return self._cell
 
-    def close(self) -> None:
-        """Close the cell, if there is one; the next run has another."""
+    def abandon(self, fault: SandboxFault) -> None:
+        """Give the cell up, and what it is made of, after a fault; the next run has another."""
+        self.__exit__(type(fault), fault, fault.__traceback__)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         cell, self._cell = self._cell, None
         if cell:
-            cell.close()
+            cell.__exit__(kind, error, trace)
 
 
 def prepare_trace(prepared: PreparedJob, index: int) -> PreparedTrace:

@@ -48,6 +48,6 @@ def _code_messages(problem: Problem) -> Messages:
 
 def fenced(text: str, language: str = "") -> str:
     """`text` in a fence that ends where it does, whatever it contains."""
-    inside = max((len(run) for run in re.findall(r"^[ \t]*(`{3,})", text, re.MULTILINE)), default=2)
+    inside = max((len(run) for run in re.findall("`{3,}", text)), default=2)  # lines may end in many ways
     fence = "`" * (inside + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -161,9 +161,9 @@ def test_each_ablation_asks_something_else(trainings, name, settings, source):
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "reinforce_plus_plus"])
-@pytest.mark.parametrize("schedule", ["minibatch_pipeline", "asynchronous"])
+@pytest.mark.parametrize("schedule", [{"name": "minibatch_pipeline", "order": "prompt"}, {"name": "asynchronous"}])
 def test_lessons_go_with_other_algorithms_and_schedules(trainings, algorithm, schedule):
-    name = f"{algorithm}-{schedule}"
-    changes = CHANGES | {"steps": 3, "algorithm": {"name": algorithm}, "schedule": {"name": schedule}}
+    name = f"{algorithm}-{schedule['name']}"
+    changes = CHANGES | {"steps": 3, "algorithm": {"name": algorithm}, "schedule": schedule}
     assert trainings.run(name, changes=changes) == 0, trainings.log(name)
     assert metrics(trainings.path(name), "train")[-1]["alignment/share"] > 0

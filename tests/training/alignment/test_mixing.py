@@ -35,3 +35,12 @@ def test_both_kinds_keep_their_order_and_any_stretch_has_about_the_mix(num_progr
     for place, (kind, _) in enumerate(found, start=1):
         seen += kind == "lesson"
         assert abs(seen - share * place) <= 1
+
+
+def test_what_cannot_be_asked_is_not_carried():
+    carry = 0.0
+    for _ in range(10):
+        found = mixed(2, 0.9, carry=carry, there=5)
+        assert found.lessons == 1
+        carry = found.carry
+        assert 0 <= carry < 1

@@ -152,13 +152,13 @@ class Alignment:
         if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
             draw = np.random.default_rng((self._seed, done))
             self._buffer.add_again([self._references[index] for index in draw.permutation(len(self._references))])
-        mix = self._mixed.dealt(done - 1).mix if done - 1 not in ahead else None
+        mix = self._mixed.dealt(done - 1).mix
         self._mixed.forget(done, ahead)
         self._step, self._part = done, 0
         asked = sum(isinstance(group.item.payload, Lesson) for group in groups)
         return {
             "alignment/share": asked / max(1, len(groups)),
-            "alignment/short": float(mix.short if mix else 0),
+            "alignment/short": float(mix.short),
             "alignment/waiting": float(len(self._buffer)),
             "alignment/traced": float(traced),
             **{f"alignment/{name}": float(counts[name]) for name in ("added", "duplicate", "dropped", "stale")},

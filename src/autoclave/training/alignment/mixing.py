@@ -27,8 +27,10 @@ def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
     What is left over is carried on; what was short is not made up for.
     """
     wanted = prompts * share + carry
-    whole = min(int(wanted + 1e-9), prompts - 1)  # 0.6 x 5 is 3, not 2.9999; a step asks for one program at least
-    return Mix(min(whole, there), max(0, whole - there), max(0.0, wanted - whole))
+    whole = int(wanted + 1e-9)  # 0.6 x 5 is 3, not 2.9999
+    carry = max(0.0, wanted - whole)
+    whole = min(whole, prompts - 1)  # a step asks for one program at least
+    return Mix(min(whole, there), max(0, whole - there), carry)
 
 
 def spread(programs: Sequence[T], lessons: Sequence[T]) -> list[T]:

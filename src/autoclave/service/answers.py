@@ -54,10 +54,9 @@ async def stream(
                 changed.clear()
                 is_finished = False  # while the store is away the client stays, and hears that we are here
                 with contextlib.suppress(StoreAway):
-                    is_finished, ended = await asyncio.to_thread(_news_of, parts, batch, after)
-                    for state in ended:
-                        after = state.sequence or after
-                        yield _event(form, "job", plain_job(state), after)
+                    is_finished, ended, after = await asyncio.to_thread(_news_of, parts, batch, after, form)
+                    if ended:
+                        yield ended
                 if is_finished:
                     yield _event(form, "end", {}, None)
                     return
@@ -67,10 +66,12 @@ async def stream(
                     yield b"\n" if form == NDJSON else b":\n\n"
 
 
-def _news_of(parts: Parts, batch: Batch, after: int) -> tuple[bool, list[JobState]]:
-    """Whether all jobs of a batch have ended, and those that ended after that one. Blocks."""
+def _news_of(parts: Parts, batch: Batch, after: int, form: str) -> tuple[bool, bytes, int]:
+    """Whether all jobs of a batch have ended; the events of those that ended after that one, and the last. Blocks."""
     is_finished = parts.store.is_finished(batch.id)
-    return is_finished, parts.store.ended(batch.id, after)
+    ended = parts.store.ended(batch.id, after)
+    text = b"".join(_event(form, "job", plain_job(state), state.sequence) for state in ended)
+    return is_finished, text, max((state.sequence or 0 for state in ended), default=after)
 
 
 def _event(form: str, kind: str, data: dict[str, Any], sequence: int | None) -> bytes:

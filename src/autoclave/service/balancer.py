@@ -191,8 +191,8 @@ class Balancer:
             self._changed.set()
 
     def _is_worth_a_request(self, link: ServerLink) -> bool:
-        """Whether it can take all, or a good part of its window: a request per program would cost too much."""
-        return link.num_free >= min(len(self._pending), max(link.window // 4, 1))
+        """Whether it can take all, or half of its window: a request per program would cost too much."""
+        return link.num_free >= min(len(self._pending), max(link.window // 2, 1))
 
     def _next(self, count: int) -> list[Pending]:
         jobs: list[Pending] = []

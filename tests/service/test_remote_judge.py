@@ -20,6 +20,7 @@ from autoclave.judge import JudgeJob
 from autoclave.judge.conformance import JudgeConformance, check_closing
 from autoclave.service import server_link
 from autoclave.service.client import AsyncRemoteJudge, RemoteJudge
+from autoclave.service.server_link import ServerLink
 from autoclave.service.tokens import Scope
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until
@@ -51,6 +52,28 @@ def jobs(count: int, label: str = "", **fields: object) -> list[JudgeJob]:
 
 def all_accepted(futures: list) -> bool:
     return all(future.result(DEADLINE_S).is_accepted for future in futures)
+
+
+def test_a_server_is_given_what_fills_all_slots_of_its_store_less_what_others_have_there():
+    about = {"waiting": 40, "running": 4, "slots": 2, "all_slots": 8, "per_s": 1.0, "is_draining": False}
+    about |= {"version": "1", "level": "sealed", "batch_limit": 9, "memory_limit_mb": 9}
+    about |= {"least_time_limit_s": 1.0, "greatest_time_limit_s": 9.0}
+
+    async def windows() -> list[int]:
+        link = ServerLink("http://server", RemoteJudgeConfig(urls=("http://server",)), "", context=True)
+        await link._http.aclose()  # pyright: ignore[reportPrivateUsage]
+        answer = httpx.MockTransport(lambda _: httpx.Response(200, json=about))
+        link._http = httpx.AsyncClient(transport=answer, base_url="http://server")  # pyright: ignore[reportPrivateUsage]
+        found = [link.window]
+        link.num_in_flight = 14
+        await link.look()
+        found.append(link.window)
+        link.num_in_flight = 0  # ours have ended since; that is no reason to give it less
+        found.append(link.window)
+        await link.close()
+        return found
+
+    assert asyncio.run(windows()) == [32, 8 * 16 - 30, 8 * 16 - 30]
 
 
 def test_closing_cancels_here_and_at_the_server(server: LiveServer):

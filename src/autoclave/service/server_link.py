@@ -78,6 +78,8 @@ class ServerLink:
         self.url = url.rstrip("/")
         self.about: ServerAnswer | None = None
         self.num_in_flight = 0
+        self.num_of_others = 0
+        """Programs that were not ours when it was looked at last."""
         self.failures = 0
         self.faults_in_a_row = 0
         self.available_at = 0.0
@@ -99,9 +101,7 @@ class ServerLink:
     def window(self) -> int:
         """Programs of ours that it may have at a time, so that it is never idle; fewer while others keep it busy."""
         slots = self.about.all_slots if self.about else 1
-        others = max(self.about.waiting + self.about.running - self.num_in_flight, 0) if self.about else 0
-        window = max(16 * slots, 32)
-        return max(window - others, slots)
+        return max(max(16 * slots, 32) - self.num_of_others, slots)
 
     @property
     def num_free(self) -> int:
@@ -165,6 +165,7 @@ class ServerLink:
             raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve ({error})") from None
         except ValueError:
             raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve") from None
+        self.num_of_others = max(self.about.waiting + self.about.running - self.num_in_flight, 0)
         level = self.about.level
         if level not in LEVELS or LEVELS.index(level) < LEVELS.index(self._minimum_level):
             raise IsolationError(

@@ -80,6 +80,11 @@ class AdmissionConfig(Config):
     waiting_runs: NonNegative = 64
     """Free-form runs and traces that may wait for their turn."""
 
+    @property
+    def largest_batch(self) -> int:
+        """Most programs in one request of which all can ever be accepted."""
+        return min(self.batch_limit, self.client_queue_limit)
+
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:
         if self.client_queue_limit > self.queue_limit:
@@ -191,7 +196,7 @@ class ServeConfig(Config):
     start."""
 
     keep_results_s: PositiveFloat = 86400.0
-    """Seconds for which verdicts and idempotency keys are kept."""
+    """Seconds for which verdicts and idempotency keys are kept, from the last verdict of a request."""
 
     cached_problems_mb: Positive = 512
     """Memory for problems that are in use, in MiB of their JSON text."""

@@ -13,6 +13,7 @@ from fastapi import Request
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.presence import happens, until_gone
+from autoclave.service.refusals import not_found
 from autoclave.service.store import Batch, JobState, StoreAway, counts_of
 from autoclave.service.wire import BatchAnswer
 
@@ -97,7 +98,8 @@ async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch,
                     if is_last:
                         raise
                 else:
-                    assert state is not None  # it cannot be purged while it is unfinished
+                    if state is None:  # its time is over
+                        raise not_found("job")
                     if state.sequence is not None or is_last:
                         return state
                 await happens(changed, gone, min(left_s, _HEARTBEAT_S))

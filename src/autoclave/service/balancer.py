@@ -32,6 +32,7 @@ _REQUEST_BYTES = 8 << 20
 _TICK_S = 1.0
 _GOODBYE_S = 2.0
 _LOOK_EVERY_S = 5.0
+_EARLY_S = 1.0
 _FINAL_FAULTS = ("problem", "host", "deadline")
 """Another try, or another server, would say the same."""
 _log = logging.getLogger(__name__)
@@ -56,10 +57,17 @@ class _Asked:
 
     link: ServerLink
     left: dict[int, Pending]
+    num_held: int = 0
+    """How many of the programs in flight there are of this batch, as counted."""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     jobs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     batch: str = ""
     after: int = 0
+
+    def count(self) -> None:
+        """What is left is in flight there, no more and no less."""
+        self.link.num_in_flight += len(self.left) - self.num_held
+        self.num_held = len(self.left)
 
     def start_over(self) -> None:
         """What is left becomes a batch of its own."""
@@ -167,9 +175,13 @@ class Balancer:
                 return
             for link in sorted(able, key=lambda link: -link.num_free):
                 share = min(math.ceil(num_waiting * link.num_free / total), link.num_free)
-                if jobs := self._next(min(share, self._config.programs_per_request)):
-                    link.num_in_flight += len(jobs)
-                    self.spawn(self._ask(_Asked(link, dict(enumerate(jobs)))))
+                if jobs := self._next(min(share, self._config.programs_per_request, link.batch_limit)):
+                    self._spawn_asking(link, jobs)
+
+    def _spawn_asking(self, link: ServerLink, jobs: Sequence[Pending]) -> None:
+        asked = _Asked(link, dict(enumerate(jobs)))
+        asked.count()
+        self.spawn(self._ask(asked))
 
     async def _look(self, link: ServerLink) -> None:
         """Ask how it is; one that did not answer is used again when it does."""
@@ -210,17 +222,18 @@ class Balancer:
         """Have a batch judged; what is left afterwards waits again."""
         link = asked.link
         self._asked.append(asked)
-        num_asked = len(asked.left)
         try:
             while asked.left and not await self._is_done(asked):
                 await asyncio.sleep(max(link.available_at - asyncio.get_running_loop().time(), 0))
+                self._drop_settled(asked)  # while it was not asked their time may have come
         except Exception as error:  # noqa: BLE001  a bug here must not leave anybody waiting
             _log.exception("asking %s failed", link.url)
             self._fail(asked.left.values(), "client", f"{type(error).__name__}")
         finally:
-            link.num_in_flight -= num_asked
             self._asked.remove(asked)
             self._pending.extendleft(reversed([left for left in asked.left.values() if not left.future.done()]))
+            asked.left = {}
+            asked.count()
             self._changed.set()
 
     async def _is_done(self, asked: _Asked) -> bool:
@@ -309,14 +322,21 @@ class Balancer:
                 raise Unavailable(f"no verdict: {error}") from None
             if verdict.fault is not None and verdict.fault.kind not in _FINAL_FAULTS:
                 self._note_fault(asked, pending, verdict.fault)
+            elif verdict.fault is not None and self._is_early(pending, verdict.fault):
+                link.note_verdict()
             else:
                 link.note_verdict()
                 self._resolve(pending, _named(verdict, link))
-        if pending.future.done():
-            asked.left.pop(event["place"], None)
-        else:
-            asked.left.pop(event["place"])
+        if not pending.future.done():
             self._pending.append(pending)
+        asked.left.pop(event["place"], None)
+        asked.count()
+        self._changed.set()
+
+    def _is_early(self, pending: Pending, fault: Fault) -> bool:
+        """A request has the deadline of its oldest program; the others have time left, and go again."""
+        left_s = pending.deadline - asyncio.get_running_loop().time()
+        return fault.kind == "deadline" and left_s > _EARLY_S
 
     def _note_fault(self, asked: _Asked, pending: Pending, fault: Fault) -> None:
         link = asked.link
@@ -333,7 +353,13 @@ class Balancer:
     ) -> None:
         """Count a failure; the last one that is allowed is what the program is told."""
         self._count_failure(asked.left.values() if which is None else which, f"{link.url}: {reason}", kind)
+        self._drop_settled(asked)
+
+    def _drop_settled(self, asked: _Asked) -> None:
         asked.left = {place: pending for place, pending in asked.left.items() if not pending.future.done()}
+        if not asked.jobs:  # places are those of the request, and there was none
+            asked.left = dict(enumerate(asked.left.values()))
+        asked.count()
 
     def _count_failure(self, which: Iterable[Pending], reason: str, kind: str) -> None:
         for pending in which:
@@ -355,8 +381,7 @@ class Balancer:
                         pending.future.set_exception(given)
             return
         for pending in asked.left.values():
-            asked.link.num_in_flight += 1
-            self.spawn(self._ask(_Asked(asked.link, {0: pending})))
+            self._spawn_asking(asked.link, [pending])
         asked.left = {}
 
     def _fail(self, which: Iterable[Pending], kind: str, reason: str) -> None:

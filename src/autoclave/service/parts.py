@@ -27,6 +27,11 @@ class Turns:
         self._limit = places + waiting
         self._num_inside = 0
 
+    @property
+    def num_inside(self) -> int:
+        """What has a place, or waits for one."""
+        return self._num_inside
+
     async def __aenter__(self) -> None:
         if self._num_inside >= self._limit:
             raise busy("too many runs wait; there will be room later", 1.0)

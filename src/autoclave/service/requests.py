@@ -23,7 +23,7 @@ async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Opt
     Raises:
         Refused: a job cannot be judged here, there is no room, or the key belongs to another request.
     """
-    limit = parts.config.admission.batch_limit
+    limit = parts.config.admission.largest_batch
     if len(jobs) > limit:
         raise bad_input(f"jobs: {len(jobs)} are too many for one request; send at most {limit}")
     if key is None:  # else it may be there already

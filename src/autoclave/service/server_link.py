@@ -99,17 +99,23 @@ class ServerLink:
 
     @property
     def window(self) -> int:
-        """Programs of ours that it may have at a time, so that it is never idle; fewer while others keep it busy."""
+        """Programs of ours that it may have at a time, so that it is never idle; fewer while others keep it busy, and
+        one while its answers are faults.
+        """
+        if self.faults_in_a_row >= FAULTS_OF_A_BROKEN_SERVER:
+            return 1
         slots = self.about.all_slots if self.about else 1
         return max(max(16 * slots, 32) - self.num_of_others, slots)
 
     @property
     def num_free(self) -> int:
-        """Programs that it can be given now: none while it does not answer, few while its answers are faults."""
-        if self.is_barred or self.failures:
-            return 0
-        window = self.window if self.faults_in_a_row < FAULTS_OF_A_BROKEN_SERVER else 1
-        return max(window - self.num_in_flight, 0)
+        """Programs that it can be given now: none while it does not answer."""
+        return 0 if self.is_barred or self.failures else max(self.window - self.num_in_flight, 0)
+
+    @property
+    def batch_limit(self) -> int:
+        """Most programs in one request."""
+        return self.about.batch_limit if self.about else 2**31
 
     def note_success(self) -> None:
         """It answered."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from types import FrameType
 
 import uvicorn
@@ -54,7 +55,10 @@ class DrainingServer(uvicorn.Server):
         self._drain.start()
 
     def _end(self) -> None:
+        until = time.monotonic() + self._parts.config.drain_s
         self._parts.dispatcher.drain(self._parts.config.drain_s)
+        while self._parts.turns.num_inside and time.monotonic() < until:  # free-form runs and traces
+            time.sleep(0.05)
         self._parts.is_stopping.set()
         self._parts.notices.wake_all()
         self.should_exit = True

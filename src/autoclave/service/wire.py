@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from autoclave.core import Trace, Verdict
 
@@ -28,6 +28,16 @@ def _text(value: Any) -> str:
 
 Source = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string", "description": "Text of a program."})]
 """Any text, half surrogate pairs too: whether it is a program is for the judge to say."""
+
+
+def _well_formed(value: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("must be well-formed Unicode")
+    return value
+
+
+Label = Annotated[str, AfterValidator(_well_formed)]
+"""Text that is told again."""
 
 
 class Request(BaseModel):
@@ -153,7 +163,7 @@ class Job(Request):
     problem: Digest
     source: Source
     language: str = "python"
-    id: str = ""
+    id: Label = ""
     """A label of your own; it comes back in the verdict."""
     tests: Annotated[str, Field(pattern="^(all|longest:[1-9][0-9]{0,8})$")] = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs."""
@@ -306,7 +316,7 @@ class TraceRequest(Request):
     problem: Digest
     source: Source
     language: str = "python"
-    id: str = ""
+    id: Label = ""
     test: Annotated[int, Field(ge=0)] = 0
     """Index of the test."""
     is_rehearsal: bool = False

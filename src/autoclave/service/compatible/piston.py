@@ -294,7 +294,7 @@ async def _graded(
         given, expected, text = (files[name].decode() for name in ("input.txt", "correct_output.txt", "grader_config"))
         settings = dict(line.split("=", 1) for line in text.splitlines() if line.strip())
         time_limit_s, memory_mb = float(settings.pop("TIME_LIMIT")), int(float(settings.pop("MEMORY_LIMIT")))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):
         raise bad_input("files: grader_config: must have lines TIME_LIMIT=seconds and MEMORY_LIMIT=MiB") from None
     if settings.pop("INPUT_MODE", "stdio") != "stdio" or settings:
         raise bad_input("files: grader_config: only INPUT_MODE=stdio beside TIME_LIMIT and MEMORY_LIMIT")

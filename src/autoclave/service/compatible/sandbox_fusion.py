@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import TypeAdapter, ValidationError
 
-from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
+from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
@@ -315,7 +315,7 @@ def _provided(parts: Parts, body: SubmitRequest) -> Problem:
     if any(set(one["input"]) != {"stdin"} or set(one["output"]) != {"stdout"} for one in cases):
         raise bad_input("config.provided_data.test: only stdin and stdout are supported, no files")
     tests = StdinTests("stdin", [StdinCase(one["input"]["stdin"], one["output"]["stdout"]) for one in cases])
-    return Problem(
+    problem = Problem(
         str(row.get("content", "")),
         tests,
         id=str(row.get("id", body.id)),
@@ -323,6 +323,10 @@ def _provided(parts: Parts, body: SubmitRequest) -> Problem:
         profile=parts.config.compatible.profile,
         language=config.language or "python",
     )
+    try:
+        return Problem.from_json(problem.to_json(), "config.provided_data")
+    except DataError as error:
+        raise bad_input(str(error)) from None
 
 
 _CASES: TypeAdapter[list[dict[str, dict[str, str]]]] = TypeAdapter(list[dict[str, dict[str, str]]])

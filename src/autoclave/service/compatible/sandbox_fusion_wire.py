@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autoclave.service.wire import Source
+from autoclave.service.wire import Label, Source
 
 Language = Literal["python", "cpp"]
 """The languages of the protocol that are run here."""
@@ -161,8 +161,8 @@ class PromptRequest(Asked):
 class SubmitRequest(Asked):
     """A response of a model, to be judged."""
 
-    dataset: str
-    id: int | str
+    dataset: Label
+    id: int | Label
     completion: Source
     config: TestConfig = TestConfig()
 

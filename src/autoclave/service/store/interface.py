@@ -251,7 +251,7 @@ class Store(Protocol):
     def load(self) -> Load: ...
 
     def purge(self, before: float) -> int:
-        """Forget batches that ended, and were accepted before that time; how many."""
+        """Forget batches of which all jobs have ended, the last before that time; how many."""
         ...
 
     # --- Several nodes ---------------------------------------------------------------------------------------------

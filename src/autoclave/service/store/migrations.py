@@ -137,4 +137,5 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX watches_of_node ON watches (node)",
         "INSERT INTO watches (batch, node) SELECT id, 'former' FROM batches WHERE keep_s IS NOT NULL",
     ),
+    ("ALTER TABLE batches ADD COLUMN ended {real}",),  # when the last of its jobs so far did
 )

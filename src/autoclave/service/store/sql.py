@@ -253,14 +253,16 @@ class SqlStore(Database):
         )
         ended = [row[-1] for row in rows]
         touched = sorted({left[id] for id in ended})
-        self._run_many("UPDATE batches SET last_sequence = ? WHERE id = ?", [(last[id], id) for id in touched])
+        self._run_many(
+            f"UPDATE batches SET last_sequence = ?, ended = {self.NOW} WHERE id = ?", [(last[id], id) for id in touched]
+        )
         events += [Event(News.ENDED, batch) for batch in touched]
         return ended
 
     def purge(self, before: float) -> int:
         with self._changing():
             gone = self._run(
-                "DELETE FROM batches WHERE created < ? AND NOT EXISTS "
+                "DELETE FROM batches WHERE coalesce(ended, created) < ? AND NOT EXISTS "
                 f"(SELECT 1 FROM jobs WHERE jobs.batch = batches.id AND {_UNFINISHED})",
                 before,
             )

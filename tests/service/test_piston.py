@@ -145,7 +145,13 @@ def test_a_submission_that_does_not_compile_is_told_apart(compatible: LiveServer
 
 
 @pytest.mark.parametrize(
-    "files", [{"checker.py": "print(1)"}, {"grader_config": "TIME_LIMIT=x"}, {"grader_config": "TIME_LIMIT=1\nA=b"}]
+    "files",
+    [
+        {"checker.py": "print(1)"},
+        {"grader_config": "TIME_LIMIT=x"},
+        {"grader_config": "TIME_LIMIT=1\nA=b"},
+        {"grader_config": "TIME_LIMIT=1\nMEMORY_LIMIT=inf"},
+    ],
 )
 def test_a_grader_that_is_not_followed_is_refused(compatible: LiveServer, files: dict[str, str]):
     body = graded(RIGHT, **files) | {"language": "cf_python3", "version": "*"}

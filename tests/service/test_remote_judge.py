@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,38 @@ def test_a_server_is_given_what_fills_all_slots_of_its_store_less_what_others_ha
         found.append(link.window)
         link.num_in_flight = 0  # ours have ended since; that is no reason to give it less
         found.append(link.window)
+        for _ in range(3):
+            link.note_fault(0.0)
+        found.append(link.window)
         await link.close()
         return found
 
-    assert asyncio.run(windows()) == [32, 8 * 16 - 30, 8 * 16 - 30]
+    assert asyncio.run(windows()) == [32, 8 * 16 - 30, 8 * 16 - 30, 1]
+
+
+def test_a_slow_program_keeps_no_other_from_its_turn(start_server, remote_judge):
+    server = start_server(judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=12.0))
+    judge = remote_judge(server.url)
+    slow = judge.submit(JudgeJob(problem(), Program(f"import time; time.sleep(9)\n{RIGHT}")))
+    assert all_accepted([judge.submit(one) for one in jobs(100)])
+    assert not slow.done()
+    assert slow.result(DEADLINE_S).is_accepted
+
+
+def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, remote_judge, monkeypatch):
+    server = start_server()
+    judge = remote_judge(server.url, retries=8)
+    whole, failures = server.parts.judge.submit, iter(range(12))
+
+    def failing(job: JudgeJob) -> Any:
+        if next(failures, None) is None:
+            return whole(job)
+        future: Future[Verdict] = Future()
+        future.set_result(Verdict.none(Fault("sandbox", "no cell")))
+        return future
+
+    monkeypatch.setattr(server.parts.judge, "submit", failing)
+    assert all_accepted([judge.submit(one) for one in jobs(20)])
 
 
 def test_closing_cancels_here_and_at_the_server(server: LiveServer):

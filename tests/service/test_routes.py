@@ -11,7 +11,9 @@ import httpx
 import pytest
 import zstandard
 
+from autoclave.compose.service import open_parts
 from autoclave.config import AdmissionConfig
+from autoclave.core import InputError
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until, upload
 
@@ -214,6 +216,30 @@ def test_a_client_that_is_gone_cancels_its_jobs_unless_it_said_otherwise(start_s
     until(lambda: not server.parts.store.unfinished())
     counts = server.client.get(f"/v1/batches/{batch['batch']}").json()["counts"]
     assert (counts == {"done": 6}) if keep else ("cancelled" in counts)
+
+
+def test_a_request_that_could_never_be_accepted_is_told_so_at_once(start_server):
+    server = start_server(admission=AdmissionConfig(queue_limit=6, client_queue_limit=6))
+    digest = upload(server.client, problem())[0]
+    refused = server.client.post("/v1/batches", json={"jobs": [job(digest, RIGHT)] * 7})
+    assert refused.status_code == 422
+    assert "send at most 6" in refused.json()["error"]["message"]
+    assert server.client.get("/v1/server").json()["batch_limit"] == 6
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/traces"])
+def test_a_label_that_could_not_be_told_again_is_refused(server: LiveServer, path: str):
+    digest = upload(server.client, problem())[0]
+    content = json.dumps({"problem": digest, "source": RIGHT, "id": "\ud800"})
+    reply = server.client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 422
+    assert "well-formed Unicode" in reply.json()["error"]["message"]
+
+
+def test_a_second_server_on_the_same_file_does_not_start(start_server):
+    first = start_server()
+    with pytest.raises(InputError, match="another server has it"), open_parts(first.parts.config):
+        pass
 
 
 def test_a_full_queue_refuses_with_a_time_that_is_true(start_server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 
 import pytest
 import sandbox_fusion as fusion
@@ -250,6 +251,17 @@ def test_a_row_may_come_along(url: str):
     assert submit("mine", 7, fenced("print(2 * int(input()))"), **config).accepted
     refused = submit("mine", 7, fenced("print(int(input()))"), **config)
     assert (refused.accepted, refused.id) == (False, 7)
+
+
+@pytest.mark.parametrize("field", ["content", "id"])
+def test_a_row_that_could_not_be_told_again_is_refused(compatible: LiveServer, field: str):
+    case = {"input": {"stdin": "2\n"}, "output": {"stdout": "4\n"}}
+    row = {"id": "7", "content": "Double it.", "test": [case]} | {field: "\ud800"}
+    config = {"dataset_type": "CommonOJDataset", "provided_data": row, "language": "python"}
+    body = json.dumps({"dataset": "mine", "id": 7, "completion": fenced(RIGHT), "config": config})
+    headers = {"Content-Type": "application/json"}
+    assert compatible.client.post("/submit", content=body, headers=headers).status_code == 422
+    assert compatible.client.get("/v1/problems").status_code == 200
 
 
 @pytest.mark.parametrize(

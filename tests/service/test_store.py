@@ -111,6 +111,13 @@ def test_old_batches_are_forgotten_when_all_has_ended(store: Store):
     assert (store.job("1"), store.batch("b1"), store.job("2").state) == (None, None, "accepted")
 
 
+def test_a_batch_that_took_long_is_kept_as_long_as_others(store: Store):
+    store.add_batch(replace(batch("b1", "1"), created=1.0), jobs("1"))
+    store.finish([("1", "{}")])
+    assert store.purge(time.time() - 60) == 0
+    assert store.job("1").verdict == "{}"
+
+
 def test_each_version_of_the_schema_becomes_the_newest(tmp_path: Path):
     for version in range(len(MIGRATIONS) + 1):
         path = tmp_path / f"{version}.sqlite"

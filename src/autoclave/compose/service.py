@@ -65,7 +65,7 @@ def alone_with(place: str) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
         except BlockingIOError:
             raise InputError(
-                f"store {place}: another server has it; give another file, or a PostgreSQL database, which servers share"
+                f"store {place}: another server has it; give another file, or a PostgreSQL database to share"
             ) from None
         yield
 

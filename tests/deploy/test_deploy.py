@@ -9,11 +9,14 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from autoclave.cli.main import cli
 from autoclave.config import ServeConfig, load, parse_override
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes/judge.yaml").read_text()))
+FIRST_TOKEN: dict[str, Any] = yaml.safe_load((DEPLOY / "kubernetes/first-token.yaml").read_text())
 VERSIONS = ("1.33", "1.37")  # the first with `hostUsers` on by default, and the newest schemas
 
 
@@ -26,7 +29,7 @@ CONTAINER = found("Deployment")["spec"]["template"]["spec"]["containers"][0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["kind"])
+@pytest.mark.parametrize("document", [*DOCUMENTS, FIRST_TOKEN], ids=lambda document: document["kind"])
 def test_a_manifest_is_what_the_schema_of_kubernetes_says(document: dict[str, Any], version: str):
     kubernetes_validate.validate(document, version, strict=True)
 
@@ -44,6 +47,15 @@ def test_everything_selects_the_pods_of_the_deployment():
     assert found("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
     assert found("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
     assert found("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"] == found("Deployment")["metadata"]["name"]
+
+
+def test_the_first_token_is_made_in_the_store_of_the_servers(tmp_path: Path):
+    container = FIRST_TOKEN["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == CONTAINER["image"]
+    assert (container["envFrom"], container["env"]) == (CONTAINER["envFrom"], CONTAINER["env"])
+    assert container["args"] == [word for word in CONTAINER["args"] if word.startswith("store=")]
+    made = CliRunner().invoke(cli, [*container["command"][1:], f"store={tmp_path / 'store.sqlite'}"])
+    assert made.exit_code == 0, made.output
 
 
 def test_the_server_in_the_container_takes_its_settings_and_demands_tokens():

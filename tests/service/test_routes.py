@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
 import zlib
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -14,6 +16,7 @@ import zstandard
 from autoclave.compose.service import open_parts
 from autoclave.config import AdmissionConfig
 from autoclave.core import InputError
+from autoclave.service.answers import FollowedBatch
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until, upload
 
@@ -240,6 +243,24 @@ def test_a_second_server_on_the_same_file_does_not_start(start_server):
     first = start_server()
     with pytest.raises(InputError, match="another server has it"), open_parts(first.parts.config):
         pass
+
+
+def test_a_client_that_is_gone_before_its_stream_begins_has_hung_up():
+    expected: list[str] = []
+    leases = SimpleNamespace(expect=lambda batch: expected.append(batch.id))
+
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        await asyncio.sleep(0)
+
+    async def follow() -> None:
+        response = FollowedBatch(None, leases, None, SimpleNamespace(id="b"), 0, "application/x-ndjson")  # pyright: ignore
+        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, gone, send)
+
+    asyncio.run(follow())
+    assert expected == ["b"]
 
 
 def test_a_full_queue_refuses_with_a_time_that_is_true(start_server):

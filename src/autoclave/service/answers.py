@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import Request
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
@@ -38,6 +40,20 @@ def batch_answer(parts: Parts, batch: Batch) -> BatchAnswer:
     """Where a batch stands. Blocks."""
     states = parts.store.jobs_of(batch.id)
     return BatchAnswer(batch=batch.id, jobs=[state.id for state in states], counts=counts_of(states))
+
+
+class FollowedBatch(StreamingResponse):
+    """The stream of a batch. A client that is gone before it begins is one that hangs up, too."""
+
+    def __init__(self, parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str) -> None:
+        super().__init__(stream(parts, leases, request, batch, after, form), media_type=form)
+        self._leases, self._batch = leases, batch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leases.expect(self._batch)
 
 
 async def stream(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from autoclave.service.access import LeasesHere, PartsHere, needs
-from autoclave.service.answers import EVENTS, NDJSON, batch_answer, plain_job, stream, wait_for
+from autoclave.service.answers import EVENTS, NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
@@ -58,9 +58,11 @@ async def judge_one(
     job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
     options = _options(body, is_waiting=body.wait_s > 0)
     batch = await accept(parts, client, [job], options, key)
-    state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
-    state = await wait_for(parts, leases, request, batch, state.id, body.wait_s)
-    return _job_response(state)
+    try:
+        state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
+        return _job_response(await wait_for(parts, leases, request, batch, state.id, body.wait_s))
+    finally:
+        leases.expect(batch)
 
 
 @router.get("/jobs/{job}", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Not yet."}})
@@ -106,7 +108,7 @@ async def judge_many(
     options = _options(body, is_waiting=form is not None)
     batch = await accept(parts, client, body.jobs, options, key)
     if form is not None:
-        return StreamingResponse(stream(parts, leases, request, batch, 0, form), media_type=form)
+        return FollowedBatch(parts, leases, request, batch, 0, form)
     answer = await asyncio.to_thread(batch_answer, parts, batch)
     return JSONResponse(answer.model_dump(mode="json"), 202)
 
@@ -135,7 +137,7 @@ async def stream_batch(
     form = _form(accept_header) or NDJSON
     if last_event.isascii() and last_event.isdigit() and len(last_event) < 19:
         after = max(after, int(last_event))
-    return StreamingResponse(stream(parts, leases, request, found, after, form), media_type=form)
+    return FollowedBatch(parts, leases, request, found, after, form)
 
 
 @router.delete("/batches/{batch}")

@@ -3,7 +3,8 @@
     python benchmarks/alignment_study.py [--quick] [--json FILE] [--out DIR] [--steps N] [--seeds SEED ...] [--only ARM]
 
 Ablations (GRPO): lessons of random responses; of solutions, made before training (off-policy); lessons that ask for the
-result alone, whose warm start saw such lessons and is another; other shares. A second table counts what was asked. With
+result alone, whose warm start saw such lessons and is another; other shares; and no lessons beside as many prompts for
+programs as a run with lessons has. A second table counts what was asked. With
 `--out` the first seed's runs stand side by side in `comparison.html` there.
 All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
@@ -71,6 +72,7 @@ ABLATIONS = {
     "output_only": ("alignment.asks=output",),
     "share_20": ("alignment.share=0.2",),
     "share_60": ("alignment.share=0.6",),
+    "same_programs": ("alignment.share=0", "problems_per_step=38"),
 }
 
 
@@ -164,7 +166,7 @@ def measured(
 ) -> dict[int, dict[str, list[Mapping[str, Any]]]]:
     """By run and task, the figures before and after. Runs of a seed begin with one policy, which is measured once."""
     found: dict[int, dict[str, list[Mapping[str, Any]]]] = {}
-    before: dict[tuple[int, str], Mapping[str, Any]] = {}
+    before: dict[tuple[object, ...], Mapping[str, Any]] = {}
     for run in runs:
         config = run.config.model_copy(update={"seed": 0})  # all are sampled with the same numbers
         found[id(run)] = {"generation": [run.evaluations[0], run.evaluations[-1]]}
@@ -173,9 +175,10 @@ def measured(
                 partial(evaluate_items, config, folder_of(run, out) / part, each, REWARDS[name], SAMPLES)
                 for part in ("start", "model")
             )
-            if (run.seed, name) not in before:
-                before[run.seed, name] = start().to_metrics()
-            found[id(run)][name] = [before[run.seed, name], end().to_metrics()]
+            known = (run.seed, name, config.alignment and config.alignment.asks)  # those decide the warm start
+            if known not in before:
+                before[known] = start().to_metrics()
+            found[id(run)][name] = [before[known], end().to_metrics()]
     return found
 
 

@@ -3,10 +3,10 @@
     python benchmarks/alignment_study.py [--quick] [--json FILE] [--out DIR] [--steps N] [--seeds SEED ...] [--only ARM]
 
 Ablations (GRPO): lessons of random responses; of solutions, made before training (off-policy); lessons that ask for the
-result alone, whose warm start saw such lessons and is another; other shares; and no lessons beside as many prompts for
-programs as a run with lessons has. A second table counts what was asked. With
-`--out` the first seed's runs stand side by side in `comparison.html` there.
-All runs of a seed begin with the same warm start and ask the same problems. Programs are measured on the held-out
+result alone; other shares; and no lessons beside as many prompts for programs as a run with lessons has. A second table
+counts what was asked. With `--out` the first seed's runs stand side by side in `comparison.html` there.
+All runs of a seed ask problems in the same order, and begin with the same warm start, except for the one that asks for
+results: its warm start saw such lessons. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
 intervals are narrow and items independent: final values of variables (execution semantics), output and values together
 (trace inference), and the output alone.

@@ -83,9 +83,21 @@ def test_a_server_is_given_what_fills_all_slots_of_its_store_less_what_others_ha
 def test_a_slow_program_keeps_no_other_from_its_turn(start_server, remote_judge):
     server = start_server(judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=12.0))
     judge = remote_judge(server.url)
-    slow = judge.submit(JudgeJob(problem(), Program(f"import time; time.sleep(9)\n{RIGHT}")))
-    assert all_accepted([judge.submit(one) for one in jobs(100)])
-    assert not slow.done()
+    slow_one = JudgeJob(problem(), Program(f"import time; time.sleep(9)\n{RIGHT}"))
+    many = jobs(100)
+    first, slow, later = [judge.submit(one) for one in many[:10]], judge.submit(slow_one), map(judge.submit, many[10:])
+    assert all_accepted([*first, *later])
+    assert server.parts.dispatcher.num_running == 1
+    assert slow.result(DEADLINE_S).is_accepted
+
+
+def test_a_verdict_is_told_while_another_program_runs(start_server, remote_judge):
+    server = start_server(judge=JudgeConfig(workers=2, time_limit_range=(0.5, 12.0), default_time_limit_s=12.0))
+    judge = remote_judge(server.url)
+    slow = judge.submit(JudgeJob(problem(), Program(f"import time; time.sleep(5)\n{RIGHT}")))
+    until(lambda: server.parts.dispatcher.num_running == 1)
+    assert judge.submit(jobs(1)[0]).result(DEADLINE_S).is_accepted
+    assert server.parts.dispatcher.num_running == 1
     assert slow.result(DEADLINE_S).is_accepted
 
 

@@ -3,7 +3,8 @@
     python benchmarks/service.py [--quick] [--json FILE]
 
 Server, client and the judge beside them share this machine. Throughput: the same programs in turn, with as many workers
-each as there are cores. Latency: one program after another. Concurrency: more than a hundred cells at once in one
+each as there are cores; once programs that pass all tests, once a mix as a policy writes it: right, wrong, that raise,
+and endless. Latency: one program after another. Concurrency: more than a hundred cells at once in one
 server, programs of all kinds, each verdict checked. Bytes: an iteration of 1024 problems with 8 programs each through a
 proxy that counts, when problems are stored; the tests that a client without digests sends as well are counted as JSON
 text, once per program. Overload: ten times as many programs are offered as can be judged, by clients that have a core
@@ -26,10 +27,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 
 import httpx
 import numpy as np
-from harness import arguments, compare, finish, print_environment
+from harness import Comparison, arguments, compare, finish, print_environment
 
 from autoclave.config import RemoteJudgeConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -51,6 +53,7 @@ KINDS = {
     "memory_limit": "numbers = bytearray(1 << 30)",
     "output_limit": "while True: print('flood ' * 1000)",
 }
+MIX = ("accepted",) * 16 + ("wrong_answer",) * 16 + ("runtime_error",) * 7 + ("time_limit",)
 
 
 def problem_of(number: int, num_tests: int, numbers: int) -> Problem:
@@ -86,6 +89,7 @@ def main() -> None:
     sources = Sources()
     with served(f"judge.workers={CORES}") as (url, _), remote(url) as far, local() as near:
         figures = throughput(near, far, sources, *((40, 3) if options.quick else (200, 9)))
+        figures |= mixed_throughput(near, far, sources, *((40, 3) if options.quick else (200, 5)))
         figures |= latency(near, far, sources, 30 if options.quick else 300)
         figures |= wire(url, sources, *((64, 8) if options.quick else (1024, 8)))
     with served(f"judge.workers={CONCURRENT}", "judge.time_limit_range=[1,12]") as (url, _), remote(url) as far:
@@ -137,26 +141,48 @@ def local() -> LocalJudge:
 
 def throughput(near: Judge, far: Judge, sources: Sources, num_programs: int, rounds: int) -> dict[str, float]:
     """Programs of 15 tests per second, remote over local."""
+    found, per_s = throughputs(near, far, sources, ("accepted",) * num_programs, rounds)
+    print(f"throughput of the server / local        {found}")
+    return {
+        "throughput_ratio_vs_local": found.median,
+        "programs_per_s_local": per_s[0],
+        "programs_per_s_remote": per_s[1],
+    }
+
+
+def mixed_throughput(near: Judge, far: Judge, sources: Sources, num_programs: int, rounds: int) -> dict[str, float]:
+    """The same of a mix of programs, most of which end at their first test."""
+    found, per_s = throughputs(near, far, sources, MIX * (num_programs // len(MIX)), rounds)
+    print(f"  of a mix of programs                  {found}")
+    return {
+        "mixed_throughput_ratio_vs_local": found.median,
+        "mixed_programs_per_s_local": per_s[0],
+        "mixed_programs_per_s_remote": per_s[1],
+    }
+
+
+def throughputs(
+    near: Judge, far: Judge, sources: Sources, kinds: Sequence[str], rounds: int
+) -> tuple[Comparison, tuple[float, float]]:
+    """Remote over local, and what both judged per second."""
+    kinds = random.Random(0).sample(kinds, len(kinds))
     problems = [problem_of(0, NUM_TESTS, 3)]
 
     def time_of(judge: Judge) -> Callable[[], float]:
         def once() -> float:
-            jobs = sources.jobs(problems, SUM, num_programs)
+            jobs = [job for kind in kinds for job in sources.jobs(problems, KINDS[kind], 1)]
             started = time.perf_counter()
             verdicts = judged(judge, jobs)
             time_s = time.perf_counter() - started
-            check(verdicts, ["accepted"] * len(verdicts))
+            check(verdicts, kinds)
+            times[judge].append(time_s)
             return time_s
 
         return once
 
+    times: dict[Judge, list[float]] = {near: [], far: []}
     found = compare(time_of(near), time_of(far), rounds=rounds)
-    print(f"throughput of the server / local        {found}")
-    return {
-        "throughput_ratio_vs_local": found.median,
-        "programs_per_s_local": num_programs / time_of(near)(),
-        "programs_per_s_remote": num_programs / time_of(far)(),
-    }
+    return found, (len(kinds) / median(times[near]), len(kinds) / median(times[far]))
 
 
 def latency(near: Judge, far: Judge, sources: Sources, num_programs: int) -> dict[str, float]:

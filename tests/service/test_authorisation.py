@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import httpx
@@ -93,6 +94,16 @@ def test_a_route_needs_a_valid_token_with_its_scope(guarded: LiveServer, method,
     needed = {Scope(scope)} | ({Scope.JUDGE} if scope == "traces:read" else set())
     with guarded.client_with(*needed) as allowed:
         assert ask(allowed, method, path, body).status_code in (200, 202, 204, 404)
+
+
+def test_a_token_may_be_the_password_of_the_address(guarded: LiveServer):
+    with guarded.client_with(Scope.JUDGE) as client:
+        token = client.headers["Authorization"].removeprefix("Bearer ")
+    for password, status in ((token, 200), (token[:-1], 401), ("", 401)):
+        reply = httpx.get(f"{guarded.url}/v1/server", auth=("any", password), trust_env=False)
+        assert reply.status_code == status
+    reply = guarded.client.get("/v1/server", headers={"Authorization": "Basic ?"})
+    assert reply.status_code == 401
 
 
 def test_a_revoked_token_is_useless_at_once(guarded: LiveServer):
@@ -253,6 +264,19 @@ def test_a_route_of_another_protocol_takes_a_token_in_its_url(guarded_compatible
         assert ask(allowed, method, path, body).status_code == 200
     with httpx.Client(base_url=server.url.replace("//", f"//any:{token}@"), timeout=60.0, trust_env=False) as by_url:
         assert ask(by_url, method, path, body).status_code == 200
+
+
+@pytest.mark.parametrize("shown", ["", "Authorization: Bearer nonsense\r\n"])
+@pytest.mark.parametrize("path", ["/v1/problems", "/v1/batches", "/run_code", "/api/v2/execute"])
+def test_who_shows_no_valid_token_is_refused_before_anything_is_read(
+    guarded_compatible: LiveServer, path: str, shown: str
+):
+    with socket.create_connection(("127.0.0.1", guarded_compatible.port), timeout=30) as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: x\r\n{shown}Content-Type: application/json\r\n"
+            "Content-Length: 1000000\r\n\r\n".encode()
+        )  # and never a byte of it
+        assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
 
 
 def test_problems_that_come_along_need_the_scope_of_uploads(guarded_compatible: LiveServer):

@@ -21,6 +21,10 @@ from .conftest import LiveServer
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 LONGEST_ANSWER_S = 60.0
 FEWEST_OPERATIONS = 15
+OTHERS = {
+    *("/run_code", "/run_jupyter", "/submit", "/list_datasets", "/list_ids", "/get_prompts", "/get_prompt_by_id"),
+    *("/api/v2/runtimes", "/api/v2/execute"),
+}
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -30,9 +34,23 @@ def _as_lines(context: schemathesis.SerializationContext, value: object) -> byte
 
 
 def test_no_request_gets_an_answer_that_the_description_does_not_name(server: LiveServer):
-    schema = schemathesis.openapi.from_url(f"{server.url}/v1/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = _operations(server)
     assert len(operations) >= FEWEST_OPERATIONS
+    _ask_all(operations)
+
+
+def test_nor_with_the_protocols_of_other_sandboxes(compatible: LiveServer):
+    others = [operation for operation in _operations(compatible) if not operation.path.startswith("/v1/")]
+    assert {operation.path for operation in others} == OTHERS
+    _ask_all(others)
+
+
+def _operations(server: LiveServer) -> list[schemathesis.APIOperation]:
+    schema = schemathesis.openapi.from_url(f"{server.url}/v1/openapi.json")
+    return [found.ok() for found in schema.get_all_operations()]
+
+
+def _ask_all(operations: list[schemathesis.APIOperation]) -> None:
     for operation in operations:
         for mode in GenerationMode:
             _ask(operation, mode)

@@ -11,6 +11,7 @@ import sandbox_fusion as fusion
 
 from autoclave.config import AdmissionConfig, CompatibleConfig, ServeConfig
 from autoclave.service.compatible import sandbox_fusion as ours
+from autoclave.service.store import StoreAway
 
 from .conftest import RIGHT, LiveServer, problem, upload
 
@@ -186,6 +187,23 @@ def test_a_fault_is_no_end_of_a_program(start_server):
     ]
     assert [reply.status_code for reply in replies] == [504, 504]
     assert not any("run_result" in reply.text or "accepted" in reply.text for reply in replies)
+
+
+def test_a_store_that_is_away_is_no_end_of_a_program_either(start_server, monkeypatch: pytest.MonkeyPatch):
+    server = start_server(compatible=CompatibleConfig(protocols=("sandbox_fusion",)))
+
+    def away(*_: object) -> object:
+        raise StoreAway
+
+    monkeypatch.setattr(server.parts.store, "list_problems", away)
+    reply = server.client.post("/list_ids", json={"dataset": "autoclave"})
+    assert (reply.status_code, list(reply.json())) == (504, ["detail"])
+
+
+def test_a_body_that_cannot_be_read_is_told_in_the_form_of_the_protocol(compatible: LiveServer):
+    for path, field in (("/run_code", "detail"), ("/api/v2/execute", "message")):
+        reply = compatible.client.post(path, content=b"\xff", headers={"Content-Type": "application/json"})
+        assert (reply.status_code, list(reply.json())) == (400, [field])
 
 
 def test_the_protocol_is_off_unless_it_is_asked_for(start_server):

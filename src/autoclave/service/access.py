@@ -1,22 +1,28 @@
-"""Who asks, and what they may do. Routes name the scopes that they need."""
+"""Who asks, and what they may do. Routes name the scopes that they need; who shows no valid token is refused before
+the body of the request is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from fastapi.openapi.models import HTTPBearer as BearerModel
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
 
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, busy
 from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_proved
 
-_BEARER = HTTPBearer(auto_error=False, description="A token of `autoclave serve token create`.")
+_UNAUTHORIZED = "a valid token is needed: Authorization: Bearer TOKEN"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -39,45 +45,80 @@ LeasesHere = Annotated[Leases, Depends(_leases)]
 """Who waits for what, at this server."""
 
 
-async def client_of(
-    request: Request, needed: SecurityScopes, shown: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
-) -> Client:
+class _Shown(SecurityBase):
+    """A token as a bearer, or as the password of a URL such as http://any:TOKEN@host: some clients are given a URL and
+    nothing else.
+    """
+
+    def __init__(self) -> None:
+        self.model = BearerModel(description="A token of `autoclave serve token create`.")
+        self.scheme_name = "HTTPBearer"
+
+    async def __call__(self, request: Request) -> str | None:
+        """The token, None where there is none."""
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return text
+        if kind.lower() != "basic":
+            return None
+        try:
+            return base64.b64decode(text, validate=True).decode().partition(":")[2]
+        except (binascii.Error, ValueError):
+            return ""
+
+
+_SHOWN = _Shown()
+
+
+async def require_proof(scope: MutableMapping[str, Any]) -> None:
+    """Check who asks, before anything of the body is read. What the request is about is not known yet.
+
+    Raises:
+        Refused: it shows no valid token.
+    """
+    request = Request(scope)
+    await _proved(request, await _SHOWN(request))
+
+
+async def client_of(request: Request, needed: SecurityScopes, shown: Annotated[str | None, Security(_SHOWN)]) -> Client:
     """The client, which may do what the route asks for.
 
     Raises:
         Refused: it shows no valid token, may not do this, or asks too often.
     """
-    return await client_shown(request, None if shown is None else shown.credentials, needed.scopes)
-
-
-async def client_shown(request: Request, token: str | None, scopes: Iterable[str]) -> Client:
-    """The client that shows this token, or none, and may do what needs these scopes.
-
-    Raises:
-        Refused: the token is not valid, it may not do this, or asks too often.
-    """
-    parts = parts_of(request)
-    if token is not None:
-        client = await _proved(parts, token)
-    elif parts.config.require_token:
-        raise Refused(401, "unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
-    else:
-        _require_no_web_page(request)
-        client = LOCAL_CLIENT
-    missing = [scope for scope in scopes if scope not in client.scopes]
+    client = await _proved(request, shown)
+    missing = [scope for scope in needed.scopes if scope not in client.scopes]
     if missing:
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
-    if wait_s := parts.buckets.wait_s(client.id, time.monotonic()):
+    if wait_s := parts_of(request).buckets.wait_s(client.id, time.monotonic()):
         raise busy("too many requests; come back later", wait_s)
     return client
 
 
-async def _proved(parts: Parts, text: str) -> Client:
+async def _proved(request: Request, token: str | None) -> Client:
+    """The client that shows this token, or none; once per request."""
+    known: Client | None = getattr(request.state, "client", None)
+    if known is None:
+        request.state.client = known = await _client_with(request, token)
+    return known
+
+
+async def _client_with(request: Request, token: str | None) -> Client:
+    parts = parts_of(request)
+    if token is not None:
+        return await _owner_of(parts, token)
+    if parts.config.require_token:
+        raise Refused(401, "unauthorized", _UNAUTHORIZED)
+    _require_no_web_page(request)
+    return LOCAL_CLIENT
+
+
+async def _owner_of(parts: Parts, text: str) -> Client:
     """The client whose token this is. What is wrong with a token is not said."""
     identity = identity_of(text)
     record = await asyncio.to_thread(parts.store.token, identity) if identity else None
     if not is_proved(text, record, time.time()) or record is None:
-        raise Refused(401, "unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
+        raise Refused(401, "unauthorized", _UNAUTHORIZED)
     return Client(record.id, record.scopes)
 
 

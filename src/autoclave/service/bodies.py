@@ -18,6 +18,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+Require = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _SLICE = 256
 """Bytes of zstd that are decompressed at a time: at most as many blocks of 128 KiB, divided by 4."""
@@ -95,11 +96,15 @@ _DECODERS: dict[str, Callable[[], _Decoder]] = {"": _Plain, "identity": _Plain, 
 
 
 class BoundedBodies:
-    """An ASGI application around another one, which sees plain bodies within a limit that depends on the path."""
+    """An ASGI application around another one, which sees plain bodies within a limit that depends on the path.
 
-    def __init__(self, app: App, limit_mb: Callable[[str], float]) -> None:
+    `require` looks at a request when the first of its body is asked for.
+    """
+
+    def __init__(self, app: App, limit_mb: Callable[[str], float], require: Require) -> None:
         self._app = app
         self._limit_mb = limit_mb
+        self._require = require
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,9 +112,9 @@ class BoundedBodies:
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
         coding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-        limited = _Limited(receive, coding, self._limit_mb(scope["path"]))
         if coding:
             scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0].lower() not in _OF_CODING]}
+        limited = _Limited(receive, coding, self._limit_mb(scope["path"]), lambda: self._require(scope))
         await self._app(scope, limited, send)
 
 
@@ -119,8 +124,10 @@ _OF_CODING = (b"content-encoding", b"content-length")
 class _Limited:
     """The messages of a request with its body decompressed; more than the limit is refused."""
 
-    def __init__(self, receive: Receive, coding: str, limit_mb: float) -> None:
+    def __init__(self, receive: Receive, coding: str, limit_mb: float, require: Callable[[], Awaitable[None]]) -> None:
         self._receive = receive
+        self._require = require
+        self._is_first = True
         self._coding = coding
         self._limit_mb = limit_mb
         self._left = int(limit_mb * 2**20)
@@ -132,6 +139,9 @@ class _Limited:
     async def __call__(self) -> Message:
         if self._is_over:
             return await self._receive()
+        if self._is_first:
+            await self._require()
+            self._is_first = False
         while True:
             for piece in self._pieces:
                 if piece:

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 _STORE_RETRY_S = 2.0
 _REFUSED_AGAIN_S = 0.25
+_STATUSES = {
+    400: "The request cannot be read.",
+    401: "No valid token.",
+    403: "The token does not allow it.",
+    404: "It is not there, or somebody else's.",
+    409: "The idempotency key was used for another request.",
+    413: "Too large.",
+    415: "An unknown Content-Encoding or Content-Type.",
+    422: "It cannot be used; the message says why.",
+    429: "No room now; see Retry-After.",
+    500: "The server failed.",
+    501: "The server's machine lacks something.",
+    503: "About to end, or without its database; see Retry-After.",
+}
+
+
+def described_errors(model: type[BaseModel], more: Mapping[int, str] = MappingProxyType({})) -> dict[int | str, Any]:
+    """For the description of the interface: every status of an error, whose body is of this model."""
+    texts = {**_STATUSES, **more}
+    return {status: {"model": model, "description": text} for status, text in texts.items()}
 
 
 class Refused(HTTPException):

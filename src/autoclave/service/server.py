@@ -17,11 +17,12 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from autoclave.core.json import rule_of
+from autoclave.service.access import require_proof
 from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
 from autoclave.service.compatible import routers_of
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, store_away
+from autoclave.service.refusals import Refused, described_errors, store_away
 from autoclave.service.routes import jobs, monitoring, problems, runs
 from autoclave.service.store import Batch, StoreAway
 from autoclave.service.wire import ErrorAnswer
@@ -29,23 +30,6 @@ from autoclave.service.wire import ErrorAnswer
 _log = logging.getLogger(__name__)
 _UPLOADS = "/v1/problems"
 _THREADS = 16
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer, "description": text}
-    for status, text in (
-        (400, "The body cannot be read."),
-        (401, "No valid token."),
-        (403, "The token does not allow it."),
-        (404, "It is not there, or somebody else's."),
-        (409, "The idempotency key was used for another request."),
-        (413, "Too large."),
-        (415, "An unknown Content-Encoding."),
-        (422, "It cannot be used; the message says why."),
-        (429, "No room now; see Retry-After."),
-        (500, "The server failed."),
-        (501, "The server's machine lacks something."),
-        (503, "About to end, or without its database; see Retry-After."),
-    )
-}
 _KINDS = {400: "input", 404: "not_found", 405: "input"}
 
 
@@ -74,7 +58,7 @@ def create_app(parts: Parts) -> FastAPI:
         version=version("autoclave"),
         description="Programs and the tests of stored problems in, verdicts out.",
         lifespan=running,
-        responses=_ERRORS,
+        responses=described_errors(ErrorAnswer),
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         openapi_url="/v1/openapi.json",
@@ -95,6 +79,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(
         BoundedBodies,
         limit_mb=lambda path: admission.upload_limit_mb if path == _UPLOADS else admission.request_limit_mb,
+        require=require_proof,
     )
     return app
 

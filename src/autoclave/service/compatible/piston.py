@@ -22,17 +22,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.core.json import rule_of
 from autoclave.judge import RunOrder
-from autoclave.service.access import LeasesHere, PartsHere
+from autoclave.service.access import LeasesHere, PartsHere, needs
 from autoclave.service.compatible.translation import (
     json_response,
     keep_problem,
-    needs,
     printed,
     route_class,
     verdict_of,
 )
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input
+from autoclave.service.refusals import Refused, bad_input, described_errors
 from autoclave.service.running import run_in_turn
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Source
@@ -68,7 +67,18 @@ def _require_json(request: Request) -> None:
         raise Refused(415, "input", "requests must be of type application/json")
 
 
-router = APIRouter(prefix="/api/v2", tags=["Piston"], route_class=route_class(_refuse, _complain, _require_json))
+class Refusal(BaseModel):
+    """The form of errors."""
+
+    message: str
+
+
+router = APIRouter(
+    prefix="/api/v2",
+    tags=["Piston"],
+    route_class=route_class(_refuse, _complain, _require_json),
+    responses=described_errors(Refusal),
+)
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 Milliseconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 

@@ -22,7 +22,7 @@ from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, 
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
-from autoclave.service.access import LeasesHere, PartsHere
+from autoclave.service.access import LeasesHere, PartsHere, needs
 from autoclave.service.compatible.sandbox_fusion_wire import (
     CellRunResult,
     CommandRunResult,
@@ -31,6 +31,7 @@ from autoclave.service.compatible.sandbox_fusion_wire import (
     EvalTestCase,
     Prompt,
     PromptRequest,
+    Refusal,
     RunCodeRequest,
     RunCodeResponse,
     RunJupyterRequest,
@@ -40,13 +41,12 @@ from autoclave.service.compatible.sandbox_fusion_wire import (
 from autoclave.service.compatible.translation import (
     json_response,
     keep_problem,
-    needs,
     printed,
     route_class,
     verdict_of,
 )
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input
+from autoclave.service.refusals import Refused, bad_input, described_errors
 from autoclave.service.running import decoded, encoded, require_memory, run_in_turn, time_limit_of
 from autoclave.service.store import ProblemRecord
 from autoclave.service.tokens import Client, Scope
@@ -76,7 +76,11 @@ def _complain(error: RequestValidationError) -> Response:
     return json_response({"detail": found}, 422)
 
 
-router = APIRouter(tags=["SandboxFusion"], route_class=route_class(_refuse, _complain))
+router = APIRouter(
+    tags=["SandboxFusion"],
+    route_class=route_class(_refuse, _complain),
+    responses=described_errors(Refusal, {_MAY_RETRY: "No room now, about to end, or a fault: ask again."}),
+)
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 
 

@@ -27,6 +27,22 @@ class Told(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
+class Complaint(Told):
+    """One thing that is wrong with a request."""
+
+    type: str
+    loc: list[str | int]
+    """The way to it."""
+    msg: str
+
+
+class Refusal(Told):
+    """The form of errors."""
+
+    detail: str | list[Complaint]
+    """A sentence, or with status 422 what is wrong with the request."""
+
+
 # --- Runs ----------------------------------------------------------------------------------------------------------
 
 

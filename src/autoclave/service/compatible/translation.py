@@ -1,31 +1,27 @@
-"""What the protocols have in common: who asks, errors in their form, and jobs from problems that come along."""
+"""What the protocols have in common: errors in their form, and jobs from problems that come along."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from fastapi import Request, Security
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.models import HTTPBearer as BearerModel
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from fastapi.security import SecurityScopes
-from fastapi.security.base import SecurityBase
+from starlette.exceptions import HTTPException
 
 from autoclave.core import DataError, Ended, HostError, InputError, Outcome, Problem, Verdict
 from autoclave.core.json import from_plain
-from autoclave.service.access import client_shown
 from autoclave.service.answers import wait_for
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, draining
+from autoclave.service.refusals import Refused, bad_input, draining, store_away
 from autoclave.service.requests import accept, mended_apart
 from autoclave.service.running import FAULT
+from autoclave.service.store import StoreAway
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Options
 
@@ -35,42 +31,6 @@ _LONGEST_WAIT_S = 86400.0
 _FLOOD_BYTES = 1 << 16
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class _Shown(SecurityBase):
-    """A token as a bearer, or as the password of a URL such as http://any:TOKEN@host: clients of these protocols are
-    given a URL and nothing else.
-    """
-
-    def __init__(self) -> None:
-        self.model = BearerModel(description="A token of `autoclave serve token create`.")
-        self.scheme_name = "HTTPBearer"
-
-    async def __call__(self, request: Request) -> str | None:
-        kind, _, text = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return text
-        if kind.lower() != "basic":
-            return None
-        try:
-            return base64.b64decode(text, validate=True).decode().partition(":")[2]
-        except (binascii.Error, ValueError):
-            return ""
-
-
-_SHOWN = _Shown()
-
-
-async def _client_of(
-    request: Request, needed: SecurityScopes, shown: Annotated[str | None, Security(_SHOWN)]
-) -> Client:
-    return await client_shown(request, shown, needed.scopes)
-
-
-def needs(*scopes: Scope) -> object:
-    """The dependency of a route whose clients need these scopes."""
-    dependency: Callable[..., Awaitable[Client]] = _client_of
-    return Security(dependency, scopes=[scope.value for scope in scopes])
 
 
 def require_scope(client: Client, scope: Scope) -> None:
@@ -100,6 +60,10 @@ def route_class(
                     return await handle(request)
                 except Refused as error:
                     return refuse(error)
+                except HTTPException as error:  # FastAPI's own: the body cannot be read
+                    return refuse(Refused(error.status_code, "input", error.detail))
+                except StoreAway:
+                    return refuse(store_away())
                 except RequestValidationError as error:
                     return complain(error)
 
@@ -164,7 +128,6 @@ async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Cli
 __all__ = [
     "json_response",
     "keep_problem",
-    "needs",
     "printed",
     "require_scope",
     "route_class",

@@ -2,91 +2,33 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import sandbox_fusion as fusion
 
-from autoclave.config import JudgeConfig, SandboxConfig
-from autoclave.core import Problem, Program, Status, StdinCase, StdinTests, Verdict
-from autoclave.judge import JudgeJob, LocalJudge
+from autoclave.core import Status, Verdict
 from autoclave.judge.comparison import matches_like_livecodebench
 
-from .conftest import DEADLINE_S, LiveServer, upload
+from .conftest import LiveServer, upload
+from .real_programs import LIMIT_S, Case, asked, local_verdicts, real_programs
 
 pytestmark = pytest.mark.slow
-
-HOSTILE = {
-    "a crash": "import os; os.abort()",
-    "an exception": "raise ValueError",
-    "an exit": "import sys; sys.exit(1)",
-    "an early end": "import os; os._exit(0)",
-    "no Python": "print(",
-    "a loop": "while True: pass",
-    "a sleep": "import time; time.sleep(100)",
-    "a flood": "while True: print('x' * 10000)",
-    "a flood of errors": "import sys\nwhile True: sys.stderr.write('x' * 10000)",
-    "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 20))",
-    "a fork": "import os\nwhile True: os.fork()",
-}
-LIMIT_S = 1.0
-Case = tuple[str, Problem, str]
-
-
-def problem_of(cases: list[tuple[str, str]], id: str) -> Problem:
-    tests = StdinTests("stdin", [StdinCase(*case) for case in cases])
-    return Problem("", tests, id=id, profile="plain", time_limit_s=LIMIT_S, source="real")
 
 
 @pytest.fixture(scope="module")
 def programs(data: Path) -> list[Case]:
-    """Name, problem and source."""
-    found: list[Case] = []
-    with gzip.open(data / "lcb_stdin_samples_o1mini.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines):
-            record = json.loads(line)
-            cases = [(case["input"], case["output"]) for case in record["sample_tests"]]
-            found.append((f"o1-mini {number}", problem_of(cases, record["question_id"]), record["code"]))
-    with gzip.open(data / "apps_train_5_ondisk.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            tests = json.loads(record["files"]["input_output.json"])
-            if "fn_name" in tests:
-                continue
-            cases = list(zip(tests["inputs"], tests["outputs"], strict=True))[:1]
-            problem = problem_of(cases, record["problem"])
-            sources = json.loads(record["files"]["solutions.json"])
-            sources += [one["code"] for one in json.loads(record["files"]["gen_solutions.json"])[:20]]
-            for number, source in enumerate(sources):
-                found.append((f"APPS {record['problem']}.{number}", problem, source))
-    loops = problem_of([("3 4\n", "7\n")], "sum")
-    return found + [(name, loops, source) for name, source in HOSTILE.items()]
+    return real_programs(data)
 
 
 @pytest.fixture(scope="module")
 def local(programs: list[Case], compatible: LiveServer) -> dict[str, Verdict]:
-    """Verdicts of a judge on this machine with the server's settings, all tests."""
-    config = compatible.parts.config
-    with LocalJudge(SandboxConfig(output_limit_mb=1), JudgeConfig(**config.judge.model_dump())) as judge:
-        futures = {
-            name: judge.submit(JudgeJob(problem, Program(source), stop_at_failure=False))
-            for name, problem, source in programs
-        }
-        return {name: future.result(DEADLINE_S) for name, future in futures.items()}
+    return local_verdicts(programs, compatible.parts.config.judge)
 
 
 def test_there_are_enough_programs_of_every_kind(programs: list[Case], local: dict[str, Verdict]):
     assert len(programs) >= 200
     assert {verdict.status for verdict in local.values()} == set(Status) - {Status.BAD_FORMAT}
-
-
-def asked(programs: list[Case], ask: Callable[[Case], object]) -> dict[str, object]:
-    with ThreadPoolExecutor(16) as threads:
-        return dict(zip((name for name, _, _ in programs), threads.map(ask, programs), strict=True))
 
 
 def test_submissions_get_the_verdicts_of_the_local_judge(

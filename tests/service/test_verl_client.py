@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
 
-from autoclave.config import JudgeConfig, SandboxConfig
-from autoclave.core import Problem, Program, StdinCase, StdinTests
-from autoclave.judge import JudgeJob, LocalJudge
-
-from .conftest import DEADLINE_S, RIGHT, LiveServer
+from .conftest import RIGHT, LiveServer
+from .real_programs import LIMIT_S, Case, asked, local_verdicts, real_programs
 
 pytestmark = pytest.mark.verl
 MEMORY_MB = 512
@@ -63,18 +58,21 @@ def test_functions_are_called_and_asserts_are_checked(compatible: LiveServer):
 def test_its_verdicts_on_real_programs_are_those_of_the_local_judge(compatible: LiveServer, data: Path):
     from verl.utils.reward_score.sandbox_fusion.utils import check_correctness
 
-    url, wrong = f"{compatible.url}/run_code", []
-    with gzip.open(data / "lcb_stdin_samples_o1mini.jsonl.gz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    with LocalJudge(SandboxConfig(), JudgeConfig(workers=2)) as judge:
-        for record in records:
-            cases = [StdinCase(case["input"], case["output"]) for case in record["sample_tests"]]
-            problem = Problem("", StdinTests("stdin", cases), profile="plain")
-            verdict = judge.submit(JudgeJob(problem, Program(record["code"]), stop_at_failure=False)).result(DEADLINE_S)
-            tests = {"inputs": [case.input for case in cases], "outputs": [case.output for case in cases]}
-            codes, _ = check_correctness(url, tests, record["code"], timeout=6, memory_limit_mb=MEMORY_MB)
-            statuses = [test.status.value for test in verdict.tests] or [verdict.status.value] * len(codes)
-            for code, status in zip(codes, statuses, strict=True):
-                if status not in WORDS.get(code, set()):
-                    wrong.append((record["question_id"], code, status))
+    programs = real_programs(data)
+    local = local_verdicts(programs, compatible.parts.config.judge)
+
+    def check(case: Case) -> object:
+        cases = case[1].tests.cases
+        tests = {"inputs": [one.input for one in cases], "outputs": [one.output for one in cases]}
+        return check_correctness(
+            f"{compatible.url}/run_code", tests, case[2], timeout=LIMIT_S, memory_limit_mb=MEMORY_MB
+        )[0]
+
+    wrong = []
+    for name, codes in asked(programs, check).items():
+        statuses = [test.status.value for test in local[name].tests] or [local[name].status.value] * len(codes)
+        for code, status in zip(codes, statuses, strict=True):
+            if status not in WORDS.get(code, set()):
+                wrong.append((name, code, status))
+    assert len(programs) >= 200
     assert wrong == []

@@ -1,4 +1,9 @@
-"""What the pages about a run share: reading its folder, words for numbers, and HTML that loads nothing.
+"""What the pages about a run share: reading its folder, and showing rollouts and lessons.
 
-`report` and `view` are built on it. Imports `core`, jinja2 and yaml; no torch, nothing else of ours.
+`report` and `view` are built on it. Imports `core`, `pages` and yaml; no torch, nothing else of ours.
 """
+
+from pathlib import Path
+
+TEMPLATES = Path(__file__).parent
+"""The folder of templates that pages about a run may include."""

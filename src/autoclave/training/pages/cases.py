@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from autoclave.core import MAIN_PROGRAM, Lesson
 from autoclave.core.trace import literal
+from autoclave.pages.text import shortened
 from autoclave.tasks.execution_prompts import FINAL_OUTPUT
 from autoclave.tasks.execution_semantics import EXACT, VARIABLE
 from autoclave.tasks.final_values import BadAnswerError, last_object
 from autoclave.training.pages.rollouts import RecordedRollout
 from autoclave.training.pages.run_folder import number
-from autoclave.training.pages.text import shortened
 
 SHOWN_PROGRAM = 8000
 """Most characters shown of a program, and of its input."""

@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from autoclave.core.errors import DataError
+from autoclave.pages.text import shortened
 from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, PARTLY, WRONG
 from autoclave.training.pages.cases import ShownAnswer, ShownLesson, shown_answer, shown_lesson
 from autoclave.training.pages.rollouts import RecordedRollout, read_rollouts, step_of
-from autoclave.training.pages.text import shortened
 
 WANTED = {WRONG: 2, PARTLY: 1, BAD_FORMAT: 1, EXACT: 2}
 """Cases of each reason, in the order of the page."""

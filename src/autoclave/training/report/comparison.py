@@ -9,10 +9,10 @@ from statistics import fmean
 
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
-from autoclave.training.pages.html import render_page
+from autoclave.pages.charts import Axis, Interval, Line, line_chart
+from autoclave.pages.html import render_page
+from autoclave.pages.text import shortened
 from autoclave.training.pages.run_folder import Row, Run, number, read_run
-from autoclave.training.pages.text import shortened
-from autoclave.training.report.charts import Axis, Interval, Line, line_chart
 from autoclave.training.report.execution import PALETTE, known_tasks, share_line
 from autoclave.training.report.figures import (
     Figure,

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from autoclave.pages.charts import Axis, Interval, Line, line_chart
 from autoclave.training.pages.run_folder import Row, Run, number
 from autoclave.training.report.cases import SampledCase, sample_cases
-from autoclave.training.report.charts import Axis, Interval, Line, line_chart
 from autoclave.training.report.figures import (
     MARKED_POINTS,
     Curve,

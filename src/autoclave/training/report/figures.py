@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoclave.core.verdict import Status
+from autoclave.pages.charts import Axis, Interval, Line, Point, column_chart, line_chart
 from autoclave.training.pages.run_folder import Row, Run, number
-from autoclave.training.report.charts import Axis, Interval, Line, Point, column_chart, line_chart
 
 DRAWN_POINTS = 200
 """Most points of a curve; longer runs are averaged over neighbouring steps."""

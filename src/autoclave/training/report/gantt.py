@@ -13,8 +13,8 @@ from html import escape
 from itertools import accumulate, groupby
 
 from autoclave.core.timeline import Interval, Role, Span
-from autoclave.training.pages.text import count, quantity
-from autoclave.training.report.charts import tick_step, ticks
+from autoclave.pages.charts import tick_step, ticks
+from autoclave.pages.text import count, quantity
 from autoclave.training.timeline import Rows
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1120, 172, 12, 10, 40

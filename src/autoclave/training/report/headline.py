@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from autoclave.training.pages import text
+from autoclave.pages import text
+from autoclave.pages.charts import Interval, interval_chart
 from autoclave.training.pages.run_folder import Row, Run, number
-from autoclave.training.report.charts import Interval, interval_chart
 from autoclave.training.report.figures import interval_of
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoclave.core.files import write_atomically
-from autoclave.training.pages.html import render_page
+from autoclave.pages.html import render_page
+from autoclave.training.pages import TEMPLATES
 from autoclave.training.pages.rollouts import SHOWN_TESTS
 from autoclave.training.pages.run_folder import Run, read_run
 from autoclave.training.report import tables
@@ -44,6 +45,7 @@ def render(run: Run) -> str:
     return render_page(
         _HERE / "report.html.j2",
         _HERE / "report.js",
+        beside=[TEMPLATES],
         run=run,
         headline=_with_level(headline(run), steps),
         sections=curve_sections(run),

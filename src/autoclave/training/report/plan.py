@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from autoclave.core.errors import DataError
-from autoclave.training.pages import text
+from autoclave.pages import text
 from autoclave.training.pages.run_folder import Run, number
 from autoclave.training.planning.plan_file import SchedulePlan, read_plan
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoclave.training.pages import text
+from autoclave.pages import text
+from autoclave.pages.charts import Axis, column_chart
 from autoclave.training.pages.run_folder import Row, Run, number
-from autoclave.training.report.charts import Axis, column_chart
 from autoclave.training.report.figures import Figure, averaged, metric_figure
 
 STAGES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoclave.core.errors import DataError
 from autoclave.core.timeline import Role, StepTimeline
-from autoclave.training.pages import text
+from autoclave.pages import text
 from autoclave.training.pages.run_folder import Row, Run, number
 from autoclave.training.report.gantt import COLOURS, gantt, told
 from autoclave.training.timeline import (

@@ -12,7 +12,8 @@ from pathlib import Path
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import nearest, shown
-from autoclave.training.pages.html import render_page
+from autoclave.pages.html import render_page
+from autoclave.training.pages import TEMPLATES
 from autoclave.training.pages.rollouts import SHOWN_TESTS, step_of
 from autoclave.training.pages.run_folder import Run
 from autoclave.training.view.choice import choose_pairs, choose_varied, shared_groups
@@ -63,6 +64,7 @@ def write_view(request: Request, out: Path | None = None) -> Written:
     html = render_page(
         _HERE / "view.html.j2",
         _HERE / "view.js",
+        beside=[TEMPLATES],
         runs=_runs(surveys),
         compares=request.compares,
         surveys=surveys,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoclave.core.verdict import Verdict
+from autoclave.pages.text import quantity, shortened
 from autoclave.training.pages.cases import ShownAnswer, ShownLesson, shown_answer, shown_lesson
 from autoclave.training.pages.rollouts import NO_TASK, RecordedRollout, read_rollouts
 from autoclave.training.pages.run_folder import number
-from autoclave.training.pages.text import quantity, shortened
 from autoclave.training.view.choice import Chosen
 from autoclave.training.view.sources import Source
 from autoclave.training.view.tokens import Detokenizer, TokenStrip, token_strip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoclave.training.pages import text
+from autoclave.pages import text
 from autoclave.training.view.survey import Figures, Survey
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from autoclave.training.pages import text
+from autoclave.pages import text
 
 _HERE = Path(__file__).parent
 _UNSEEN = re.compile(
@@ -26,15 +26,15 @@ _UNSEEN = re.compile(
 )
 
 
-def render_page(template: Path, script: Path | None, **values: Any) -> str:
+def render_page(template: Path, script: Path | None, beside: Sequence[Path] = (), **values: Any) -> str:
     """The page that `template` makes of `values`, with `script` as its only script, or without any.
 
-    Templates can include files beside them and those of this package, and get `script` and `script_digest`, for the
-    element and for the security policy.
+    Templates can include files of their folder, of those in `beside`, and of this package. They get `script` and
+    `script_digest`, for the element and for the security policy.
     """
     code = script.read_text("utf-8") if script else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    page = _environment(template.parent).get_template(template.name)
+    page = _environment((template.parent, *beside, _HERE)).get_template(template.name)
     return made_visible(page.render(**values, script=Markup(code), script_digest=digest))
 
 
@@ -46,9 +46,9 @@ def made_visible(text: str) -> str:
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
-def _environment(folder: Path) -> Environment:
+def _environment(folders: Sequence[Path]) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader([folder, _HERE]),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.training.pages.text import count, shortened
+from autoclave.pages.text import count, shortened
 
 
 def test_a_long_text_loses_its_middle_and_says_how_much():

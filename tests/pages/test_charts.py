@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autoclave.training.report.charts import Axis, Interval, Line, column_chart, interval_chart, line_chart, ticks
+from autoclave.pages.charts import Axis, Interval, Line, column_chart, interval_chart, line_chart, ticks
 
 STEP = Axis("step")
 SHARE = Axis("share", is_share=True)

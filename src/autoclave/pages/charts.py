@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import accumulate, pairwise
 
-from autoclave.training.pages.text import percent, quantity
+from autoclave.pages.text import percent, quantity
 
 WIDTH, HEIGHT = 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 54, 16, 28, 44

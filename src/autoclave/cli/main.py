@@ -31,7 +31,8 @@ EXTRAS: dict[str, str] = {
     **dict.fromkeys(
         ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
     ),
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx", "zstandard"), "serve"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx"), "serve"),
+    **dict.fromkeys(("pyarrow", "datasets", "datasketch", "zstandard"), "curate"),
 }
 """Libraries that a plain installation lacks, and the extra that brings them."""
 

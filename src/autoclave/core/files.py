@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import os
 import secrets
 import shutil
-import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from autoclave.core.compressed import DAMAGED, damage, open_plain
 from autoclave.core.errors import DataError, HostError, InputError
 from autoclave.core.json import parse_object
 
@@ -137,15 +136,14 @@ def existing_file(path: Path, what: str) -> Path:
 
 
 def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, Any]]]:
-    """`(where, object)` for each line that is not blank; `where` is `path:line`. Reads `.gz` too.
+    """`(where, object)` for each line that is not blank; `where` is `path:line`. Reads `.gz` and `.zst` too.
 
     Raises:
         InputError: the file is missing.
         DataError: a line is not UTF-8 or not a JSON object.
     """
-    opener = gzip.open if existing_file(path, what).suffix == ".gz" else open
     number = 0
-    with opener(path, "rb") as file:
+    with open_plain(existing_file(path, what)) as file:
         try:
             for number, line in enumerate(file, start=1):
                 where = f"{path}:{number}"
@@ -156,5 +154,5 @@ def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, 
                 except UnicodeDecodeError as error:
                     raise DataError(f"{where}: not UTF-8 ({error.reason} at byte {error.start})") from None
                 yield where, parse_object(text, where)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{path}:{number + 1}: damaged gzip file ({error})") from None
+        except DAMAGED as error:
+            raise DataError(f"{path}:{number + 1}: {damage(path, error)}") from None

@@ -6,11 +6,9 @@ file, and a few are kept. The verdicts appear under their name only when all are
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import tempfile
-import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -30,6 +28,7 @@ from autoclave.core import (
     Verdict,
     read_submissions,
 )
+from autoclave.core.compressed import DAMAGED, damage, is_compressed, open_plain
 from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
@@ -224,14 +223,14 @@ class ProblemIndex:
 
 def _seekable(path: Path) -> BinaryIO:
     """The file itself, or its unpacked content in a nameless temporary file."""
-    if path.suffix != ".gz":
+    if not is_compressed(path):
         return path.open("rb")
     unpacked = tempfile.TemporaryFile()  # noqa: SIM115  the index closes it
     try:
-        with gzip.open(path, "rb") as packed:
-            shutil.copyfileobj(packed, unpacked)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        with open_plain(path) as plain:
+            shutil.copyfileobj(plain, unpacked)
+    except DAMAGED as error:
         unpacked.close()
-        raise DataError(f"{path}:1: damaged gzip file ({error})") from None
+        raise DataError(f"{path}:1: {damage(path, error)}") from None
     unpacked.seek(0)
     return unpacked

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from autoclave.core import Problem
+from autoclave.core.json import from_plain, to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,25 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A problem that may become part of a training set."""
+    """A problem that may become part of a training set. `facts` are what stages measured, by name."""
 
     problem: Problem
     origin: Origin
+    facts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of one line of a file between two stages."""
+        return {"origin": to_plain(self.origin), "facts": dict(self.facts), "problem": self.problem.to_json()}
+
+    @staticmethod
+    def from_json(value: dict[str, Any], where: str) -> Candidate:
+        """A candidate of one parsed line.
+
+        Raises:
+            DataError: it is none.
+        """
+        problem = Problem.from_json(value["problem"], where)
+        return Candidate(problem, from_plain(Origin, value["origin"], where), value["facts"])
 
 
 @dataclass(frozen=True, slots=True)

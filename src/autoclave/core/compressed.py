@@ -1,0 +1,78 @@
+"""Files to read that may be compressed: gzip and zstd, by the end of their names, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading raises where a compressed file is cut off or damaged."""
+_SLICE = 256
+"""Compressed bytes of zstd that are taken at a time: four of them can stand for a block of 128 KiB."""
+_WINDOW = 1 << 27
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the file is one that `open_plain` decompresses."""
+    return path.suffix in (".gz", ".zst")
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """The content of a file, decompressed where its name ends in `.gz` or `.zst`.
+
+    Raises:
+        ModuleNotFoundError: it is a zstd file, and `zstandard` is not installed.
+    """
+    if path.suffix == ".zst":
+        return io.BufferedReader(_ZstdFile(path))
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def damage(path: Path, error: BaseException) -> str:
+    """What is wrong with the file, in words, after one of `DAMAGED`."""
+    return f"damaged {'zstd' if path.suffix == '.zst' else 'gzip'} file ({error})"
+
+
+class _ZstdFile(io.RawIOBase):
+    """The content of a zstd file; frames may stand one behind the other. One that is cut off is an error."""
+
+    def __init__(self, path: Path) -> None:
+        import zstandard
+
+        self._error: type[Exception] = zstandard.ZstdError
+        self._fresh = lambda: zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
+        self._frame: Any = None
+        self._packed = b""
+        self._plain = memoryview(b"")
+        self._file = path.open("rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._plain:
+            if not self._packed and not (packed := self._file.read(_SLICE)):
+                if self._frame is not None:
+                    raise EOFError("it ends in the middle")
+                return 0
+            self._unpack(self._packed or packed)
+        size = min(len(buffer), len(self._plain))
+        buffer[:size] = self._plain[:size]
+        self._plain = self._plain[size:]
+        return size
+
+    def _unpack(self, packed: bytes) -> None:
+        frame = self._frame or self._fresh()
+        try:
+            self._plain = memoryview(frame.decompress(packed))
+        except self._error as error:
+            raise EOFError(str(error)) from None
+        self._packed = frame.unused_data if frame.eof else b""
+        self._frame = None if frame.eof else frame
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -10,43 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core.files import atomic_writer
-from autoclave.core.json import parse_object
+from autoclave.core.files import atomic_writer, read_jsonl
 from autoclave.problems.candidate import Candidate
 
 _LEVEL = 6
 
 
 @contextmanager
-def compressed_lines(path: Path) -> Generator[Callable[[dict[str, Any]], None]]:
+def compressed_lines(path: Path) -> Generator[Callable[[dict[str, Any]], object]]:
     """A function that writes an object as a line of a zstd file, which is there once the block ends well.
 
     The same objects make the same bytes.
     """
     import zstandard
 
-    with (
-        atomic_writer(path, text=False) as file,
-        zstandard.ZstdCompressor(_LEVEL).stream_writer(file, closefd=False) as out,
-    ):
-
-        def write(value: dict[str, Any]) -> None:
-            out.write(json.dumps(value, ensure_ascii=False).encode("utf-8") + b"\n")
-
-        yield write
-
-
-def read_compressed_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file of compressed lines.
-
-    Raises:
-        DataError: a line is none; the message names it.
-    """
-    import zstandard
-
-    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-        for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8"), 1):
-            yield parse_object(line, f"{path}:{number}")
+    packing = zstandard.ZstdCompressor(_LEVEL)
+    with atomic_writer(path, text=False) as file, packing.stream_writer(file, closefd=False) as packed:
+        yield lambda value: packed.write(json.dumps(value, ensure_ascii=False).encode("utf-8") + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +35,5 @@ class CandidateFile:
     path: Path
 
     def __iter__(self) -> Iterator[Candidate]:
-        for number, value in enumerate(read_compressed_lines(self.path), 1):
-            yield Candidate.from_json(value, f"{self.path}:{number}")
+        for where, value in read_jsonl(self.path):
+            yield Candidate.from_json(value, where)

@@ -41,7 +41,7 @@ class Stage(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that its result depends on beside the candidates, as JSON data: two stages with equal ones do the same."""
+        """What its result depends on beside the candidates, as JSON data."""
         ...
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:

@@ -1,0 +1,123 @@
+"""Stages that look at one candidate at a time and run nothing: tests, length, dates, difficulty."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
+from autoclave.core.json import canonical_json
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.stage import Dropped, Filter
+
+Tokenize = Callable[[str], int]
+"""The number of tokens of a text."""
+
+
+def num_tests(problem: Problem) -> int:
+    """How many different tests a problem has: cases, assertions of a check program, one answer. Of stored ones, 0."""
+    tests = problem.tests
+    if isinstance(tests, StdinTests | CallTests):
+        return len({canonical_json([case]) for case in tests.cases})
+    if isinstance(tests, CheckTests):
+        return num_assertions(tests.source)
+    return int(isinstance(tests, AnswerTests))
+
+
+def num_assertions(source: str) -> int:
+    """Statements of a check program that can fail it; one where it cannot be read, or asserts in loops of its own."""
+    import ast
+
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 1
+    return max(1, sum(isinstance(node, ast.Assert) for node in ast.walk(tree)))
+
+
+def longest_input(problem: Problem) -> int:
+    """Characters of the longest input of a test, 0 where tests are programs or answers."""
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        return max(len(case.input) for case in tests.cases)
+    if isinstance(tests, CallTests):
+        return max(len(canonical_json(case.arguments)) for case in tests.cases)
+    return 0
+
+
+def enough_tests(minimum: int) -> Filter:
+    """Problems with at least so many different tests."""
+    return Filter("minimum_tests", {"minimum": minimum}, partial(_enough_tests, minimum))
+
+
+def _enough_tests(minimum: int, candidate: Candidate) -> Candidate | Dropped:
+    number = num_tests(candidate.problem)
+    if number < minimum and not isinstance(candidate.problem.tests, AnswerTests):
+        return Dropped.of(candidate, "few_tests", f"{number} different tests; at least {minimum} are wanted")
+    return with_facts(candidate, tests=number, input_characters=longest_input(candidate.problem))
+
+
+def short_prompt(limit: int, tokenizer: str, tokenize: Tokenize) -> Filter:
+    """Problems whose statement and starter code have at most so many tokens of the tokenizer of that name."""
+    return Filter(
+        "prompt_length", {"limit": limit, "tokenizer": tokenizer}, partial(_short_prompt, limit, tokenizer, tokenize)
+    )
+
+
+def _short_prompt(limit: int, tokenizer: str, tokenize: Tokenize, candidate: Candidate) -> Candidate | Dropped:
+    problem = candidate.problem
+    number = tokenize("\n".join(text for text in (problem.statement, problem.starter_code) if text))
+    if number > limit:
+        return Dropped.of(candidate, "long_prompt", f"{number} tokens ({tokenizer}); at most {limit} are wanted")
+    return with_facts(candidate, prompt_tokens=number)
+
+
+def released_within(windows: Mapping[str, tuple[datetime.date | None, datetime.date | None]]) -> Filter:
+    """By name of the source, from which day on and before which day problems must have been released.
+
+    A problem without a date is not in any window.
+    """
+    settings = {name: [day and day.isoformat() for day in window] for name, window in sorted(windows.items())}
+    return Filter("dates", settings, partial(_released_within, windows))
+
+
+def _released_within(
+    windows: Mapping[str, tuple[datetime.date | None, datetime.date | None]], candidate: Candidate
+) -> Candidate | Dropped:
+    first, end = windows.get(candidate.origin.set, (None, None))
+    released = candidate.problem.released
+    if first is None and end is None:
+        return candidate
+    if released is None:
+        return Dropped.of(candidate, "no_date", "its source has a window of dates, and it has no date")
+    if (first and released < first) or (end and released >= end):
+        return Dropped.of(candidate, "outside_dates", f"released {released}; wanted: from {first} on, before {end}")
+    return candidate
+
+
+def fitting_difficulty(pass_rates: Mapping[str, float], digest: str, lowest: float, highest: float) -> Filter:
+    """Problems that a model solves neither never nor always: pass rate within [lowest, highest], by id.
+
+    Problems without a pass rate stay. `digest` is that of the file of pass rates.
+    """
+    settings = {"pass_rates": digest, "lowest": lowest, "highest": highest}
+    return Filter("difficulty", settings, partial(_fitting_difficulty, pass_rates, lowest, highest))
+
+
+def _fitting_difficulty(
+    pass_rates: Mapping[str, float], lowest: float, highest: float, candidate: Candidate
+) -> Candidate | Dropped:
+    rate = pass_rates.get(candidate.problem.id)
+    if rate is None:
+        return candidate
+    if not lowest <= rate <= highest:
+        reason = "too_hard" if rate < lowest else "too_easy"
+        return Dropped.of(candidate, reason, f"pass rate {rate:g}; wanted: {lowest:g} to {highest:g}")
+    return with_facts(candidate, pass_rate=rate)
+
+
+def with_facts(candidate: Candidate, **facts: float) -> Candidate:
+    """The candidate with what was measured of it."""
+    return replace(candidate, facts={**candidate.facts, **facts})

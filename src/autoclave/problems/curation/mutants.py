@@ -1,0 +1,128 @@
+"""Programs that are wrong in one small place, made of a right one.
+
+One token is changed: an operator becomes a neighbour, a number one more, a word its opposite. Comments and texts stay.
+Pure functions of the source; nothing runs. A mutant may do the same as the original: who uses them must allow for that.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import random
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_OPERATORS = {
+    "+": "-",
+    "-": "+",
+    "*": "+",
+    "/": "*",
+    "//": "*",
+    "%": "+",
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "+=": "-=",
+    "-=": "+=",
+    "&&": "||",
+    "||": "&&",
+    "&": "|",
+    "|": "&",
+    "^": "&",
+    "<<": ">>",
+}
+_WORDS = {
+    "and": "or",
+    "or": "and",
+    "min": "max",
+    "max": "min",
+    "True": "False",
+    "False": "True",
+    "true": "false",
+    "false": "true",
+    "any": "all",
+    "all": "any",
+    "break": "pass",
+    "continue": "pass",
+    "upper": "lower",
+    "lower": "upper",
+}
+_CPP_ONLY = {"break": ";", "continue": ";"}
+_CPP_TOKEN = re.compile(
+    r"(?P<skip>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#[^\n]*)"
+    r"|(?P<number>\b\d+\b(?![.\w]))|(?P<word>[A-Za-z_]\w*)|(?P<operator><<|>>|<=|>=|==|!=|\+=|-=|&&|\|\||\+\+|--|->|[-+*/%<>&|^])",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    start: int
+    end: int
+    text: str
+
+
+def mutants(source: str, language: str, count: int, seed: int) -> list[str]:
+    """Up to `count` different mutants, drawn evenly over the places that can be changed; fewer if there are fewer.
+
+    Each can be compiled as far as Python can tell; of other languages that is not known.
+    """
+    changes = list(_python_changes(source) if language == "python" else _cpp_changes(source))
+    order = random.Random(seed).sample(changes, len(changes))
+    found: dict[str, None] = {}
+    for change in order:
+        if len(found) >= count:
+            break
+        mutant = source[: change.start] + change.text + source[change.end :]
+        if mutant != source and (language != "python" or _compiles(mutant)):
+            found[mutant] = None
+    return list(found)
+
+
+def _compiles(source: str) -> bool:
+    try:
+        compile(source, "mutant", "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _python_changes(source: str) -> Iterator[_Change]:
+    starts = _line_starts(source)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source, newline="").readline))
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return
+    for token in tokens:
+        if token.type not in (tokenize.OP, tokenize.NAME, tokenize.NUMBER):
+            continue
+        text = _changed(token.string)
+        if text is not None:
+            start = starts[token.start[0] - 1] + token.start[1]
+            yield _Change(start, start + len(token.string), text)
+
+
+def _line_starts(source: str) -> Sequence[int]:
+    starts = [0]
+    for line in io.StringIO(source, newline=""):
+        starts.append(starts[-1] + len(line))
+    return starts
+
+
+def _cpp_changes(source: str) -> Iterator[_Change]:
+    for match in _CPP_TOKEN.finditer(source):
+        if match["skip"] is None:
+            text = _CPP_ONLY.get(match[0]) or _changed(match[0])
+            if text is not None:
+                yield _Change(match.start(), match.end(), text)
+
+
+def _changed(token: str) -> str | None:
+    if token.isdecimal() and token.isascii() and len(token) < 19:
+        return str(int(token) + 1)
+    return _OPERATORS.get(token) or _WORDS.get(token)

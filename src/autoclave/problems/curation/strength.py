@@ -1,0 +1,113 @@
+"""Whether tests tell right programs from wrong ones: programs that know nothing fail, and most mutants of a solution."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from autoclave.core import CallTests, CheckTests, Problem, Program, Status, StdinTests
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.filters import with_facts
+from autoclave.problems.curation.mutants import mutants
+from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, solutions_of
+from autoclave.problems.curation.stage import Dropped
+
+_LITERAL_LIMIT = 10_000
+"""Characters of an answer that a program may say by heart."""
+
+
+class Strength:
+    """Problems whose tests fail every program that knows nothing, and at least `minimum_killed` of the mutants.
+
+    The share of mutants that fail is recorded. Mutants are made of the first solution; problems without any, and those
+    where no program runs, are judged by what is left.
+    """
+
+    name = "strength"
+
+    def __init__(self, programs: CandidatePrograms, num_mutants: int, minimum_killed: float) -> None:
+        self._programs = programs
+        self._num_mutants = num_mutants
+        self._minimum_killed = minimum_killed
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"mutants": self._num_mutants, "minimum_killed": self._minimum_killed}
+
+    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+        """See `Stage`."""
+        for judged in self._programs.judged(candidates, self._wrong_programs):
+            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
+
+    def _wrong_programs(self, candidate: Candidate) -> list[Program]:
+        return [*trivial_programs(candidate.problem).values(), *self._mutants(candidate.problem)]
+
+    def _mutants(self, problem: Problem) -> list[Program]:
+        solution = next(iter(solutions_of(problem)), None)
+        if solution is None or not isinstance(problem.tests, StdinTests | CallTests | CheckTests):
+            return []
+        seed = int(problem.digest[:12], 16)
+        found = mutants(solution.source, solution.language, self._num_mutants, seed)
+        return [Program(source, solution.language) for source in found]
+
+    def _decided(self, judged: JudgedCandidate) -> Candidate | Dropped:
+        candidate = judged.candidate
+        names = list(trivial_programs(candidate.problem))
+        verdicts = iter(judged.verdicts)
+        for name, verdict in zip(names, islice(verdicts, len(names)), strict=True):
+            if verdict.status is Status.ACCEPTED:
+                return Dropped.of(candidate, "trivial_program_passes", f"a program passes that {name}")
+        compiled = [verdict.status for verdict in verdicts if verdict.status is not Status.COMPILE_ERROR]
+        outcomes = [status is not Status.ACCEPTED for status in compiled]
+        if not outcomes:
+            return candidate
+        killed = sum(outcomes) / len(outcomes)
+        if killed < self._minimum_killed:
+            detail = f"{outcomes.count(False)} of {len(outcomes)} mutants of a solution pass all tests"
+            return Dropped.of(candidate, "mutants_pass", detail)
+        return with_facts(candidate, killed_share=killed, mutants=len(outcomes))
+
+
+def trivial_programs(problem: Problem) -> dict[str, Program]:
+    """Programs that know nothing of the problem, by what they do. Python, whatever the solutions are written in."""
+    tests = problem.tests
+    if problem.language != "python":
+        return {}
+    if isinstance(tests, StdinTests):
+        outputs = [case.output for case in tests.cases]
+        return {
+            "prints nothing": Program("pass"),
+            "repeats its input": Program("import sys\nsys.stdout.write(sys.stdin.read())"),
+        } | {
+            f"prints {name}": Program(f"import sys\nsys.stdout.write({text!r})")
+            for name, text in _answers(outputs)
+            if len(text) <= _LITERAL_LIMIT
+        }
+    if isinstance(tests, CallTests):
+        found = {"returns None": "return None", "returns its first argument": "return arguments[0]"}
+        written = [json.dumps(case.output) for case in tests.cases]
+        for name, text in _answers(written):
+            if len(text) <= _LITERAL_LIMIT:
+                found[f"returns {name}"] = f"import json; return json.loads({text!r})"
+        return {name: _function(tests.entry_point, body) for name, body in found.items()}
+    if isinstance(tests, CheckTests):
+        bodies = {f"returns {value}": f"return {value}" for value in ("None", "True", "False", "0", "''", "[]")}
+        bodies["returns its first argument"] = "return arguments[0]"
+        return {name: _function(tests.entry_point, body) for name, body in bodies.items()}
+    return {}
+
+
+def _answers(outputs: Sequence[str]) -> list[tuple[str, str]]:
+    """Answers that a program could say by heart: of the first test, and the one that most tests have."""
+    common = Counter(outputs).most_common(1)[0][0]
+    return [("the answer of the first test", outputs[0]), ("the most common answer", common)]
+
+
+def _function(entry_point: str, body: str) -> Program:
+    owner, _, name = entry_point.rpartition(".")
+    if owner:
+        return Program(f"class {owner}:\n    def {name}(self, *arguments):\n        {body}\n")
+    return Program(f"def {name}(*arguments):\n    {body}\n")

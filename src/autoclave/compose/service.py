@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import ssl
 import time
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from autoclave.config import ServeConfig, TlsConfig
 from autoclave.config.service import is_database
-from autoclave.core import ConfigError, HostError, InputError, Verdict
-from autoclave.core.files import existing_file
+from autoclave.core import ConfigError, HostError, Verdict
+from autoclave.core.files import alone_with, existing_file
 from autoclave.judge import LocalJudge, PlainRunner
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def open_store(place: str | Path) -> Store:
 
 
 @contextlib.contextmanager
-def alone_with(place: str) -> Generator[None]:
+def _alone_with(place: str) -> Generator[None]:
     """No other server of this machine has the store meanwhile, if it is a file: one would take the other's jobs.
 
     Raises:
@@ -54,19 +53,8 @@ def alone_with(place: str) -> Generator[None]:
     if is_database(place):
         yield
         return
-    path = Path(f"{place}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
-    except OSError as error:
-        raise InputError(f"store {place}: cannot be used ({error}); give another file") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
-        except BlockingIOError:
-            raise InputError(
-                f"store {place}: another server has it; give another file, or a PostgreSQL database to share"
-            ) from None
+    complaint = f"store {place}: another server has it; give another file, or a PostgreSQL database to share"
+    with alone_with(Path(place), complaint):
         yield
 
 
@@ -93,7 +81,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     admission = config.admission
     _require_certificate(config.tls)
     with contextlib.ExitStack() as opened:
-        opened.enter_context(alone_with(config.store))
+        opened.enter_context(_alone_with(config.store))
         store = opened.enter_context(contextlib.closing(open_store(config.store)))
         _require_somebody(config, store)
         audit = opened.enter_context(contextlib.closing(AuditLog(config.audit_file, sources=config.audit.sources)))

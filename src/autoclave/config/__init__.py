@@ -22,6 +22,7 @@ from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
+from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
 from autoclave.config.engine import (
     EngineConfig,
     OpenAiEngineConfig,
@@ -92,8 +93,10 @@ __all__ = [
     "Config",
     "CppConfig",
     "CriticConfig",
+    "CurateConfig",
     "CurriculumConfig",
     "DapoConfig",
+    "DifficultyConfig",
     "DrGrpoConfig",
     "EngineConfig",
     "EvaluationConfig",
@@ -143,6 +146,8 @@ __all__ = [
     "ServeConfig",
     "SftConfig",
     "SglangEngineConfig",
+    "SourceConfig",
+    "StrengthConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",
@@ -151,6 +156,7 @@ __all__ = [
     "TrainerConfig",
     "TransformersEngineConfig",
     "TruncatedCorrectionConfig",
+    "VerificationConfig",
     "VllmEngineConfig",
     "WorkersConfig",
     "dump",

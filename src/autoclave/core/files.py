@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -89,6 +90,27 @@ def atomic_folder(path: Path) -> Generator[Path]:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise HostError(f"{path}: cannot be written ({error.strerror})") from error
         raise
+
+
+@contextlib.contextmanager
+def alone_with(place: Path, complaint: str) -> Generator[None]:
+    """No other process of this machine has `place` meanwhile; the lock is `<place>.lock` and ends with the process.
+
+    Raises:
+        InputError: another has it; the message is `complaint`. Or no file can be made beside it.
+    """
+    lock = place.with_name(f"{place.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("ab")
+    except OSError as error:
+        raise InputError(f"{place}: cannot be used ({error}); give another place") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(complaint) from None
+        yield
 
 
 def drop_folder(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether tests tell right programs from wrong ones: programs that know nothing fail, and most mutants of a solution."""
+"""Whether tests tell right programs from wrong ones: those that know nothing fail, and most mutants of a solution."""
 
 from __future__ import annotations
 

@@ -1,0 +1,142 @@
+"""Settings of curation: from public problem sets to a training set."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, model_validator
+
+from autoclave.config.base import Config, Fraction, NonNegative, Positive
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+
+
+def _day(text: str) -> str:
+    if text:
+        try:
+            datetime.date.fromisoformat(text)
+        except ValueError:
+            raise ValueError("must be a day such as 2023-05-01, or empty") from None
+    return text
+
+
+Day = Annotated[str, AfterValidator(_day)]
+
+
+class SourceConfig(Config):
+    """A public set: a copy on this machine, or its name on the Hugging Face hub."""
+
+    set: str
+    """The layout: `apps`, `taco`, `synthetic1`, `livecodebench` ... (docs/readers.md)."""
+
+    path: str = ""
+    """File or folder."""
+
+    hub: str = ""
+    """In place of `path`: `OWNER/NAME`, `OWNER/NAME:CONFIG` or `OWNER/NAME:CONFIG:SPLIT`."""
+
+    revision: str = ""
+    """Commit of the set on the hub; empty: what is there now, and the manifest says which that was."""
+
+    name: str = ""
+    """What reports call it; empty: the layout."""
+
+    licence: str = ""
+    """Its licence, for the manifest; empty: as published with the set."""
+
+    released_from: Day = ""
+    """Only problems that were released on this day or later."""
+
+    released_before: Day = ""
+    """Only problems that were released before this day."""
+
+    needs_solutions: bool = True
+    """Whether problems without official solutions are dropped, where solutions are verified."""
+
+    @property
+    def label(self) -> str:
+        """What reports call it."""
+        return self.name or self.set
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if bool(self.path) == bool(self.hub):
+            raise ValueError("give either path or hub")
+        if self.revision and not self.hub:
+            raise ValueError("revision is of a set on the hub; give hub")
+        return self
+
+
+class VerificationConfig(Config):
+    """Official solutions on all tests."""
+
+    rule: Literal["all", "any"] = "all"
+    """`all`: a problem is dropped if one of its solutions fails. `any`: solutions that fail are dropped, and problems
+    that are left with none."""
+
+    repeats: Positive = 2
+    """How often a solution has to pass."""
+
+    special_judge_share: Fraction = 0.3
+    """Problems are dropped as ones with several right answers where at least two solutions, and this share of them,
+    print something else than expected on tests that others pass, or where any does and the statement says so."""
+
+
+class StrengthConfig(Config):
+    """Whether tests tell right programs from wrong ones."""
+
+    mutants: NonNegative = 12
+    """Programs with one small change that are made of a solution."""
+
+    minimum_killed: Fraction = 0.5
+    """Share of the mutants that tests must fail. Some mutants do the same as the solution."""
+
+
+class DifficultyConfig(Config):
+    """Problems that a model solves neither always nor never."""
+
+    pass_rates: str
+    """JSON lines with `id` and `pass_rate`, such as `autoclave evaluate` writes."""
+
+    lowest: Fraction = 0.0
+    """Below this a problem is too hard."""
+
+    highest: Fraction = 1.0
+    """Above this it is too easy."""
+
+
+class CurateConfig(Config):
+    """A training set from public sets."""
+
+    name: str = "curated"
+    """What the set is called in its report."""
+
+    sources: tuple[SourceConfig, ...] = ()
+    """Sets that problems come from. Of duplicates the one of the set that stands first is kept."""
+
+    evaluation_sets: tuple[SourceConfig, ...] = ()
+    """Sets that no problem may come from."""
+
+    minimum_tests: Positive = 5
+    """Fewest different tests of a problem."""
+
+    prompt_tokens: Positive = 1024
+    """Longest statement with starter code."""
+
+    tokenizer: str = "words"
+    """What counts tokens: `words` (words, numbers and single signs), or the folder of a model."""
+
+    difficulty: DifficultyConfig | None = None
+    """Selection by pass rates; null: none."""
+
+    verification: VerificationConfig | None = VerificationConfig()
+    """null: solutions are not run."""
+
+    strength: StrengthConfig | None = StrengthConfig()
+    """null: tests are not tried on wrong programs."""
+
+    judge: JudgeConfig = JudgeConfig()
+    """Judging."""
+
+    sandbox: SandboxConfig = SandboxConfig()
+    """Isolation."""

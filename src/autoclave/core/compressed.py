@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading raises where a compressed file is cut off or damaged."""
@@ -20,15 +20,15 @@ def is_compressed(path: Path) -> bool:
     return path.suffix in (".gz", ".zst")
 
 
-def open_plain(path: Path) -> IO[bytes]:
+def open_plain(path: Path) -> BinaryIO:
     """The content of a file, decompressed where its name ends in `.gz` or `.zst`.
 
     Raises:
         ModuleNotFoundError: it is a zstd file, and `zstandard` is not installed.
     """
     if path.suffix == ".zst":
-        return io.BufferedReader(_ZstdFile(path))
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        return cast("BinaryIO", io.BufferedReader(_ZstdFile(path)))
+    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 def damage(path: Path, error: BaseException) -> str:
@@ -54,11 +54,13 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._plain:
-            if not self._packed and not (packed := self._file.read(_SLICE)):
-                if self._frame is not None:
-                    raise EOFError("it ends in the middle")
+            packed = self._packed or self._file.read(_SLICE)
+            if packed:
+                self._unpack(packed)
+            elif self._frame is not None:
+                raise EOFError("it ends in the middle")
+            else:
                 return 0
-            self._unpack(self._packed or packed)
         size = min(len(buffer), len(self._plain))
         buffer[:size] = self._plain[:size]
         self._plain = self._plain[size:]

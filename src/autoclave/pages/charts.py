@@ -2,7 +2,7 @@
 
 Pure functions of numbers: no file, no clock, no script. Colours are names: a mark gets the class `c-<name>`, and the
 style sheet of the page says what that is on a light, a dark or a printed page. Values show on hover, in <title>.
-Not here: which charts a run gets (`figures.py`).
+Not here: which charts a page gets.
 """
 
 from __future__ import annotations
@@ -50,6 +50,17 @@ class Line:
     """`faint`, `dotted`, or nothing."""
     has_marks: bool = False
     hollow: frozenset[float] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its words. Without values to draw `svg` is None and the page says so."""
+
+    title: str
+    note: str
+    svg: str | None
+    legend: tuple[tuple[str, str], ...] = ()
+    """`(label, colour)`."""
 
 
 @dataclass(frozen=True, slots=True)

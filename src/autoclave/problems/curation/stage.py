@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from autoclave.problems.candidate import Candidate, Origin
 
+_SHOWN = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -18,17 +20,19 @@ class Dropped:
         id: label of the problem; empty where the row was never a problem.
         reason: a word for counting.
         detail: a sentence for people, with the evidence.
+        statement: how its statement begins.
     """
 
     origin: Origin
     id: str
     reason: str
     detail: str
+    statement: str = ""
 
     @staticmethod
     def of(candidate: Candidate, reason: str, detail: str) -> Dropped:
         """A candidate that is dropped."""
-        return Dropped(candidate.origin, candidate.problem.id, reason, detail)
+        return Dropped(candidate.origin, candidate.problem.id, reason, detail, candidate.problem.statement[:_SHOWN])
 
 
 class Stage(Protocol):

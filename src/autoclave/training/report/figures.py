@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoclave.core.verdict import Status
-from autoclave.pages.charts import Axis, Interval, Line, Point, column_chart, line_chart
+from autoclave.pages.charts import Axis, Figure, Interval, Line, Point, column_chart, line_chart
 from autoclave.training.pages.run_folder import Row, Run, number
 
 DRAWN_POINTS = 200
@@ -17,17 +17,6 @@ STAGE, LIMIT = "curriculum/stage", "curriculum/max_new_tokens"
 
 MARKED_POINTS = 30
 """Curves with more points are drawn without a mark at each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart with its words. Without values to draw `svg` is None and the page says so."""
-
-    title: str
-    note: str
-    svg: str | None
-    legend: tuple[tuple[str, str], ...] = ()
-    """`(label, colour)`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from pathlib import Path
 from autoclave.core.files import write_atomically
 from autoclave.evaluation.probing.report import ModelReport, ProbeReport
 from autoclave.evaluation.probing.result import Errors, LayerErrors
-from autoclave.pages.charts import Axis, Line, line_chart
+from autoclave.pages.charts import Axis, Figure, Line, line_chart
 from autoclave.pages.html import render_page
-from autoclave.training.report.figures import Figure
 
 COLOURS = ("accent", "greedy", "compile_error", "runtime_error", "output_limit", "memory_limit", "time_limit")
 """Of the models, in order; with more models than colours they begin again."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.pages import text
-from autoclave.pages.charts import Axis, column_chart
+from autoclave.pages.charts import Axis, Figure, column_chart
 from autoclave.training.pages.run_folder import Row, Run, number
-from autoclave.training.report.figures import Figure, averaged, metric_figure
+from autoclave.training.report.figures import averaged, metric_figure
 
 STAGES = {
     "sampling": ("accepted", "judging runs beside it"),

@@ -1,6 +1,7 @@
 """Programs that are wrong in one small place, made of a right one.
 
-One token is changed: an operator becomes a neighbour, a number one more, a word its opposite. Comments and texts stay.
+One token is changed (an operator becomes a neighbour, a number one more, a word its opposite), or in Python a condition
+is negated or a statement left out. Comments and texts stay.
 Pure functions of the source; nothing runs. A mutant may do the same as the original: who uses them must allow for that.
 """
 
@@ -11,7 +12,7 @@ import io
 import random
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 _OPERATORS = {
@@ -72,7 +73,8 @@ def mutants(source: str, language: str, count: int, seed: int) -> list[str]:
 
     Each can be compiled as far as Python can tell; of other languages that is not known.
     """
-    changes = list(_python_changes(source) if language == "python" else _cpp_changes(source))
+    is_python = language == "python"
+    changes = [*_python_tokens(source), *_python_statements(source)] if is_python else list(_cpp_tokens(source))
     order = random.Random(seed).sample(changes, len(changes))
     found: dict[str, None] = {}
     for change in order:
@@ -92,7 +94,7 @@ def _compiles(source: str) -> bool:
     return True
 
 
-def _python_changes(source: str) -> Iterator[_Change]:
+def _python_tokens(source: str) -> Iterator[_Change]:
     starts = _line_starts(source)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source, newline="").readline))
@@ -107,6 +109,30 @@ def _python_changes(source: str) -> Iterator[_Change]:
             yield _Change(start, start + len(token.string), text)
 
 
+def _python_statements(source: str) -> Iterator[_Change]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    starts, lines = _line_starts(source), list(io.StringIO(source, newline=""))
+
+    def place(line: int, column: int) -> int:  # columns are told in bytes
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Constant):
+            start, end = _span(node.test, place)
+            yield _Change(start, end, f"(not ({source[start:end]}))")
+        elif isinstance(node, ast.Assign | ast.AugAssign) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        ):
+            yield _Change(*_span(node, place), "pass")
+
+
+def _span(node: ast.expr | ast.stmt, place: Callable[[int, int], int]) -> tuple[int, int]:
+    return place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
+
+
 def _line_starts(source: str) -> Sequence[int]:
     starts = [0]
     for line in io.StringIO(source, newline=""):
@@ -114,7 +140,7 @@ def _line_starts(source: str) -> Sequence[int]:
     return starts
 
 
-def _cpp_changes(source: str) -> Iterator[_Change]:
+def _cpp_tokens(source: str) -> Iterator[_Change]:
     for match in _CPP_TOKEN.finditer(source):
         if match["skip"] is None:
             text = _CPP_ONLY.get(match[0]) or _changed(match[0])

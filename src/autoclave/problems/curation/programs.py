@@ -67,8 +67,8 @@ class CandidatePrograms:
         self._cache.flush()
         if in_doubt:
             raise IncompleteError(
-                f"{len(in_doubt)} problems have no verdict, because the judge failed: {', '.join(in_doubt[:5])} ... "
-                "What was judged is kept; run the same command again"
+                f"{len(in_doubt)} problems have no verdict, because the judge failed, the first is {in_doubt[0]!r}; "
+                "what was judged is kept: run the same command again"
             )
 
     def _asked(

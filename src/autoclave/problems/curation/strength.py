@@ -15,6 +15,8 @@ from autoclave.problems.curation.mutants import mutants
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, solutions_of
 from autoclave.problems.curation.stage import Dropped
 
+_FEWEST = 4
+"""Mutants that it takes to tell anything: any one may do the same as the solution."""
 _LITERAL_LIMIT = 10_000
 """Characters of an answer that a program may say by heart."""
 
@@ -22,8 +24,8 @@ _LITERAL_LIMIT = 10_000
 class Strength:
     """Problems whose tests fail every program that knows nothing, and at least `minimum_killed` of the mutants.
 
-    The share of mutants that fail is recorded. Mutants are made of the first solution; problems without any, and those
-    where no program runs, are judged by what is left.
+    The share of mutants that fail is recorded. Mutants are made of the first solution; problems without any, where no
+    program runs, or whose solution has few places to change, are judged by the other programs alone.
     """
 
     name = "strength"
@@ -62,7 +64,7 @@ class Strength:
                 return Dropped.of(candidate, "trivial_program_passes", f"a program passes that {name}")
         compiled = [verdict.status for verdict in verdicts if verdict.status is not Status.COMPILE_ERROR]
         outcomes = [status is not Status.ACCEPTED for status in compiled]
-        if not outcomes:
+        if len(outcomes) < _FEWEST:
             return candidate
         killed = sum(outcomes) / len(outcomes)
         if killed < self._minimum_killed:

@@ -1,0 +1,148 @@
+"""What official solutions have to do, in the sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoclave.core import AnswerTests, CheckTests, Fault, IncompleteError, Problem, Verdict
+from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.stage import Dropped, Stage
+from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
+
+from .conftest import ADD, candidate
+
+WRONG = "print(sum(map(int, input().split())) % 30)"
+COIN = "import random\nprint(sum(map(int, input().split())) if random.random() < 0.5 else 'tails')"
+PAIR = "Find two numbers whose sum is given. If there are several answers, print any of them."
+PAIRS = (("3\n", "1 2\n"), ("5\n", "1 4\n"), ("9\n", "1 8\n"))
+
+
+def results(stage: Stage, *candidates: Candidate) -> dict[str, str]:
+    """By id, `kept`, or the reason."""
+    found = list(stage.run(candidates))
+    return {
+        (one.id if isinstance(one, Dropped) else one.problem.id): one.reason if isinstance(one, Dropped) else "kept"
+        for one in found
+    }
+
+
+def kept(stage: Stage, given: Candidate) -> Candidate:
+    (found,) = stage.run([given])
+    assert isinstance(found, Candidate)
+    return found
+
+
+def test_every_solution_must_pass_every_test(programs: CandidatePrograms):
+    stage = Verification(programs, "all", frozenset())
+    assert results(
+        stage,
+        candidate("right", ADD, ADD + "\n"),
+        candidate("one-wrong", ADD, WRONG),
+        candidate("all-wrong", WRONG, "1/0"),
+        candidate("none"),
+    ) == {
+        "right": "kept",
+        "one-wrong": "solution_fails",
+        "all-wrong": "all_solutions_fail",
+        "none": "no_solutions",
+    }
+
+
+def test_or_solutions_that_fail_are_dropped_and_problems_that_are_left_with_none(programs: CandidatePrograms):
+    stage = Verification(programs, "any", frozenset())
+    left = kept(stage, candidate("mixed", WRONG, ADD, "while True: pass"))
+    assert left.problem.solutions == [ADD]
+    assert (left.facts["solutions"], left.facts["solutions_dropped"]) == (1, 2)
+    assert results(stage, candidate("wrong", WRONG)) == {"wrong": "all_solutions_fail"}
+
+
+def test_what_a_failure_was_is_told_without_the_answer(programs: CandidatePrograms):
+    (dropped,) = Verification(programs, "all", frozenset()).run([candidate("wrong", ADD, WRONG)])
+    assert isinstance(dropped, Dropped)
+    assert "1 of 2 solutions fail; solution 1: wrong_answer on test 4" in dropped.detail
+
+
+def test_some_sources_need_no_solutions_and_answers_no_program(programs: CandidatePrograms):
+    stage = Verification(programs, "all", frozenset({"made"}))
+    answer = Candidate(Problem("1 + 1?", AnswerTests("answer", "2", "math"), id="answer"), Origin("maths", "1"))
+    assert results(stage, candidate("none"), answer) == {"none": "kept", "answer": "kept"}
+
+
+def test_a_solution_that_ends_before_its_tests_is_no_solution(programs: CandidatePrograms):
+    tests = CheckTests("check", "f", "def check(f):\n    assert f(1) == 2\n    assert f(2) == 3", "check(f)")
+    early = "import os\nos._exit(0)\ndef f(x): return x"
+    late = "import sys\ndef f(x): sys.exit(0)"
+    stage = Verification(programs, "all", frozenset())
+    right = "def f(x): return x + 1"
+    given = [
+        candidate(name, source, tests=tests) for name, source in (("early", early), ("late", late), ("right", right))
+    ]
+    assert results(stage, *given) == {"early": "all_solutions_fail", "late": "all_solutions_fail", "right": "kept"}
+
+
+def test_what_cannot_be_judged_here_is_dropped_with_the_reason(programs: CandidatePrograms):
+    stage = Verification(programs, "all", frozenset())
+    given = [candidate("a", ADD), candidate("odd", ADD, profile="no-such-profile"), candidate("b", ADD)]
+    assert results(stage, *given) == {"a": "kept", "odd": "not_judgeable", "b": "kept"}
+
+
+def test_solutions_that_pass_sometimes_are_found(programs: CandidatePrograms):
+    stage = Steadiness(programs, "all", 6)
+    luck = candidate("luck", COIN, cases=(("1 2\n", "3\n"),))
+    assert results(stage, candidate("steady", ADD), luck) == {"steady": "kept", "luck": "flaky"}
+    both = candidate("both", COIN, ADD, cases=(("1 2\n", "3\n"),))
+    assert kept(Steadiness(programs, "any", 6), both).problem.solutions == [ADD]
+
+
+@pytest.mark.parametrize(
+    ("statement", "solutions", "expected"),
+    [
+        (PAIR, ("n = int(input())\nprint(1, n - 1)", "n = int(input())\nprint(n - 1, 1)"), "special_judge"),
+        ("Find two numbers.", ("n = int(input())\nprint(1, n - 1)", "n = int(input())\nprint(n - 1, 1)"), "kept"),
+        (
+            "Find two numbers.",
+            ("n = int(input())\nprint(1, n - 1)", "n = int(input())\nprint(n - 1, 1)", "n = int(input())\nprint(0, n)"),
+            "special_judge",
+        ),
+        (PAIR, ("n = int(input())\nprint(1, n - 1)", "print(1)\n1/0"), "kept"),
+    ],
+)
+def test_problems_with_several_right_answers_are_told_from_wrong_solutions(
+    programs: CandidatePrograms, statement: str, solutions: tuple[str, ...], expected: str
+):
+    given = candidate("pair", *solutions, cases=PAIRS, statement=statement)
+    assert results(Agreement(programs, 0.3), given) == {"pair": expected}
+
+
+def test_what_was_judged_is_not_judged_again(judge, tmp_path):
+    given = [candidate("right", ADD), candidate("wrong", WRONG)]
+    counts = []
+    for settings in ({}, {}, {"other": 1}):
+        with VerdictCache(tmp_path / "cache.sqlite", settings) as cache:
+            list(Verification(CandidatePrograms(judge, cache, 4), "all", frozenset()).run(given))
+            counts.append((cache.num_found, cache.num_kept))
+    assert counts == [(0, 2), (2, 0), (0, 2)]
+
+
+def test_a_fault_decides_nothing_and_loses_nothing(judge, tmp_path, monkeypatch):
+    submit = judge.submit
+
+    def failing(job):
+        future = submit(job)
+        if "wrong" in job.program.source:
+            future = type(future)()
+            future.set_result(Verdict.none(Fault("cell", "gone")))
+        return future
+
+    given = [candidate("a", ADD), candidate("b", ADD + "  # wrong"), candidate("c", ADD + "  # right")]
+    with VerdictCache(tmp_path / "cache.sqlite", {}) as cache:
+        stage = Verification(CandidatePrograms(judge, cache, 4), "all", frozenset())
+        monkeypatch.setattr(judge, "submit", failing)
+        decided = []
+        with pytest.raises(IncompleteError, match=r"1 problems have no verdict.*'b'"):
+            decided.extend(one.problem.id for one in stage.run(given))
+        monkeypatch.undo()
+        assert results(stage, *given) == dict.fromkeys("abc", "kept")
+        assert cache.num_found == 2

@@ -16,6 +16,7 @@ from autoclave.cli.export import export
 from autoclave.cli.judge import judge
 from autoclave.cli.plan import plan
 from autoclave.cli.probe import probe
+from autoclave.cli.problems import problems
 from autoclave.cli.report import report
 from autoclave.cli.run import run
 from autoclave.cli.serve import serve
@@ -55,6 +56,7 @@ for command in (
     probe,
     export,
     judge,
+    problems,
     run,
     trace,
     serve,

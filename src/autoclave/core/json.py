@@ -136,11 +136,16 @@ def rule_of(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
+_LISTED = 60
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """The mend for a name that is not known."""
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {near[0]}?"
-    return f"known are {', '.join(sorted(known))}"
+    listed = sorted(known)[:_LISTED]
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"known are {', '.join(listed)}{more}"
 
 
 def _complaint(noun: type[Any], value: Any, error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from functools import partial
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
 from autoclave.core.json import canonical_json
 from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.curation.stage import Dropped, Filter
 
 Tokenize = Callable[[str], int]
@@ -28,11 +30,8 @@ def num_tests(problem: Problem) -> int:
 
 def num_assertions(source: str) -> int:
     """Statements of a check program that can fail it; one where it cannot be read, or asserts in loops of its own."""
-    import ast
-
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = tree_of(source)
+    if tree is None:
         return 1
     return max(1, sum(isinstance(node, ast.Assert) for node in ast.walk(tree)))
 

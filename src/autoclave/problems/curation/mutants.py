@@ -15,6 +15,8 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from autoclave.problems.curation.python_source import tree_of
+
 _OPERATORS = {
     "+": "-",
     "-": "+",
@@ -81,17 +83,9 @@ def mutants(source: str, language: str, count: int, seed: int) -> list[str]:
         if len(found) >= count:
             break
         mutant = source[: change.start] + change.text + source[change.end :]
-        if mutant != source and (language != "python" or _compiles(mutant)):
+        if mutant != source and (language != "python" or tree_of(mutant)):
             found[mutant] = None
     return list(found)
-
-
-def _compiles(source: str) -> bool:
-    try:
-        compile(source, "mutant", "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _python_tokens(source: str) -> Iterator[_Change]:
@@ -110,9 +104,8 @@ def _python_tokens(source: str) -> Iterator[_Change]:
 
 
 def _python_statements(source: str) -> Iterator[_Change]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = tree_of(source)
+    if tree is None:
         return
     starts, lines = _line_starts(source), list(io.StringIO(source, newline=""))
 

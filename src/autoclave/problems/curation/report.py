@@ -63,7 +63,7 @@ def write_report(path: Path, manifest: Mapping[str, Any], results: Sequence[Stag
             None,
             manifest=manifest,
             funnel=_funnel(results),
-            sources=_sources(results),
+            sources=_sources(manifest, results),
             figures=[histogram(title, label, facts[name]) for name, title, label in _FACTS if name in facts],
             words=[(title, bars(words[name])) for name, title in _WORDS if words[name]],
             reasons=_samples(results),
@@ -79,10 +79,12 @@ def _funnel(results: Sequence[StageResult]) -> list[FunnelRow]:
     ]
 
 
-def _sources(results: Sequence[StageResult]) -> list[tuple[str, list[int]]]:
-    """By source, how many are left after each stage."""
-    names = list(results[0].num_kept)
-    return [(name, [result.num_kept.get(name, 0) for result in results]) for name in names]
+def _sources(manifest: Mapping[str, Any], results: Sequence[StageResult]) -> list[tuple[str, list[int], str]]:
+    """By source, how many are left after each stage, and its licence."""
+    return [
+        (source["name"], [result.num_kept.get(source["name"], 0) for result in results], source["licence"])
+        for source in manifest["sources"]
+    ]
 
 
 def _collected(candidates: Iterable[Candidate]) -> tuple[dict[str, list[float]], dict[str, Counter[str]]]:

@@ -55,8 +55,13 @@ def write_training_set(
     settings: Mapping[str, Any],
     version: str,
 ) -> dict[str, Any]:
-    """Write the three files into the folder `out`; the manifest, which is written last."""
+    """Write the three files into the folder `out`; the manifest, which is written last.
+
+    Only one process at a time may do so.
+    """
     out.mkdir(parents=True, exist_ok=True)
+    for partial in out.glob(".*.partial"):  # of a process that was killed
+        partial.unlink()
     num_problems = _write_problems(out / PROBLEMS, results[-1].kept)
     with compressed_lines(out / DROPPED) as write:
         for result in results:

@@ -1,0 +1,134 @@
+"""`autoclave problems`: look at files of problems."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from autoclave.core import CallTests, InputError, Problem, StdinTests, read_problems
+from autoclave.core.json import nearest, to_plain
+from autoclave.problems.inspection import differences, sample, statistics_of
+
+_SHOWN_CASES = 3
+_HINTED = 20_000
+"""With more ids, looking for a similar one would take long."""
+_SHOWN_CHARACTERS = 400
+FILE = click.Path(path_type=Path)
+
+
+@click.group()
+def problems() -> None:
+    """Look at files of problems, such as `autoclave curate` writes."""
+
+
+@problems.command()
+@click.argument("file", type=FILE)
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True, help="Print the line of the problem.")
+def show(file: Path, id: str, as_json: bool) -> None:
+    r"""Show one problem: its statement, its first tests and its first solution.
+
+    \b
+    Example: autoclave problems show curated/problems.jsonl.zst two-sum
+    """
+    known: list[str] = []
+    for problem in read_problems(file):
+        if problem.id == id:
+            click.echo(json.dumps(problem.to_json()) if as_json else _shown(problem))
+            return
+        known.append(problem.id)
+    hint = f"; {nearest(id, known)}" if len(known) <= _HINTED else ""
+    raise InputError(f"{file}: has no problem {id!r}{hint}")
+
+
+@problems.command()
+@click.argument("file", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+def stats(file: Path, as_json: bool) -> None:
+    r"""Count the problems of a file by kind of tests, source, difficulty, language and date.
+
+    \b
+    Example: autoclave problems stats curated/problems.jsonl.zst
+    """
+    numbers = statistics_of(read_problems(file))
+    if as_json:
+        click.echo(json.dumps(to_plain(numbers)))
+        return
+    click.echo(f"{numbers.num_problems} problems, {numbers.num_with_solutions} with solutions")
+    for title, counts in (
+        ("tests", numbers.kinds),
+        ("source", numbers.sources),
+        ("difficulty", numbers.difficulties),
+        ("language", numbers.languages),
+    ):
+        click.echo(f"  {title:<12}" + ", ".join(f"{name or 'none'} {count}" for name, count in counts.items()))
+    if numbers.num_tests:
+        least, middle, most = numbers.num_tests
+        click.echo(f"  {'cases':<12}{least} to {most}, median {middle:g}")
+    if numbers.released:
+        click.echo(f"  {'released':<12}{numbers.released[0]} to {numbers.released[1]}")
+
+
+@problems.command()
+@click.argument("first", type=FILE)
+@click.argument("second", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print one object per difference.")
+def diff(first: Path, second: Path, as_json: bool) -> None:
+    r"""List problems that are in one of two files alone, or not the same in both.
+
+    \b
+    Example: autoclave problems diff before/problems.jsonl.zst after/problems.jsonl.zst
+    """
+    counts: Counter[str] = Counter()
+    for one in differences(read_problems(first), read_problems(second)):
+        counts[one.kind] += 1
+        changed = f": {', '.join(one.fields)}" if one.fields else ""
+        click.echo(json.dumps(to_plain(one)) if as_json else f"{one.id}  {one.kind}{changed}")
+    if not as_json:
+        click.echo(", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "no differences")
+
+
+@problems.command(name="sample")
+@click.argument("file", type=FILE)
+@click.option("--count", "-n", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another sample.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines of the problems.")
+def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
+    r"""Show some problems of a file, drawn at random.
+
+    \b
+    Example: autoclave problems sample curated/problems.jsonl.zst -n 2
+    """
+    for problem in sample(read_problems(file), count, seed):
+        click.echo(json.dumps(problem.to_json()) if as_json else f"{_shown(problem)}\n")
+
+
+def _shown(problem: Problem) -> str:
+    about = [problem.source, problem.difficulty, str(problem.released or ""), problem.language, ", ".join(problem.tags)]
+    parts = [f"{problem.id}  ({', '.join(word for word in about if word)})", problem.statement.strip()]
+    if problem.starter_code:
+        parts.append(f"--- starter code\n{problem.starter_code.rstrip()}")
+    parts.append(f"--- tests: {_shown_tests(problem)}")
+    if problem.solutions:
+        parts.append(f"--- solution 1 of {len(problem.solutions)}\n{problem.solutions[0].rstrip()}")
+    return "\n\n".join(parts)
+
+
+def _shown_tests(problem: Problem) -> str:
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        cases = [(case.input, case.output) for case in tests.cases]
+    elif isinstance(tests, CallTests):
+        cases = [(json.dumps(case.arguments), json.dumps(case.output)) for case in tests.cases]
+    else:
+        return json.dumps(to_plain(tests))[:_SHOWN_CHARACTERS]
+    shown = "\n".join(f"{_cut(given)}\n-> {_cut(expected)}" for given, expected in cases[:_SHOWN_CASES])
+    return f"{tests.kind}, {len(cases)}\n{shown}"
+
+
+def _cut(text: str) -> str:
+    text = text.rstrip("\n")
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ... ({len(text)} characters)"

@@ -10,6 +10,7 @@ import click
 
 from autoclave import __version__
 from autoclave.cli.config import config
+from autoclave.cli.curate import curate
 from autoclave.cli.doctor import doctor
 from autoclave.cli.evaluate import evaluate
 from autoclave.cli.export import export
@@ -56,6 +57,7 @@ for command in (
     probe,
     export,
     judge,
+    curate,
     problems,
     run,
     trace,

@@ -21,7 +21,10 @@ FILE = click.Path(path_type=Path)
 
 @click.group()
 def problems() -> None:
-    """Look at files of problems, such as `autoclave curate` writes."""
+    """Look at files of problems, such as `autoclave curate` writes.
+
+    Example: autoclave problems stats curated/problems.jsonl.zst
+    """
 
 
 @problems.command()

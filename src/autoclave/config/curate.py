@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from autoclave.config.base import Config, Fraction, NonNegative, Positive
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
 
 
 def _day(text: str) -> str:
@@ -140,3 +140,8 @@ class CurateConfig(Config):
 
     sandbox: SandboxConfig = SandboxConfig()
     """Isolation."""
+
+    @model_validator(mode="after")
+    def _isolation_is_in_use(self) -> Self:
+        require_sandbox_in_use(self.judge, self.sandbox)
+        return self

@@ -35,6 +35,11 @@ class CandidatePrograms:
         self._cache = cache
         self._pending_limit = pending_limit
 
+    @property
+    def judge_identity(self) -> str:
+        """What stands for the settings of the judge."""
+        return self._cache.judge_identity
+
     def judged(
         self,
         candidates: Iterable[Candidate],

@@ -37,7 +37,11 @@ class Strength:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return {"mutants": self._num_mutants, "minimum_killed": self._minimum_killed}
+        return {
+            "judge": self._programs.judge_identity,
+            "mutants": self._num_mutants,
+            "minimum_killed": self._minimum_killed,
+        }
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""

@@ -31,7 +31,7 @@ class VerdictCache(Closing):
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(_SCHEMA)
-        self._settings = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
+        self.judge_identity = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
         self._waiting: list[tuple[bytes, str]] = []
         self.num_found = self.num_kept = 0
 
@@ -62,7 +62,7 @@ class VerdictCache(Closing):
 
     def _key(self, job: JudgeJob) -> bytes:
         known = [
-            self._settings,
+            self.judge_identity,
             job.problem.digest,
             job.program.language,
             job.program.source,

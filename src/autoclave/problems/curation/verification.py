@@ -65,7 +65,7 @@ class Agreement:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return {"share": self._share}
+        return {"judge": self._programs.judge_identity, "share": self._share}
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""
@@ -116,7 +116,7 @@ class Verification:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return {"rule": self._rule, "unsolved": sorted(self._unsolved)}
+        return {"judge": self._programs.judge_identity, "rule": self._rule, "unsolved": sorted(self._unsolved)}
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""
@@ -165,7 +165,7 @@ class Steadiness:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return {"rule": self._rule, "repeats": self._repeats}
+        return {"judge": self._programs.judge_identity, "rule": self._rule, "repeats": self._repeats}
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""

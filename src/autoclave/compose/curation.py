@@ -1,0 +1,163 @@
+"""The curation that settings describe: sources, stages, judge, cache, and what is written at the end."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autoclave.compose.host import build_judge
+from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
+from autoclave.core import ConfigError, DataError, InputError
+from autoclave.core.files import alone_with, read_jsonl
+from autoclave.judge import Judge
+from autoclave.problems.curation.filters import enough_tests, fitting_difficulty, released_within, short_prompt
+from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
+from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.reading import ReadableSource, Reading
+from autoclave.problems.curation.report import REPORT, write_report
+from autoclave.problems.curation.stage import Stage
+from autoclave.problems.curation.strength import Strength
+from autoclave.problems.curation.training_set import SourceRecord, digest_of, write_training_set
+from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
+from autoclave.training.model_cache import cache_folder
+
+_WORK = "work"
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+Say = Callable[[str], None]
+
+
+def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
+    """The manifest of the training set that is written to the folder `out`.
+
+    Raises:
+        ConfigError: there is no source, or two have the same name.
+        InputError: a source cannot be read, or another process writes to `out`.
+        HostError: a library is missing, or programs cannot be run sealed here.
+        IncompleteError: the judge failed; the same call goes on.
+    """
+    _require_sources(config)
+    sources, evaluation_sets = [
+        [_opened(source) for source in part] for part in (config.sources, config.evaluation_sets)
+    ]
+    with ExitStack() as opened:
+        opened.enter_context(
+            alone_with(out, f"--out {out}: another curation writes there; wait for it, or give another")
+        )
+        stages = _filters(config)
+        if config.verification or config.strength:
+            judge = opened.enter_context(build_judge(config.judge, config.sandbox))
+            cache = opened.enter_context(
+                VerdictCache(cache_folder() / "verdicts.sqlite", _judge_settings(config, judge))
+            )
+            stages += _judged(config, CandidatePrograms(judge, cache, config.judge.pending_limit))
+        results = run_stages(Reading([source for source, _ in sources]), stages, out / _WORK, say)
+        manifest = write_training_set(
+            out,
+            results,
+            [record for _, record in sources],
+            [record for _, record in evaluation_sets],
+            _settings(config),
+            version("autoclave"),
+        )
+        write_report(out / REPORT, manifest, results)
+        drop_other_folders(results, out / _WORK)
+    return manifest
+
+
+def _require_sources(config: CurateConfig) -> None:
+    if not config.sources:
+        raise ConfigError("sources: there is none; name a set and where your copy of it is (docs/curation.md)")
+    for part, given in (("sources", config.sources), ("evaluation_sets", config.evaluation_sets)):
+        labels = [source.label for source in given]
+        for place, label in enumerate(labels):
+            if label in labels[:place]:
+                raise ConfigError(
+                    f"{part}[{place}].name = {label!r}: is used before; give each source a name of its own"
+                )
+
+
+def _settings(config: CurateConfig) -> dict[str, Any]:
+    """What a result depends on: not how many programs are judged at a time, or where."""
+    settings = config.model_dump(mode="json")
+    settings["judge"] = {name: settings["judge"][name] for name in _JUDGING}
+    return settings
+
+
+_JUDGING = ("backend", "time_limit_range", "default_time_limit_s", "profiles", "cpp")
+
+
+def _judge_settings(config: CurateConfig, judge: Judge) -> Any:
+    settings = _settings(config)
+    return [judge.level, settings["judge"], settings["sandbox"]]
+
+
+def _filters(config: CurateConfig) -> list[Stage]:
+    windows = {source.label: (_day(source.released_from), _day(source.released_before)) for source in config.sources}
+    tokenizer, tokenize = _tokenizer(config.tokenizer)
+    stages: list[Stage] = [
+        released_within(windows),
+        enough_tests(config.minimum_tests),
+        short_prompt(config.prompt_tokens, tokenizer, tokenize),
+    ]
+    if config.difficulty:
+        rates, digest = _pass_rates(config.difficulty)
+        stages.append(fitting_difficulty(rates, digest, config.difficulty.lowest, config.difficulty.highest))
+    return stages
+
+
+def _judged(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
+    stages: list[Stage] = []
+    if verification := config.verification:
+        unsolved = frozenset(source.label for source in config.sources if not source.needs_solutions)
+        stages += [
+            Agreement(programs, verification.special_judge_share),
+            Verification(programs, verification.rule, unsolved),
+        ]
+        if verification.repeats > 1:
+            stages.append(Steadiness(programs, verification.rule, verification.repeats))
+    if strength := config.strength:
+        stages.append(Strength(programs, strength.mutants, strength.minimum_killed))
+    return stages
+
+
+def _day(text: str) -> datetime.date | None:
+    return datetime.date.fromisoformat(text) if text else None
+
+
+def _tokenizer(name: str) -> tuple[str, Callable[[str], int]]:
+    """What stands for the tokenizer in fingerprints, and what counts tokens.
+
+    Raises:
+        InputError: there is no such tokenizer.
+    """
+    if name == "words":
+        return name, lambda text: len(_WORDS.findall(text))
+    from tokenizers import Tokenizer
+
+    path = Path(name, "tokenizer.json")
+    if not path.is_file():
+        raise InputError(f"tokenizer = {name!r}: must be words, or a folder with a tokenizer.json")
+    tokenizer = Tokenizer.from_file(str(path))
+    return f"{path.parent.name} {digest_of(path)[:16]}", lambda text: len(tokenizer.encode(text).ids)
+
+
+def _pass_rates(config: DifficultyConfig) -> tuple[dict[str, float], str]:
+    path = Path(config.pass_rates)
+    rates: dict[str, float] = {}
+    for where, line in read_jsonl(path, "difficulty.pass_rates"):
+        id, rate = line.get("id"), line.get("pass_rate")
+        if not isinstance(id, str) or isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise DataError(f"{where}: must have `id`, a text, and `pass_rate`, a number from 0 to 1")
+        rates[id] = float(rate)
+    return rates, digest_of(path)
+
+
+def _opened(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
+    raise NotImplementedError

@@ -15,7 +15,7 @@ from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
 from autoclave.core import ConfigError, DataError, InputError
 from autoclave.core.files import alone_with, read_jsonl
 from autoclave.judge import Judge
-from autoclave.problems.curation.filters import enough_tests, fitting_difficulty, released_within, short_prompt
+from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.reading import ReadableSource, Reading
@@ -99,13 +99,13 @@ def _judge_settings(config: CurateConfig, judge: Judge) -> Any:
 
 
 def _filters(config: CurateConfig) -> list[Stage]:
-    windows = {source.label: (_day(source.released_from), _day(source.released_before)) for source in config.sources}
-    tokenizer, tokenize = _tokenizer(config.tokenizer)
-    stages: list[Stage] = [
-        released_within(windows),
-        enough_tests(config.minimum_tests),
-        short_prompt(config.prompt_tokens, tokenizer, tokenize),
-    ]
+    selections = {
+        source.label: Selection(_day(source.released_from), _day(source.released_before), source.difficulties)
+        for source in config.sources
+    }
+    stages: list[Stage] = [selected(selections), enough_tests(config.minimum_tests)]
+    if config.prompt_tokens is not None:
+        stages.append(short_prompt(config.prompt_tokens, *_tokenizer(config.tokenizer)))
     if config.difficulty:
         rates, digest = _pass_rates(config.difficulty)
         stages.append(fitting_difficulty(rates, digest, config.difficulty.lowest, config.difficulty.highest))

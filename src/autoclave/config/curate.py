@@ -50,6 +50,9 @@ class SourceConfig(Config):
     released_before: Day = ""
     """Only problems that were released before this day."""
 
+    difficulties: tuple[str, ...] = ()
+    """Only problems of these difficulties, in the words of the set; empty: all."""
+
     needs_solutions: bool = True
     """Whether problems without official solutions are dropped, where solutions are verified."""
 
@@ -120,8 +123,8 @@ class CurateConfig(Config):
     minimum_tests: Positive = 5
     """Fewest different tests of a problem."""
 
-    prompt_tokens: Positive = 1024
-    """Longest statement with starter code."""
+    prompt_tokens: Positive | None = 1024
+    """Longest statement with starter code; null: any."""
 
     tokenizer: str = "words"
     """What counts tokens: `words` (words, numbers and single signs), or the folder of a model."""

@@ -9,10 +9,11 @@ import pytest
 from autoclave.core import AnswerTests, CheckTests
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.filters import (
+    Selection,
     enough_tests,
     fitting_difficulty,
     num_assertions,
-    released_within,
+    selected,
     short_prompt,
 )
 from autoclave.problems.curation.stage import Dropped
@@ -57,12 +58,18 @@ def test_dates_are_asked_of_sources_that_have_a_window():
         date = day and datetime.date.fromisoformat(day)
         return candidate(f"{day} {source}", released=date, origin=Origin(source, "1"))
 
-    stage = released_within({"lcb": (datetime.date(2023, 5, 1), datetime.date(2024, 8, 1))})
+    stage = selected({"lcb": Selection(datetime.date(2023, 5, 1), datetime.date(2024, 8, 1))})
     given = [released(day, "lcb") for day in ("2023-04-30", "2023-05-01", "2024-07-31", "2024-08-01", None)]
     assert reasons(stage, *given, released(None, "taco"), released("1999-01-01", "taco")) == [
         *("outside_dates", "kept", "kept", "outside_dates", "no_date"),
         *("kept", "kept"),
     ]
+
+
+def test_difficulties_are_chosen_by_source():
+    stage = selected({"apps": Selection(difficulties=("introductory", "easy"))})
+    given = [candidate(name, difficulty=name, origin=Origin("apps", "1")) for name in ("introductory", "", "interview")]
+    assert reasons(stage, *given, candidate("a")) == ["kept", "other_difficulty", "other_difficulty", "kept"]
 
 
 def test_pass_rates_select_by_id():

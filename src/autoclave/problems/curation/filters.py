@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import datetime
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
@@ -73,27 +74,42 @@ def _short_prompt(limit: int, tokenizer: str, tokenize: Tokenize, candidate: Can
     return with_facts(candidate, prompt_tokens=number)
 
 
-def released_within(windows: Mapping[str, tuple[datetime.date | None, datetime.date | None]]) -> Filter:
-    """By name of the source, from which day on and before which day problems must have been released.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which problems of a source are wanted: released on `first` or later, before `end`, of one of the difficulties.
 
-    A problem without a date is not in any window.
+    None, and no difficulties, are all. A problem without a date is in no window.
     """
-    settings = {name: [day and day.isoformat() for day in window] for name, window in sorted(windows.items())}
-    return Filter("dates", settings, partial(_released_within, windows))
+
+    first: datetime.date | None = None
+    end: datetime.date | None = None
+    difficulties: tuple[str, ...] = ()
+
+    def complaint(self, problem: Problem) -> tuple[str, str] | None:
+        """Why a problem is not wanted, as a reason and a sentence; None if it is."""
+        if self.difficulties and problem.difficulty not in self.difficulties:
+            wanted = " or ".join(self.difficulties)
+            return "other_difficulty", f"difficulty {problem.difficulty!r}; wanted: {wanted}"
+        if self.first is None and self.end is None:
+            return None
+        released = problem.released
+        if released is None:
+            return "no_date", "its source has a window of dates, and it has no date"
+        if (self.first and released < self.first) or (self.end and released >= self.end):
+            return "outside_dates", f"released {released}; wanted: from {self.first} on, before {self.end}"
+        return None
 
 
-def _released_within(
-    windows: Mapping[str, tuple[datetime.date | None, datetime.date | None]], candidate: Candidate
-) -> Candidate | Dropped:
-    first, end = windows.get(candidate.origin.set, (None, None))
-    released = candidate.problem.released
-    if first is None and end is None:
-        return candidate
-    if released is None:
-        return Dropped.of(candidate, "no_date", "its source has a window of dates, and it has no date")
-    if (first and released < first) or (end and released >= end):
-        return Dropped.of(candidate, "outside_dates", f"released {released}; wanted: from {first} on, before {end}")
-    return candidate
+def selected(selections: Mapping[str, Selection]) -> Filter:
+    """What is wanted of each source, by its name."""
+    settings = {name: json.loads(canonical_json(one)) for name, one in sorted(selections.items())}
+    return Filter("selection", settings, partial(_selected, selections))
+
+
+def _selected(selections: Mapping[str, Selection], candidate: Candidate) -> Candidate | Dropped:
+    selection = selections.get(candidate.origin.set, Selection())
+    complaint = selection.complaint(candidate.problem)
+    return candidate if complaint is None else Dropped.of(candidate, *complaint)
 
 
 def fitting_difficulty(pass_rates: Mapping[str, float], digest: str, lowest: float, highest: float) -> Filter:

@@ -179,12 +179,6 @@ class Dispatcher:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._running and not self._ended, grace_s)
 
-    def refuse_new(self) -> None:
-        """Accept and begin nothing more, from now on."""
-        with self._changed:
-            self._is_draining = True
-            self._changed.notify_all()
-
     def stop(self) -> None:
         """End the thread. What has no verdict stays in the store."""
         with self._changed:

@@ -1,0 +1,151 @@
+"""How alike two problems are, in numbers, and what follows. Pure functions of their traits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoclave.config.curation import DeduplicationConfig
+from autoclave.problems.curation.traits import Traits, WordHashes
+
+_SLOTS = 1 << 21
+_PRIOR_STATEMENTS = 1000
+_COMMON_SHARE = 0.05
+_FEWEST_RARE = 8
+
+
+class WordFrequencies:
+    """In how many statements each word occurs, in 8 MiB whatever their number; rare words count more in comparisons.
+
+    Words that share a slot are counted together, which makes them count a little less.
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_SLOTS, dtype=np.uint32)
+        self.num_statements = 0
+
+    def add(self, topic: WordHashes) -> None:
+        """Count the words of one statement."""
+        self.num_statements += 1
+        np.add.at(self._counts, topic % _SLOTS, 1)
+
+    def weights(self, words: WordHashes) -> NDArray[np.float64]:
+        """How much each word counts. As if a thousand statements were known before, so that few ones behave alike."""
+        everything = self.num_statements + _PRIOR_STATEMENTS
+        return np.log1p(everything / (self._counts[words % _SLOTS] + 1.0))
+
+    def rare(self, words: WordHashes) -> WordHashes:
+        """`words` without those of many statements, unless nearly all are."""
+        limit = max(_PRIOR_STATEMENTS * _COMMON_SHARE, self.num_statements * _COMMON_SHARE)
+        kept = words[self._counts[words % _SLOTS] <= limit]
+        return kept if len(kept) >= _FEWEST_RARE else words
+
+
+class TestRelation(StrEnum):
+    """What the tests of two problems say of them."""
+
+    __test__ = False  # not a test class of pytest
+    SAME = "same"
+    """All inputs of the problem with fewer tests are in both, with the same outputs."""
+    AGREEING = "agreeing"
+    """An input is in both, and the outputs are the same wherever one is."""
+    CONTRADICTING = "contradicting"
+    """An input is in both with different outputs."""
+    DISJOINT = "disjoint"
+    """No input is in both, though programs of one could run on those of the other."""
+    UNKNOWN = "unknown"
+    """One of them has no tests that can be compared, or they are of different shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The evidence on two problems.
+
+    Attributes:
+        similarity: share of their words of content that is in both, rare ones counting more (weighted Jaccard).
+        wording: share of all their words, numbers and operators that is in both (Jaccard).
+        tests: what their tests say.
+        shared_tests: how many inputs are in both.
+        disagreeing_tests: for how many of these the outputs differ.
+        topic_words: different words of content in the shorter one.
+    """
+
+    similarity: float
+    wording: float
+    tests: TestRelation
+    shared_tests: int
+    disagreeing_tests: int
+    topic_words: int
+
+
+def likeness(left: Traits, right: Traits, frequencies: WordFrequencies) -> Likeness:
+    """How alike two problems are. Symmetric."""
+    relation, shared, disagreeing = compare_tests(left, right)
+    return Likeness(
+        similarity=weighted_jaccard(left.topic, right.topic, frequencies),
+        wording=_jaccard(left.words, right.words),
+        tests=relation,
+        shared_tests=shared,
+        disagreeing_tests=disagreeing,
+        topic_words=min(len(left.topic), len(right.topic)),
+    )
+
+
+def weighted_jaccard(left: WordHashes, right: WordHashes, frequencies: WordFrequencies) -> float:
+    """Weight of the words in both over the weight of the words in either; 0 if there are none."""
+    either = frequencies.weights(np.union1d(left, right)).sum()
+    both = frequencies.weights(np.intersect1d(left, right, assume_unique=True)).sum()
+    return float(both / either) if either else 0.0
+
+
+def _jaccard(left: WordHashes, right: WordHashes) -> float:
+    both = len(np.intersect1d(left, right, assume_unique=True))
+    either = len(left) + len(right) - both
+    return both / either if either else 0.0
+
+
+def compare_tests(left: Traits, right: Traits) -> tuple[TestRelation, int, int]:
+    """What the tests say; how many inputs are in both; for how many of these the outputs differ."""
+    _, at_left, at_right = np.intersect1d(left.inputs, right.inputs, assume_unique=True, return_indices=True)
+    shared = len(at_left)
+    disagreeing = int((left.outputs[at_left] != right.outputs[at_right]).sum())
+    if disagreeing:
+        return TestRelation.CONTRADICTING, shared, disagreeing
+    fewer = min(len(left.inputs), len(right.inputs))
+    if shared:
+        return (TestRelation.SAME if shared == fewer else TestRelation.AGREEING), shared, 0
+    is_comparable = fewer and left.shape == right.shape
+    return (TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN), 0, 0
+
+
+# --- Decisions -----------------------------------------------------------------------------------------------------
+
+_MEANINGFUL_TESTS = 3
+_SAME_WORDING = 0.97
+
+
+def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
+    """Whether one statement is a copy of the other, reworded, renumbered or reformatted.
+
+    Where an input has two outputs the problems differ, whatever their words. Two versions of one problem, as their
+    statements say, are the same only where all their words or their names and tests are.
+    """
+    if found.tests is TestRelation.CONTRADICTING:
+        return False
+    if left.version or right.version:
+        has_same_name = left.version == right.version
+        return has_same_name and (found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME)
+    if found.tests in (TestRelation.SAME, TestRelation.AGREEING):
+        return found.similarity >= config.similarity_of_same_tests
+    if found.topic_words < config.shortest_statement:
+        return False
+    is_disjoint = found.tests is TestRelation.DISJOINT
+    return found.similarity >= (config.similarity_of_different_tests if is_disjoint else config.similarity)
+
+
+def has_same_tests(found: Likeness) -> bool:
+    """Whether the tests alone say that two problems are one: all of the fewer tests, and several."""
+    return found.tests is TestRelation.SAME and found.shared_tests >= _MEANINGFUL_TESTS

@@ -1,1 +1,1 @@
-"""Which problems are the same, and which are too close to an evaluation set. May import `judge`, `config` and `core`."""
+"""Which problems are one, and which are too close to an evaluation set. May import `judge`, `config`, `core`."""

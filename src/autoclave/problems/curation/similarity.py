@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoclave.config.curation import DeduplicationConfig
-from autoclave.problems.curation.traits import Traits, WordHashes
+from autoclave.problems.curation.traits import CASES_LIMIT, Traits, WordHashes
 
 _SLOTS = 1 << 21
 _PRIOR_STATEMENTS = 1000
@@ -114,26 +114,35 @@ def compare_tests(left: Traits, right: Traits) -> tuple[TestRelation, int, int]:
     disagreeing = int((left.outputs[at_left] != right.outputs[at_right]).sum())
     if disagreeing:
         return TestRelation.CONTRADICTING, shared, disagreeing
-    fewer = min(len(left.inputs), len(right.inputs))
+    largest = min(_largest_kept(left), _largest_kept(right))
+    fewer = min(int((traits.inputs <= largest).sum()) for traits in (left, right))
     if shared:
         return (TestRelation.SAME if shared == fewer else TestRelation.AGREEING), shared, 0
     is_comparable = fewer and left.shape == right.shape
     return (TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN), 0, 0
 
 
+def _largest_kept(traits: Traits) -> np.uint64:
+    """Up to where all inputs of the problem are in its traits."""
+    return traits.inputs[-1] if len(traits.inputs) == CASES_LIMIT else np.uint64(2**64 - 1)
+
+
 # --- Decisions -----------------------------------------------------------------------------------------------------
 
 _MEANINGFUL_TESTS = 3
 _SAME_WORDING = 0.97
+_TESTS_PER_DISAGREEMENT = 4
+_TELLING_WORDS = 14
 
 
 def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
     """Whether one statement is a copy of the other, reworded, renumbered or reformatted.
 
-    Where an input has two outputs the problems differ, whatever their words. Two versions of one problem, as their
-    statements say, are the same only where all their words or their names and tests are.
+    Where inputs have two outputs the problems differ, whatever their words; a few may have several right answers. Two
+    versions of one problem, as their statements say, are the same only where all their words or their names and tests
+    are.
     """
-    if found.tests is TestRelation.CONTRADICTING:
+    if found.disagreeing_tests * _TESTS_PER_DISAGREEMENT > found.shared_tests:
         return False
     if left.version or right.version:
         has_same_name = left.version == right.version
@@ -142,10 +151,22 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
         return found.similarity >= config.similarity_of_same_tests
     if found.topic_words < config.shortest_statement:
         return False
-    is_disjoint = found.tests is TestRelation.DISJOINT
-    return found.similarity >= (config.similarity_of_different_tests if is_disjoint else config.similarity)
+    is_unknown = found.tests is TestRelation.UNKNOWN
+    return found.similarity >= (config.similarity if is_unknown else config.similarity_of_different_tests)
+
+
+def is_same_text(left: Traits, right: Traits, found: Likeness) -> bool:
+    """Whether the words are the same, and enough of them that signs which are no words do not matter."""
+    is_long = found.topic_words >= _TELLING_WORDS
+    return left.text == right.text and (is_long or found.tests is not TestRelation.CONTRADICTING)
 
 
 def has_same_tests(found: Likeness) -> bool:
     """Whether the tests alone say that two problems are one: all of the fewer tests, and several."""
     return found.tests is TestRelation.SAME and found.shared_tests >= _MEANINGFUL_TESTS
+
+
+def can_be_run_on_each_other(left: Traits, right: Traits, found: Likeness) -> bool:
+    """Whether solutions of two problems could tell that they are one: tests of one shape, and none against it."""
+    is_known = left.num_tests and right.num_tests
+    return bool(is_known) and left.shape == right.shape and found.tests is not TestRelation.CONTRADICTING

@@ -137,18 +137,19 @@ _PROMPT = re.compile(
     r"|^\W*(?:question|answer|problem|problem statement|task|statement|description|instructions?|format)\W*$",
     re.MULTILINE,
 )
-_COMMON = frozenset(
-    """a about above after again all also an and another any are as at be because been before being below between both
-    but by can cannot case cases consists contain containing contains could denote denoted denoting describe described
-    description did do does done down during each either else every exactly example explanation first for format
-    following follows four from function given gives guaranteed had has have having he her here his how however if in
-    input inputs integer integers into is it its itself know let line lines may might more most must need next no non
-    not note number numbers of on one only or other others our out output outputs over prints print program python read
-    respectively sample same second separated she should single so solution some space such take task test tests
-    than that the their them then there these they third this those three through time times to too two under until up
-    us use using value values want was we were what when where whether which while who whose will with within without
-    would write you your return returns returned constraints consider called find""".split()
-)
+_COMMON_TEXT = """
+a about above after again all also an and another any are as at be because been before being below between both
+but by can cannot case cases consists contain containing contains could denote denoted denoting describe described
+description did do does done down during each either else every exactly example explanation first for format
+following follows four from function given gives guaranteed had has have having he her here his how however if in
+input inputs integer integers into is it its itself know let line lines may might more most must need next no non
+not note number numbers of on one only or other others our out output outputs over prints print program python read
+respectively sample same second separated she should single so solution some space such take task test tests
+than that the their them then there these they third this those three through time times to too two under until up
+us use using value values want was we were what when where whether which while who whose will with within without
+would write you your return returns returned constraints consider called find
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
 _ENDINGS = re.compile(r"(?:ies|ied|ing|es|ed|ly|s|e|y)$")
 
 

@@ -38,6 +38,7 @@ class Traits:
         inputs: sorted hashes of the inputs of its tests, at most `CASES_LIMIT`.
         outputs: hashes of the outputs expected for them, in their order.
         shape: kind and form of its tests; problems of different shapes cannot be run on each other's tests.
+        num_tests: how many tests can be told apart.
         version: what the statement calls itself, such as `easy`, where it says that there is another version of it.
     """
 
@@ -47,6 +48,7 @@ class Traits:
     inputs: CaseHashes
     outputs: CaseHashes
     shape: str
+    num_tests: int
     version: str
 
 
@@ -54,7 +56,8 @@ def traits_of(problem: Problem) -> Traits:
     """The traits of one problem."""
     text = plain_text(problem.statement)
     words = plain_words(text)
-    inputs, outputs = _case_hashes(problem)
+    cases = cases_of(problem)
+    inputs, outputs = _case_hashes(cases)
     return Traits(
         text=hashlib.blake2b(" ".join(words).encode("utf-8"), digest_size=16).digest() if words else b"",
         words=word_hashes(words),
@@ -62,6 +65,7 @@ def traits_of(problem: Problem) -> Traits:
         inputs=inputs,
         outputs=outputs,
         shape=shape_of(problem),
+        num_tests=len(cases),
         version=_version(text),
     )
 
@@ -102,8 +106,8 @@ _CALL_HEAD = re.compile(r"^[\w.()\s]*?\w\s*\(")
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
     """Input and output of each test in a form that does not depend on the data set; none where they cannot be told.
 
-    The blanks of standard input count for one each. Arguments of a call are one list, whatever their names. Of test code,
-    the lines `assert f(...) == ...` count.
+    Blanks in a row count as one in standard input. Arguments of a call are one list, whatever their names. Of test
+    code, the lines `assert f(...) == ...` count.
     """
     tests = problem.tests
     if isinstance(tests, StdinTests):
@@ -143,8 +147,8 @@ def case_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")
 
 
-def _case_hashes(problem: Problem) -> tuple[CaseHashes, CaseHashes]:
-    known = {case_hash(given): case_hash(expected) for given, expected in cases_of(problem)}
+def _case_hashes(cases: list[tuple[str, str]]) -> tuple[CaseHashes, CaseHashes]:
+    known = {case_hash(given): case_hash(expected) for given, expected in cases}
     chosen = sorted(known)[:CASES_LIMIT]
     return np.array(chosen, dtype=np.uint64), np.array([known[given] for given in chosen], dtype=np.uint64)
 

@@ -39,13 +39,16 @@ class DeduplicationConfig(Config):
     similarity_of_same_tests: Fraction = 0.3
     """The same where both expect the same output for an input that both have, and never another."""
 
-    shortest_statement: Positive = 14
-    """Different words of content that a statement needs to be judged by its words; a shorter one needs the tests."""
+    shortest_statement: Positive = 25
+    """Different words and numbers that a statement needs to be judged by its words; a shorter one needs the tests."""
 
-    permutations: Annotated[int, Field(ge=16, le=1024)] = 128
+    fewest_topic_words: Positive = 9
+    """Different words of content that it needs for that; with fewer, nearly all of them have to be the same."""
+
+    permutations: Annotated[int, Field(ge=16, le=1024)] = 192
     """Hash functions of a MinHash signature."""
 
-    bands: Positive = 32
+    bands: Positive = 48
     """Groups of these; two statements are compared when one group agrees. More bands find less similar ones."""
 
     bucket_limit: Annotated[int, Field(ge=2)] = 64
@@ -60,7 +63,9 @@ class DeduplicationConfig(Config):
     @model_validator(mode="after")
     def _bands_fit(self) -> Self:
         if self.permutations % self.bands:
-            raise ValueError(f"bands = {self.bands}: must divide permutations, {self.permutations}; take 16, 32 or 64")
+            raise ValueError(
+                f"bands = {self.bands}: must divide permutations, {self.permutations}; take a third or a quarter of them"
+            )
         return self
 
 

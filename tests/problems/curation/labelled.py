@@ -93,12 +93,32 @@ _SYNONYMS = {
     "operation": "move",
     "cost": "price",
 }
-_NAMES = ("Alice", "Bob", "Takahashi", "Aoki", "Polycarp", "Vasya", "Petya", "Chef", "Monocarp", "Ivan", "Masha", "Snuke")
+_NAMES = (
+    "Alice",
+    "Bob",
+    "Takahashi",
+    "Aoki",
+    "Polycarp",
+    "Vasya",
+    "Petya",
+    "Chef",
+    "Monocarp",
+    "Ivan",
+    "Masha",
+    "Snuke",
+)
 
 
 def reword(text: str, chance: random.Random) -> str:
     """Synonyms for nine in ten of the words that have one here, and other names of persons."""
-    others = dict(zip(_NAMES, chance.sample(("Noor", "Wei", "Tomas", "Ingrid", "Kofi", "Lena", "Raj", "Ana", "Yuki", "Sam", "Zoe", "Max"), 12)))
+    others = dict(
+        zip(
+            _NAMES,
+            chance.sample(
+                ("Noor", "Wei", "Tomas", "Ingrid", "Kofi", "Lena", "Raj", "Ana", "Yuki", "Sam", "Zoe", "Max"), 12
+            ),
+        )
+    )
 
     def other(match: re.Match[str]) -> str:
         word = match[0]
@@ -160,10 +180,13 @@ def with_prompt(text: str, chance: random.Random) -> str:
     before, after = chance.choice(
         [
             ("Write a Python program that solves the following task.\n\n", ""),
-            ("You are an expert Python programmer. You will be given a question (problem specification) and will generate "
-             "a correct Python program that matches the specification and passes all tests.\n\n### Question:\n", "\n\n### Format: Read "
-             "the inputs from stdin solve the problem and write the answer to stdout. Enclose your code within delimiters as follows."
-             "\n```python\n# YOUR CODE HERE\n```\n\n### Answer:"),
+            (
+                "You are an expert Python programmer. You will be given a question (problem specification) and will generate "
+                "a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
+                "\n\n### Format: Read "
+                "the inputs from stdin solve the problem and write the answer to stdout. Enclose your code within delimiters as follows."
+                "\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
+            ),
             ("QUESTION:\n", "\n\nUse Standard Input format\nANSWER:\n"),
         ]
     )
@@ -212,7 +235,9 @@ def plant(originals: list[Candidate], seed: int, tests: str) -> list[Planted]:
         statement = original.problem.statement
         for step in CHANGES[change]:
             statement = step(statement, chance)
-        problem = replace(original.problem, id=f"copy-{number}", statement=statement, tests=_tests(original, tests, number))
+        problem = replace(
+            original.problem, id=f"copy-{number}", statement=statement, tests=_tests(original, tests, number)
+        )
         planted.append(Planted(change, original, Candidate(problem, Origin("planted", f"{seed}:{number}"))))
     return planted
 
@@ -222,5 +247,7 @@ def _tests(original: Candidate, which: str, number: int) -> Any:
     if which == "same":
         return tests
     if which == "some" and isinstance(tests, StdinTests) and len(tests.cases) > 3:
-        return StdinTests("stdin", tests.cases[: len(tests.cases) // 2] + [StdinCase(f"{number} {number}", f"{number}")])
+        return StdinTests(
+            "stdin", tests.cases[: len(tests.cases) // 2] + [StdinCase(f"{number} {number}", f"{number}")]
+        )
     return CheckTests("check", "f", f"def check(candidate):\n    assert candidate('{number}')", "check(candidate)")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -152,7 +152,7 @@ class _Deduplication:
 
     def _require_different_rows(self) -> None:
         rows = sorted(rank[3:] for rank in self._ranks)
-        for (name, row), following in zip(rows, rows[1:], strict=False):
+        for (name, row), following in pairwise(rows):
             if (name, row) == following:
                 raise InputError(f"{name}: row {shown(row)} comes twice; each row of a set must have its own name")
 
@@ -197,7 +197,7 @@ class _Deduplication:
     def _drop_if_equal(self, kept: int, other: int) -> None:
         left, right = self._store[kept], self._store[other]
         evidence = likeness(left, right, self._frequencies)
-        if is_same_text(left, right, evidence):
+        if is_same_text(left, right, evidence, self._config):
             self._dropped[other] = (kept, DuplicateReason.EXACT, evidence)
 
     def _candidate_pairs(self, left: Sequence[int], folder: Path) -> tuple[Pairs, int]:

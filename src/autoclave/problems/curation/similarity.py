@@ -66,39 +66,52 @@ class Likeness:
 
     Attributes:
         similarity: share of their words of content that is in both, rare ones counting more (weighted Jaccard).
+        containment: the same as a share of the one that has less of them.
         wording: share of all their words, numbers and operators that is in both (Jaccard).
         tests: what their tests say.
         shared_tests: how many inputs are in both.
         disagreeing_tests: for how many of these the outputs differ.
-        topic_words: different words of content in the shorter one.
+        different_outputs: how many different outputs the agreeing ones have.
+        coverage: share of the inputs of the problem with fewer tests that is in both.
+        topic_words: different words of content in the one that has fewer.
+        all_words: different words, numbers and operators in the one that has fewer.
     """
 
     similarity: float
+    containment: float
     wording: float
     tests: TestRelation
     shared_tests: int
     disagreeing_tests: int
+    different_outputs: int
+    coverage: float
     topic_words: int
+    all_words: int
 
 
 def likeness(left: Traits, right: Traits, frequencies: WordFrequencies) -> Likeness:
     """How alike two problems are. Symmetric."""
-    relation, shared, disagreeing = compare_tests(left, right)
+    both, lesser, either = _weights(left.topic, right.topic, frequencies)
+    tests = compare_tests(left, right)
     return Likeness(
-        similarity=weighted_jaccard(left.topic, right.topic, frequencies),
+        similarity=both / either if either else 0.0,
+        containment=both / lesser if lesser else 0.0,
         wording=_jaccard(left.words, right.words),
-        tests=relation,
-        shared_tests=shared,
-        disagreeing_tests=disagreeing,
+        tests=tests.relation,
+        shared_tests=tests.shared,
+        disagreeing_tests=tests.disagreeing,
+        different_outputs=tests.different_outputs,
+        coverage=tests.coverage,
         topic_words=min(len(left.topic), len(right.topic)),
+        all_words=min(len(left.words), len(right.words)),
     )
 
 
-def weighted_jaccard(left: WordHashes, right: WordHashes, frequencies: WordFrequencies) -> float:
-    """Weight of the words in both over the weight of the words in either; 0 if there are none."""
-    either = frequencies.weights(np.union1d(left, right)).sum()
-    both = frequencies.weights(np.intersect1d(left, right, assume_unique=True)).sum()
-    return float(both / either) if either else 0.0
+def _weights(left: WordHashes, right: WordHashes, frequencies: WordFrequencies) -> tuple[float, float, float]:
+    """What the words weigh: those in both, those of the one that has less, those in either."""
+    both = float(frequencies.weights(np.intersect1d(left, right, assume_unique=True)).sum())
+    of_left, of_right = float(frequencies.weights(left).sum()), float(frequencies.weights(right).sum())
+    return both, min(of_left, of_right), of_left + of_right - both
 
 
 def _jaccard(left: WordHashes, right: WordHashes) -> float:
@@ -107,19 +120,35 @@ def _jaccard(left: WordHashes, right: WordHashes) -> float:
     return both / either if either else 0.0
 
 
-def compare_tests(left: Traits, right: Traits) -> tuple[TestRelation, int, int]:
-    """What the tests say; how many inputs are in both; for how many of these the outputs differ."""
+@dataclass(frozen=True, slots=True)
+class SharedTests:
+    """The inputs that two problems have in common; the fields are those of `Likeness`."""
+
+    relation: TestRelation
+    shared: int = 0
+    disagreeing: int = 0
+    different_outputs: int = 0
+    coverage: float = 0.0
+
+
+def compare_tests(left: Traits, right: Traits) -> SharedTests:
+    """What the tests of two problems say."""
     _, at_left, at_right = np.intersect1d(left.inputs, right.inputs, assume_unique=True, return_indices=True)
-    shared = len(at_left)
-    disagreeing = int((left.outputs[at_left] != right.outputs[at_right]).sum())
-    if disagreeing:
-        return TestRelation.CONTRADICTING, shared, disagreeing
     largest = min(_largest_kept(left), _largest_kept(right))
     fewer = min(int((traits.inputs <= largest).sum()) for traits in (left, right))
-    if shared:
-        return (TestRelation.SAME if shared == fewer else TestRelation.AGREEING), shared, 0
-    is_comparable = fewer and left.shape == right.shape
-    return (TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN), 0, 0
+    if not len(at_left):
+        is_comparable = fewer and left.shape == right.shape
+        return SharedTests(TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN)
+    outputs = left.outputs[at_left]
+    agreeing = outputs == right.outputs[at_right]
+    relation = TestRelation.SAME if len(at_left) == fewer else TestRelation.AGREEING
+    return SharedTests(
+        relation=relation if agreeing.all() else TestRelation.CONTRADICTING,
+        shared=len(at_left),
+        disagreeing=int((~agreeing).sum()),
+        different_outputs=len(np.unique(outputs[agreeing])),
+        coverage=len(at_left) / fewer,
+    )
 
 
 def _largest_kept(traits: Traits) -> np.uint64:
@@ -129,10 +158,13 @@ def _largest_kept(traits: Traits) -> np.uint64:
 
 # --- Decisions -----------------------------------------------------------------------------------------------------
 
-_MEANINGFUL_TESTS = 3
 _SAME_WORDING = 0.97
+_SAME_SHORT_WORDING = 0.87
 _TESTS_PER_DISAGREEMENT = 4
-_TELLING_WORDS = 14
+_TELLING_OUTPUTS = 3
+_TELLING_TESTS = 10
+_WITHIN = 0.75
+"""What it counts that one statement is wholly within the other, against that they are equal."""
 
 
 def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
@@ -140,30 +172,50 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
 
     Where inputs have two outputs the problems differ, whatever their words; a few may have several right answers. Two
     versions of one problem, as their statements say, are the same only where all their words or their names and tests
-    are.
+    are. Tests that all agree make up for words, and more so the more they tell.
     """
     if found.disagreeing_tests * _TESTS_PER_DISAGREEMENT > found.shared_tests:
         return False
     if left.version or right.version:
         has_same_name = left.version == right.version
         return has_same_name and (found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME)
-    if found.tests in (TestRelation.SAME, TestRelation.AGREEING):
-        return found.similarity >= config.similarity_of_same_tests
-    if found.topic_words < config.shortest_statement:
-        return False
-    is_unknown = found.tests is TestRelation.UNKNOWN
-    return found.similarity >= (config.similarity if is_unknown else config.similarity_of_different_tests)
+    if found.all_words < config.shortest_statement and not has_same_tests(found):
+        return _is_same_short_text(found)
+    return words_in_common(found) >= _needed(found, config)
 
 
-def is_same_text(left: Traits, right: Traits, found: Likeness) -> bool:
+def _is_same_short_text(found: Likeness) -> bool:
+    """A few words are shared by many problems, in any order: nearly all have to be, and some tests."""
+    is_supported = found.tests in (TestRelation.SAME, TestRelation.AGREEING) and found.shared_tests > 1
+    return is_supported and found.wording >= _SAME_SHORT_WORDING and found.similarity >= _SAME_WORDING
+
+
+def words_in_common(found: Likeness) -> float:
+    """The similarity, or what it counts that one statement is within the other."""
+    return max(found.similarity, _WITHIN * found.containment)
+
+
+def _needed(found: Likeness, config: DeduplicationConfig) -> float:
+    """How many words in common two problems need, given what their tests say."""
+    if found.tests is TestRelation.SAME:
+        return config.similarity_of_same_tests
+    if found.tests is TestRelation.AGREEING:
+        return config.similarity_of_same_tests if found.coverage >= 0.5 else config.similarity
+    if found.tests is TestRelation.UNKNOWN and found.topic_words >= config.fewest_topic_words:
+        return config.similarity
+    return config.similarity_of_different_tests
+
+
+def is_same_text(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
     """Whether the words are the same, and enough of them that signs which are no words do not matter."""
-    is_long = found.topic_words >= _TELLING_WORDS
+    is_long = found.all_words >= config.shortest_statement
     return left.text == right.text and (is_long or found.tests is not TestRelation.CONTRADICTING)
 
 
 def has_same_tests(found: Likeness) -> bool:
-    """Whether the tests alone say that two problems are one: all of the fewer tests, and several."""
-    return found.tests is TestRelation.SAME and found.shared_tests >= _MEANINGFUL_TESTS
+    """Whether the tests alone say that two problems are one: all of the fewer ones agree, and their outputs tell."""
+    is_telling = found.different_outputs >= _TELLING_OUTPUTS or found.shared_tests >= _TELLING_TESTS
+    return found.tests is TestRelation.SAME and is_telling
 
 
 def can_be_run_on_each_other(left: Traits, right: Traits, found: Likeness) -> bool:

@@ -132,8 +132,11 @@ _LIMIT = re.compile(
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W\d_぀-ヿ㐀-鿿]{3,}")  # Chinese and Japanese are written without blanks
 _PROMPT = re.compile(
     r"^.{0,40}\b(?:expert|helpful|skilled|experienced)\b.{0,40}\b(?:programmer|assistant|engineer|coder)\b.*$"
-    r"|^.{0,60}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|python code|"
+    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|python code|"
     r"without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
+    r"|\b(?:write|implement|create|generate|provide) (?:an? |the )?(?:\S+ ){0,2}(?:program|function|code|solution|script) "
+    r"(?:that|to|which|for) (?:solves?|answers?|solving|the following)\b[^.:\n]*[.:]?"
+    r"|\bsolve the (?:following|given|problem)\b[^.:\n]*[.:]?|\buse (?:standard input|call-based) format\b"
     r"|^\W*(?:question|answer|problem|problem statement|task|statement|description|instructions?|format)\W*$",
     re.MULTILINE,
 )
@@ -147,18 +150,73 @@ not note number numbers of on one only or other others our out output outputs ov
 respectively sample same second separated she should single so solution some space such take task test tests
 than that the their them then there these they third this those three through time times to too two under until up
 us use using value values want was we were what when where whether which while who whose will with within without
-would write you your return returns returned constraints consider called find
+would write you your return returns returned constraints consider called find determine compute calculate display report stdin stdout standard answer
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 _ENDINGS = re.compile(r"(?:ies|ied|ing|es|ed|ly|s|e|y)$")
 
 
-def topic_words(text: str) -> list[str]:
-    """The words of content of a `plain_text`, shortened to their stems, in order: what the problem is about."""
+_SYNONYMS_TEXT = """
+array list sequence
+minimum minimal smallest least lowest fewest min
+maximum maximal largest greatest highest biggest max
+distinct different unique
+string text word
+element item entry member
+equal identical same
+total overall sum
+choose pick select
+swap exchange interchange
+remove delete erase
+begin start
+end finish stop
+large big huge
+cost price
+operation move action
+add append insert
+vertex vertices node nodes
+edge edges road roads
+modulo remainder
+ascending increasing nondecreasing
+descending decreasing nonincreasing
+letter letters character characters
+substring subarray segment
+beautiful nice pretty good
+possible feasible
+precisely exactly
+"""
+
+
+def _stem(word: str) -> str:
+    shorter = _ENDINGS.sub("", word)
+    return shorter if len(shorter) >= 3 else word
+
+
+_SYNONYMS = {_stem(word): line.split()[0] for line in _SYNONYMS_TEXT.strip().splitlines() for word in line.split()}
+"""The stem of a word -> one word for all that statements use for the same thing."""
+_NAME = re.compile(r"(?<=[a-z0-9,;$] )[A-Z][a-z]{2,}\b")
+
+
+def names_in(statement: str) -> frozenset[str]:
+    """Words, in lower case, that have a capital within a sentence and are never written without it: mostly names."""
+    found = {name for name in _NAME.findall(statement) if not re.search(rf"\b{name.lower()}\b", statement)}
+    return frozenset(name.lower() for name in found)
+
+
+def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
+    """The words of content of a `plain_text`, in order: what the problem is about, whoever is in the story.
+
+    Words are cut to their stems, and words for the same thing are one.
+    """
     body = _LIMIT.sub(" ", _PROMPT.sub(" ", _CODE.sub(" ", text)))
     words = _WORD.findall(_without_samples(body))
-    found = [_stem(word) for word in words if word not in _COMMON]
-    return found or [_stem(word) for word in _WORD.findall(text)]
+    found = [_topic(word) for word in words if word not in _COMMON and word not in names]
+    return found or [_topic(word) for word in _WORD.findall(text)]
+
+
+def _topic(word: str) -> str:
+    stem = _stem(word)
+    return _SYNONYMS.get(stem, stem)
 
 
 def _without_samples(text: str) -> str:
@@ -173,8 +231,3 @@ def _without_samples(text: str) -> str:
         if not is_sample:
             kept.append(line)
     return "\n".join(kept)
-
-
-def _stem(word: str) -> str:
-    shorter = _ENDINGS.sub("", word)
-    return shorter if len(shorter) >= 3 else word

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
-from autoclave.problems.curation.statements import plain_text, plain_words, topic_words
+from autoclave.problems.curation.statements import names_in, plain_text, plain_words, topic_words
 
 WordHashes: TypeAlias = NDArray[np.uint32]
 CaseHashes: TypeAlias = NDArray[np.uint64]
@@ -61,7 +61,7 @@ def traits_of(problem: Problem) -> Traits:
     return Traits(
         text=hashlib.blake2b(" ".join(words).encode("utf-8"), digest_size=16).digest() if words else b"",
         words=word_hashes(words),
-        topic=word_hashes(topic_words(text)),
+        topic=word_hashes(topic_words(text, names_in(problem.statement))),
         inputs=inputs,
         outputs=outputs,
         shape=shape_of(problem),

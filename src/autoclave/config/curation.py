@@ -18,6 +18,10 @@ def _date(value: Any) -> Any:
 Day = Annotated[datetime.date, BeforeValidator(_date)]
 
 
+Rule = Literal["identity", "title", "exact", "ngrams", "near", "tests", "date"]
+RULES: tuple[Rule, ...] = ("identity", "title", "exact", "ngrams", "near", "tests", "date")
+
+
 class DeduplicationConfig(Config):
     """When two problems are one. Here precision counts: what is dropped wrongly is lost."""
 
@@ -32,6 +36,9 @@ class DeduplicationConfig(Config):
 
     similarity: Fraction = 0.7
     """Share of words, rare ones counting more, that two statements have in common where tests cannot tell."""
+
+    containment: Fraction = 0.93
+    """Share of the words of one statement, found in the other, from which half of that similarity is enough."""
 
     similarity_of_different_tests: Fraction = 0.9
     """The same where both have tests, of one kind, and no input is in both."""
@@ -63,9 +70,7 @@ class DeduplicationConfig(Config):
     @model_validator(mode="after")
     def _bands_fit(self) -> Self:
         if self.permutations % self.bands:
-            raise ValueError(
-                f"bands = {self.bands}: must divide permutations, {self.permutations}; take a third or a quarter of them"
-            )
+            raise ValueError(f"bands = {self.bands}: must divide permutations, {self.permutations}; a quarter is usual")
         return self
 
 
@@ -76,13 +81,16 @@ class DecontaminationConfig(Config):
     """Words in a row that are looked up; 8, 10 and 13 are usual."""
 
     ngram_share: Fraction = 0.2
-    """Share of the evaluation statement's n-grams that is too much. N-grams of several of its problems count for none."""
+    """Share of the evaluation statement's n-grams that is too much. What several of its problems say does not count."""
 
     longest_run: Positive = 30
     """Words in a row, made of n-grams that count, that are too many."""
 
-    similarity: Fraction = 0.45
+    similarity: Fraction = 0.55
     """Share of words, rare ones counting more, that is too much."""
+
+    containment: Fraction = 0.85
+    """Share of the words of the evaluation statement, found in the other, from which half of that is too much."""
 
     similarity_of_same_tests: Fraction = 0.15
     """The same where both expect the same output for an input that both have."""
@@ -90,17 +98,7 @@ class DecontaminationConfig(Config):
     shortest_statement: Positive = 10
     """Different words of content that both statements need to be compared by their words."""
 
-    rules: Annotated[
-        tuple[Literal["identity", "title", "exact", "ngrams", "near", "tests", "date"], ...], Field(min_length=1)
-    ] = (
-        "identity",
-        "title",
-        "exact",
-        "ngrams",
-        "near",
-        "tests",
-        "date",
-    )
+    rules: Annotated[tuple[Rule, ...], Field(min_length=1)] = RULES
     """Rules that are applied; a problem is dropped by the first of them, in this order."""
 
     shortest_title: Positive = 2

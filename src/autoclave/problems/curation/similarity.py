@@ -15,6 +15,7 @@ _SLOTS = 1 << 21
 _PRIOR_STATEMENTS = 1000
 _COMMON_SHARE = 0.05
 _FEWEST_RARE = 8
+_FEWEST_SAMPLED = 4
 
 
 class WordFrequencies:
@@ -141,6 +142,8 @@ def compare_tests(left: Traits, right: Traits) -> SharedTests:
         return SharedTests(TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN)
     outputs = left.outputs[at_left]
     agreeing = outputs == right.outputs[at_right]
+    if fewer < _FEWEST_SAMPLED:  # too few to stand for tests that were not kept
+        fewer = min(len(left.inputs), len(right.inputs))
     relation = TestRelation.SAME if len(at_left) == fewer else TestRelation.AGREEING
     return SharedTests(
         relation=relation if agreeing.all() else TestRelation.CONTRADICTING,
@@ -163,8 +166,6 @@ _SAME_SHORT_WORDING = 0.87
 _TESTS_PER_DISAGREEMENT = 4
 _TELLING_OUTPUTS = 3
 _TELLING_TESTS = 10
-_WITHIN = 0.75
-"""What it counts that one statement is wholly within the other, against that they are equal."""
 
 
 def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
@@ -181,18 +182,15 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
         return has_same_name and (found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME)
     if found.all_words < config.shortest_statement and not has_same_tests(found):
         return _is_same_short_text(found)
-    return words_in_common(found) >= _needed(found, config)
+    needed = _needed(found, config)
+    is_within = found.containment >= config.containment and needed <= config.similarity
+    return found.similarity >= (needed / 2 if is_within else needed)
 
 
 def _is_same_short_text(found: Likeness) -> bool:
     """A few words are shared by many problems, in any order: nearly all have to be, and some tests."""
     is_supported = found.tests in (TestRelation.SAME, TestRelation.AGREEING) and found.shared_tests > 1
     return is_supported and found.wording >= _SAME_SHORT_WORDING and found.similarity >= _SAME_WORDING
-
-
-def words_in_common(found: Likeness) -> float:
-    """The similarity, or what it counts that one statement is within the other."""
-    return max(found.similarity, _WITHIN * found.containment)
 
 
 def _needed(found: Likeness, config: DeduplicationConfig) -> float:

@@ -132,8 +132,8 @@ _LIMIT = re.compile(
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W\d_぀-ヿ㐀-鿿]{3,}")  # Chinese and Japanese are written without blanks
 _PROMPT = re.compile(
     r"^.{0,40}\b(?:expert|helpful|skilled|experienced)\b.{0,40}\b(?:programmer|assistant|engineer|coder)\b.*$"
-    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|python code|"
-    r"without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
+    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|"
+    r"python code|without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
     r"|\b(?:write|implement|create|generate|provide) (?:an? |the )?(?:\S+ ){0,2}(?:program|function|code|solution|script) "
     r"(?:that|to|which|for) (?:solves?|answers?|solving|the following)\b[^.:\n]*[.:]?"
     r"|\bsolve the (?:following|given|problem)\b[^.:\n]*[.:]?|\buse (?:standard input|call-based) format\b"
@@ -141,16 +141,17 @@ _PROMPT = re.compile(
     re.MULTILINE,
 )
 _COMMON_TEXT = """
-a about above after again all also an and another any are as at be because been before being below between both
-but by can cannot case cases consists contain containing contains could denote denoted denoting describe described
-description did do does done down during each either else every exactly example explanation first for format
-following follows four from function given gives guaranteed had has have having he her here his how however if in
-input inputs integer integers into is it its itself know let line lines may might more most must need next no non
-not note number numbers of on one only or other others our out output outputs over prints print program python read
-respectively sample same second separated she should single so solution some space such take task test tests
-than that the their them then there these they third this those three through time times to too two under until up
-us use using value values want was we were what when where whether which while who whose will with within without
-would write you your return returns returned constraints consider called find determine compute calculate display report stdin stdout standard answer
+a about above after again all also an and another any are as at be because been before being below between both but by
+can cannot case cases consists contain containing contains could denote denoted denoting describe described
+description did do does done down during each either else every exactly example explanation first for format following
+follows four from function given gives guaranteed had has have having he her here his how however if in input inputs
+integer integers into is it its itself know let line lines may might more most must need next no non not note number
+numbers of on one only or other others our out output outputs over prints print program python read respectively
+sample same second separated she should single so solution some space such take task test tests than that the their
+them then there these they third this those three through time times to too two under until up us use using value
+values want was we were what when where whether which while who whose will with within without would write you your
+return returns returned constraints consider called find determine compute calculate display report stdin stdout
+standard answer
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 _ENDINGS = re.compile(r"(?:ies|ied|ing|es|ed|ly|s|e|y)$")

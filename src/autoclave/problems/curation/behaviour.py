@@ -56,6 +56,10 @@ def compare_behaviour(
         candidates: the same again; those of weak pairs are kept in memory.
         judge: runs the programs.
         config: how many pairs, and how many tests of each.
+
+    Raises:
+        InputError: a problem of a pair cannot be judged.
+        HostError: the judge's host lacks what its profile or language needs.
     """
     weak = found.weak[: config.judged_pairs]
     wanted = {name for pair in weak for name in (pair.better, pair.other)}
@@ -107,20 +111,13 @@ def _undecided(pair: WeakPair, two: tuple[Verdict, Verdict]) -> Undecided:
 
 
 def _merged(dropped: Sequence[Duplicate], same: Sequence[WeakPair]) -> list[Duplicate]:
-    """All drops, with what now is kept for each. A problem is dropped for one that is kept, so that none is lost."""
+    """All drops, each with the problem that stands for it now; a better one is never dropped for the other."""
     kept_for: dict[Name, Duplicate] = {}
     for pair in same:
-        if pair.other not in kept_for:
-            better = kept_for[pair.better].kept if pair.better in kept_for else pair.better
-            if better != pair.other:
-                kept_for[pair.other] = Duplicate(
-                    pair.other, better, pair.better, DuplicateReason.BEHAVIOUR, pair.evidence
-                )
-    everything = [*dropped, *kept_for.values()]
-    return sorted(
-        (replace(each, kept=_root(each.kept, kept_for)) for each in everything),
-        key=lambda each: (each.dropped.set, each.dropped.row),
-    )
+        drop = Duplicate(pair.other, pair.better, pair.better, DuplicateReason.BEHAVIOUR, pair.evidence)
+        kept_for.setdefault(pair.other, drop)
+    everything = (replace(each, kept=_root(each.kept, kept_for)) for each in (*dropped, *kept_for.values()))
+    return sorted(everything, key=lambda each: (each.dropped.set, each.dropped.row))
 
 
 def _root(name: Name, kept_for: Mapping[Name, Duplicate]) -> Name:

@@ -77,7 +77,8 @@ _LATEX_STYLE = re.compile(
 _FRACTION = re.compile(r"\\d?t?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _LATEX_WORD = re.compile(r"\\([a-zA-Z]+)")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3})(?=\S)([^*\n]+?)(?<=\S)\1(?![\w*])")
-_GLUE = re.compile(r"(?<=\w)\s?(?:\^|\*\*)\s?(?=[\w({-])|_(?=[\w{])")
+_GLUE = re.compile(r"(?<=\w)\s?\^\s?(?=[\w({-])|(?<=\d)\s?\*\*\s?(?=\d)|(?<=\w)_(?=[\w{])")
+_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\\,|\{,\}|[  ])(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|[<>!=]=|[-+*/%<>=]")
 _RULE = re.compile(r"[-=*_#~+]{3,}")
@@ -90,16 +91,15 @@ def plain_text(statement: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     text = _BLOCK_TAG.sub("\n", _INLINE_TAG.sub("", _COMMENT.sub(" ", text)))
     text = _URL.sub(" ", _LINK.sub(r"\1", _IMAGE.sub(" ", text)))
-    text = _plain_latex(text)
     text = _EMPHASIS.sub(r"\2", _RULE.sub(" ", text))
-    return text.casefold()
+    return _plain_latex(text).casefold()
 
 
 def _plain_latex(text: str) -> str:
     if "\\" in text:
         text = _FRACTION.sub(r"\1 / \2", _LATEX_STYLE.sub("", text))
         text = _LATEX_WORD.sub(lambda match: f" {_LATEX_WORDS.get(match[1], match[1])} ", text)
-    text = _THOUSANDS.sub("", text.replace("$", "").replace("`", ""))
+    text = _THOUSANDS.sub("", _TICKS.sub("", text.replace("$", "")))
     return _GLUE.sub("", text).replace("{", "").replace("}", "")
 
 
@@ -131,10 +131,11 @@ _LIMIT = re.compile(
 )
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W\d_぀-ヿ㐀-鿿]{3,}")  # Chinese and Japanese are written without blanks
 _PROMPT = re.compile(
-    r"^.{0,40}\b(?:expert|helpful|skilled|experienced)\b.{0,40}\b(?:programmer|assistant|engineer|coder)\b.*$"
-    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|"
-    r"python code|without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
-    r"|\b(?:write|implement|create|generate|provide) (?:an? |the )?(?:\S+ ){0,2}(?:program|function|code|solution|script) "
+    r"^.{0,40}\b(?:expert|helpful|skilled)\b.{0,40}\b(?:programmer|assistant|engineer|coder)\b.*$"
+    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|python code"
+    r"|without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
+    r"|\b(?:write|implement|create|generate|provide) (?:an? |the )?(?:\S+ ){0,2}"
+    r"(?:program|function|code|solution|script) "
     r"(?:that|to|which|for) (?:solves?|answers?|solving|the following)\b[^.:\n]*[.:]?"
     r"|\bsolve the (?:following|given|problem)\b[^.:\n]*[.:]?|\buse (?:standard input|call-based) format\b"
     r"|^\W*(?:question|answer|problem|problem statement|task|statement|description|instructions?|format)\W*$",

@@ -34,7 +34,7 @@ class DeduplicationConfig(Config):
     behaviour: bool = True
     """Drop a problem with the tests of another; and, with a judge, one whose solutions pass each other's tests."""
 
-    similarity: Fraction = 0.7
+    similarity: Fraction = 0.62
     """Share of words, rare ones counting more, that two statements have in common where tests cannot tell."""
 
     containment: Fraction = 0.93
@@ -50,7 +50,7 @@ class DeduplicationConfig(Config):
     """Different words and numbers that a statement needs to be judged by its words; a shorter one needs the tests."""
 
     fewest_topic_words: Positive = 9
-    """Different words of content that it needs for that; with fewer, nearly all of them have to be the same."""
+    """Different words of content that it needs for that; with fewer, all its words have to be as similar."""
 
     permutations: Annotated[int, Field(ge=16, le=1024)] = 192
     """Hash functions of a MinHash signature."""

@@ -32,10 +32,12 @@ def real_problems(data: Path) -> Iterator[Candidate]:
     """Problems of six sets, with the tests that their files have."""
     for row in rows(data / "apps_codetree.jsonl.gz"):
         tests = row["private_tests"]
-        yield candidate("apps", str(row["name"]), row["description"], stdin(list(zip(tests["input"], tests["output"]))))
+        yield candidate(
+            "apps", str(row["name"]), row["description"], stdin(list(zip(tests["input"], tests["output"], strict=True)))
+        )
     for row in rows(data / "code_contests_dev.jsonl.gz"):
         tests = row["tests"]
-        cases = list(zip(tests["inputs"], tests["outputs"]))
+        cases = list(zip(tests["inputs"], tests["outputs"], strict=True))
         yield candidate("code_contests", str(row["index"]), row["problem"], stdin(cases))
     for row in rows(data / "codeforces_problems_dev.jsonl.gz"):
         cases = [(case["input"], case["output"]) for case in row["tests"]]
@@ -45,7 +47,8 @@ def real_problems(data: Path) -> Iterator[Candidate]:
         if row["platform"] != "leetcode":
             cases = [(case["input"], case["output"]) for case in samples.get(row["question_id"], [])]
             tests = stdin(cases or [(f"no tests of {row['question_id']}", "")])
-            yield candidate("lcb", row["question_id"], row["question_content"], tests, title=row["question_title"])
+            known = {"key": f"{row['platform']}/{row['question_id']}", "title": row["question_title"]}
+            yield candidate("lcb", row["question_id"], row["question_content"], tests, **known)
     for row in rows(data / "leetcode_v020_dev300.jsonl.gz"):
         tests = CheckTests("check", row["entry_point"].removesuffix("()"), row["test"], "check(candidate)")
         yield candidate("leetcode", row["task_id"], row["query"], tests, key=f"leetcode/{row['task_id']}")
@@ -109,16 +112,12 @@ _NAMES = (
 )
 
 
+_OTHER_NAMES = ("Noor", "Wei", "Tomas", "Ingrid", "Kofi", "Lena", "Raj", "Ana", "Yuki", "Sam", "Zoe", "Max")
+
+
 def reword(text: str, chance: random.Random) -> str:
     """Synonyms for nine in ten of the words that have one here, and other names of persons."""
-    others = dict(
-        zip(
-            _NAMES,
-            chance.sample(
-                ("Noor", "Wei", "Tomas", "Ingrid", "Kofi", "Lena", "Raj", "Ana", "Yuki", "Sam", "Zoe", "Max"), 12
-            ),
-        )
-    )
+    others = dict(zip(_NAMES, chance.sample(_OTHER_NAMES, len(_NAMES)), strict=True))
 
     def other(match: re.Match[str]) -> str:
         word = match[0]
@@ -147,7 +146,7 @@ def renumber(text: str, chance: random.Random) -> str:
 
 def rename(text: str, chance: random.Random) -> str:
     """Other names of variables, letter by letter."""
-    letters = dict(zip("nmkxyabst", "pqrzwcdgh"))
+    letters = dict(zip("nmkxyabst", "pqrzwcdgh", strict=True))
     return re.sub(r"(?<![A-Za-z'\\])[nmkxyabst](?![A-Za-z'])", lambda match: letters[match[0]], text)
 
 
@@ -175,21 +174,21 @@ def shout(text: str, chance: random.Random) -> str:
     return re.sub(r"[ \t]+", "  ", text.upper() if chance.random() < 0.5 else text.lower()).replace("\n", "\r\n")
 
 
+_PROMPTS = (
+    ("Write a Python program that solves the following task.\n\n", ""),
+    (
+        "You are an expert Python programmer. You will be given a question (problem specification) and will generate "
+        "a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
+        "\n\n### Format: Read the inputs from stdin solve the problem and write the answer to stdout. Enclose your code "
+        "within delimiters as follows.\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
+    ),
+    ("QUESTION:\n", "\n\nUse Standard Input format\nANSWER:\n"),
+)
+
+
 def with_prompt(text: str, chance: random.Random) -> str:
     """As a training set asks it."""
-    before, after = chance.choice(
-        [
-            ("Write a Python program that solves the following task.\n\n", ""),
-            (
-                "You are an expert Python programmer. You will be given a question (problem specification) and will generate "
-                "a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
-                "\n\n### Format: Read "
-                "the inputs from stdin solve the problem and write the answer to stdout. Enclose your code within delimiters as follows."
-                "\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
-            ),
-            ("QUESTION:\n", "\n\nUse Standard Input format\nANSWER:\n"),
-        ]
-    )
+    before, after = chance.choice(_PROMPTS)
     return before + text + after
 
 
@@ -247,7 +246,6 @@ def _tests(original: Candidate, which: str, number: int) -> Any:
     if which == "same":
         return tests
     if which == "some" and isinstance(tests, StdinTests) and len(tests.cases) > 3:
-        return StdinTests(
-            "stdin", tests.cases[: len(tests.cases) // 2] + [StdinCase(f"{number} {number}", f"{number}")]
-        )
+        half = tests.cases[: len(tests.cases) // 2]
+        return StdinTests("stdin", [*half, StdinCase(f"{number} {number}", f"{number}")])
     return CheckTests("check", "f", f"def check(candidate):\n    assert candidate('{number}')", "check(candidate)")

@@ -46,7 +46,7 @@ def test_real_problems_that_look_alike_are_kept(real: list[Candidate], tmp_path:
     assert {("leetcode", "sentence-similarity"), ("leetcode", "sentence-similarity-ii")} <= left
 
 
-@pytest.mark.parametrize(("tests", "least_recall"), [("same", 0.98), ("some", 0.93), ("none", 0.93)])
+@pytest.mark.parametrize(("tests", "least_recall"), [("same", 0.98), ("some", 0.95), ("none", 0.95)])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_planted_copies_are_found_and_nothing_else(
     real: list[Candidate], tmp_path: Path, tests: str, least_recall: float, seed: int
@@ -55,11 +55,11 @@ def test_planted_copies_are_found_and_nothing_else(
     before = {pair(each) for each in duplicates(real, tmp_path)}
     found = {pair(each) for each in duplicates([*real, *(each.copy for each in planted)], tmp_path)} - before
     wanted = {frozenset((Name.of(each.original), Name.of(each.copy))): each.change for each in planted}
-    report = Counter(wanted[each] for each in found & wanted.keys()), Counter(wanted.values())
-    recall, precision = len(found & wanted.keys()) / len(wanted), len(found & wanted.keys()) / len(found)
-    print(f"{tests} {seed}: recall {recall:.3f}, precision {precision:.3f}, found and planted by change: {report}")
-    assert recall >= least_recall
-    assert precision >= 0.98
+    right = found & wanted.keys()
+    missed = Counter(wanted[each] for each in wanted.keys() - right)
+    recall, precision = len(right) / len(wanted), len(right) / len(found)
+    assert recall >= least_recall, f"missed: {missed}"
+    assert precision >= 0.98, f"wrong: {found - right}"
 
 
 @pytest.mark.parametrize(("tests", "least_recall"), [("same", 0.99), ("none", 0.98)])
@@ -71,6 +71,5 @@ def test_contamination_is_found_and_other_problems_pass(real: list[Candidate], t
     hits = {hit.dropped: hit.evaluation for hit in against.contaminated(each.copy for each in planted)}
     right = sum(hits.get(Name.of(each.copy)) == Name.of(each.original) for each in planted)
     wrong = list(against.contaminated(training))
-    print(f"{tests}: recall {right / len(planted):.3f}, wrong hits {len(wrong)} of {len(training)}")
     assert right / len(planted) >= least_recall
     assert len(wrong) <= 0.005 * len(training)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from autoclave.config.curation import DecontaminationConfig
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.deduplication import Name
-from autoclave.problems.curation.identities import identities, title_words
+from autoclave.problems.curation.identities import title_words
 from autoclave.problems.curation.similarity import Likeness, TestRelation, WordFrequencies, likeness
 from autoclave.problems.curation.statements import plain_text, plain_words
 from autoclave.problems.curation.traits import Traits, traits_of
@@ -102,10 +102,10 @@ class Decontamination:
 
     def _add(self, candidate: Candidate) -> None:
         number = len(self._problems)
-        traits = traits_of(candidate.problem)
+        traits = traits_of(candidate)
         self._problems.append(_Evaluation(Name.of(candidate), traits, 0))
         self._frequencies.add(traits.topic)
-        for name in identities(candidate):
+        for name in traits.names:
             self._by_identity.setdefault(name, number)
         if title := title_words(candidate.origin.title, self._config.shortest_title):
             self._by_title.setdefault(title, number)
@@ -139,7 +139,7 @@ class Decontamination:
 
     def find(self, candidate: Candidate) -> Contamination | None:
         """Why a problem must not be trained on; None if nothing speaks against it."""
-        traits = traits_of(candidate.problem)
+        traits = traits_of(candidate)
         rules: Mapping[ContaminationRule, Callable[[Candidate, Traits], Contamination | None]] = {
             ContaminationRule.IDENTITY: self._by_name,
             ContaminationRule.TITLE: self._by_same_title,
@@ -154,7 +154,7 @@ class Decontamination:
         )
 
     def _by_name(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        for name in sorted(identities(candidate)):
+        for name in sorted(traits.names):
             if (number := self._by_identity.get(name)) is not None:
                 return self._hit(candidate, number, ContaminationRule.IDENTITY, name)
         return None

@@ -139,7 +139,7 @@ class _Deduplication:
         self._ranks: list[_Rank] = []
         place_of = {name: place for place, name in enumerate(sources)}
         for candidate in candidates:
-            traits = traits_of(candidate.problem)
+            traits = traits_of(candidate)
             store.add(traits)
             self._frequencies.add(traits.topic)
             origin, solutions = candidate.origin, candidate.problem.solutions

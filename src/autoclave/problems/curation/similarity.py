@@ -13,8 +13,8 @@ from autoclave.problems.curation.traits import CASES_LIMIT, Traits, WordHashes
 
 _SLOTS = 1 << 21
 _PRIOR_STATEMENTS = 1000
-_COMMON_SHARE = 0.05
-_FEWEST_RARE = 8
+_COMMON_SHARE = 0.15
+_FEWEST_RARE = 3
 _FEWEST_SAMPLED = 4
 
 
@@ -172,19 +172,26 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
     """Whether one statement is a copy of the other, reworded, renumbered or reformatted.
 
     Where inputs have two outputs the problems differ, whatever their words; a few may have several right answers. Two
-    versions of one problem, as their statements say, are the same only where all their words or their names and tests
-    are. Tests that all agree make up for words, and more so the more they tell.
+    versions of a problem are two, and two problems of one site are the same only where all their words or tests are. Tests
+    that all agree make up for words, and more so the more they tell.
     """
     if found.disagreeing_tests * _TESTS_PER_DISAGREEMENT > found.shared_tests:
         return False
-    if left.version or right.version:
-        has_same_name = left.version == right.version
-        return has_same_name and (found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME)
+    if left.version and right.version and left.version != right.version:
+        return False
+    if left.version or right.version or _are_named_apart(left, right):
+        return found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME
     if found.all_words < config.shortest_statement and not has_same_tests(found):
         return _is_same_short_text(found)
-    needed = _needed(found, config)
+    needed = _needed(left, right, found, config)
     is_within = found.containment >= config.containment and needed <= config.similarity
     return found.similarity >= (needed / 2 if is_within else needed)
+
+
+def _are_named_apart(left: Traits, right: Traits) -> bool:
+    """Whether one site has both, under two names."""
+    sites = {name.partition("/")[0] for name in left.names} & {name.partition("/")[0] for name in right.names}
+    return bool(sites) and not left.names & right.names
 
 
 def _is_same_short_text(found: Likeness) -> bool:
@@ -193,13 +200,14 @@ def _is_same_short_text(found: Likeness) -> bool:
     return is_supported and found.wording >= _SAME_SHORT_WORDING and found.similarity >= _SAME_WORDING
 
 
-def _needed(found: Likeness, config: DeduplicationConfig) -> float:
+def _needed(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> float:
     """How many words in common two problems need, given what their tests say."""
-    if found.tests is TestRelation.SAME:
+    if found.tests is TestRelation.SAME or left.names & right.names:
         return config.similarity_of_same_tests
     if found.tests is TestRelation.AGREEING:
         return config.similarity_of_same_tests if found.coverage >= 0.5 else config.similarity
-    if found.tests is TestRelation.UNKNOWN and found.topic_words >= config.fewest_topic_words:
+    has_topic = found.topic_words >= config.fewest_topic_words or found.wording >= config.similarity
+    if found.tests is TestRelation.UNKNOWN and has_topic:
         return config.similarity
     return config.similarity_of_different_tests
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from autoclave.problems.curation.traits import Traits
 
-_HEAD = struct.Struct("<16s6I")
+_HEAD = struct.Struct("<16s7I")
 
 
 class TraitStore:
@@ -32,17 +32,15 @@ class TraitStore:
 
     def add(self, traits: Traits) -> None:
         """Append the traits of one problem."""
-        shape, version = traits.shape.encode("utf-8"), traits.version.encode("utf-8")
-        sizes = (len(traits.words), len(traits.topic), len(traits.inputs), len(shape), len(version), traits.num_tests)
+        texts = [each.encode("utf-8") for each in (traits.shape, "\n".join(sorted(traits.names)), traits.version)]
+        sizes = (len(traits.words), len(traits.topic), len(traits.inputs), *map(len, texts), traits.num_tests)
         arrays = (traits.words, traits.topic, traits.inputs, traits.outputs)
         self._starts.append(self._file.seek(0, 2))
-        self._file.write(
-            _HEAD.pack(traits.text, *sizes) + b"".join(part.tobytes() for part in arrays) + shape + version
-        )
+        self._file.write(_HEAD.pack(traits.text, *sizes) + b"".join([*(part.tobytes() for part in arrays), *texts]))
 
     def __getitem__(self, number: int) -> Traits:
         self._file.seek(self._starts[number])
-        text, words, topic, cases, shape, version, num_tests = _HEAD.unpack(self._file.read(_HEAD.size))
+        text, words, topic, cases, shape, names, version, num_tests = _HEAD.unpack(self._file.read(_HEAD.size))
         return Traits(
             text=text if any(text) else b"",
             words=np.frombuffer(self._file.read(4 * words), dtype=np.uint32),
@@ -51,6 +49,7 @@ class TraitStore:
             outputs=np.frombuffer(self._file.read(8 * cases), dtype=np.uint64),
             shape=self._file.read(shape).decode("utf-8"),
             num_tests=num_tests,
+            names=frozenset(self._file.read(names).decode("utf-8").splitlines()),
             version=self._file.read(version).decode("utf-8"),
         )
 

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.identities import identities
 from autoclave.problems.curation.statements import names_in, plain_text, plain_words, topic_words
 
 WordHashes: TypeAlias = NDArray[np.uint32]
@@ -39,6 +41,7 @@ class Traits:
         outputs: hashes of the outputs expected for them, in their order.
         shape: kind and form of its tests; problems of different shapes cannot be run on each other's tests.
         num_tests: how many tests can be told apart.
+        names: what it is called at its source, such as `codeforces/1349/a`.
         version: what the statement calls itself, such as `easy`, where it says that there is another version of it.
     """
 
@@ -49,11 +52,13 @@ class Traits:
     outputs: CaseHashes
     shape: str
     num_tests: int
+    names: frozenset[str]
     version: str
 
 
-def traits_of(problem: Problem) -> Traits:
+def traits_of(candidate: Candidate) -> Traits:
     """The traits of one problem."""
+    problem = candidate.problem
     text = plain_text(problem.statement)
     words = plain_words(text)
     cases = cases_of(problem)
@@ -66,6 +71,7 @@ def traits_of(problem: Problem) -> Traits:
         outputs=outputs,
         shape=shape_of(problem),
         num_tests=len(cases),
+        names=identities(candidate),
         version=_version(text),
     )
 

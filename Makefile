@@ -39,7 +39,7 @@ test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it
 $(VERL)/.installed:
 	@echo "Installing verl into $(VERL) (once, some minutes) ..."
 	@$(PYTHON) -m venv $(VERL)
-	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis -e '.[serve]'
+	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis -e '.[serve-postgres]'
 	@touch $@
 
 test-vllm: $(VLLM)/.installed  ## Test the vLLM engine, and train with it, in an environment of its own

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import datetime
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from autoclave.compose.host import build_judge
 from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
-from autoclave.core import ConfigError, DataError, InputError
-from autoclave.core.files import alone_with, read_jsonl
+from autoclave.core import ConfigError, DataError, InputError, Problem
+from autoclave.core.files import alone_with, existing_file, read_jsonl
+from autoclave.core.json import canonical_json, nearest
 from autoclave.judge import Judge
+from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
 from autoclave.problems.curation.programs import CandidatePrograms
@@ -27,6 +31,8 @@ from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
 from autoclave.training.model_cache import cache_folder
 
+OWN = "autoclave"
+"""The layout of our own files of problems."""
 _WORK = "work"
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
@@ -44,19 +50,26 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
     """
     _require_sources(config)
     sources, evaluation_sets = [
-        [_opened(source) for source in part] for part in (config.sources, config.evaluation_sets)
+        [open_source(source) for source in part] for part in (config.sources, config.evaluation_sets)
     ]
     with ExitStack() as opened:
         opened.enter_context(
-            alone_with(out, f"--out {out}: another curation writes there; wait for it, or give another")
+            alone_with(out / _WORK, f"--out {out}: another curation writes there; wait for it, or give another")
         )
         stages = _filters(config)
+        if config.evaluation_sets:
+            evaluation = _EvaluationSets(config.evaluation_sets, [source for source, _ in evaluation_sets])
+            stages.append(WithoutContamination(evaluation, evaluation.identity, config.decontamination))
+        judge, cache = None, None
         if config.verification or config.strength:
             judge = opened.enter_context(build_judge(config.judge, config.sandbox))
-            cache = opened.enter_context(
-                VerdictCache(cache_folder() / "verdicts.sqlite", _judge_settings(config, judge))
-            )
+            kept = cache_folder() / "verdicts.sqlite"
+            cache = opened.enter_context(VerdictCache(kept, _judge_settings(config, judge)))
             stages += _judged(config, CandidatePrograms(judge, cache, config.judge.pending_limit))
+        if config.deduplication:
+            labels = [source.label for source in config.sources]
+            identity = cache.judge_identity if cache else ""
+            stages.append(WithoutDuplicates(config.deduplication, labels, judge, identity, out / _WORK))
         results = run_stages(Reading([source for source, _ in sources]), stages, out / _WORK, say)
         manifest = write_training_set(
             out,
@@ -69,6 +82,30 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
         write_report(out / REPORT, manifest, results)
         drop_other_folders(results, out / _WORK)
     return manifest
+
+
+class _EvaluationSets:
+    """The problems of evaluation sets that are within their windows, again and again."""
+
+    def __init__(self, configs: Sequence[SourceConfig], sources: Sequence[ReadableSource]) -> None:
+        self._sources = sources
+        self._selections = [_selection(config) for config in configs]
+
+    @property
+    def identity(self) -> Any:
+        """What their content depends on, as JSON data."""
+        selections = [json.loads(canonical_json(selection)) for selection in self._selections]
+        return [[source.label, source.identity, *rest] for source, *rest in zip(self._sources, selections, strict=True)]
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for source, selection in zip(self._sources, self._selections, strict=True):
+            for row in source.read():
+                if isinstance(row, Candidate) and selection.complaint(row.problem) is None:
+                    yield replace(row, origin=replace(row.origin, set=source.label))
+
+
+def _selection(source: SourceConfig) -> Selection:
+    return Selection(source.released_from, source.released_before, source.difficulties)
 
 
 def _require_sources(config: CurateConfig) -> None:
@@ -99,10 +136,7 @@ def _judge_settings(config: CurateConfig, judge: Judge) -> Any:
 
 
 def _filters(config: CurateConfig) -> list[Stage]:
-    selections = {
-        source.label: Selection(_day(source.released_from), _day(source.released_before), source.difficulties)
-        for source in config.sources
-    }
+    selections = {source.label: _selection(source) for source in config.sources}
     stages: list[Stage] = [selected(selections), enough_tests(config.minimum_tests)]
     if config.prompt_tokens is not None:
         stages.append(short_prompt(config.prompt_tokens, *_tokenizer(config.tokenizer)))
@@ -125,10 +159,6 @@ def _judged(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
     if strength := config.strength:
         stages.append(Strength(programs, strength.mutants, strength.minimum_killed))
     return stages
-
-
-def _day(text: str) -> datetime.date | None:
-    return datetime.date.fromisoformat(text) if text else None
 
 
 def _tokenizer(name: str) -> tuple[str, Callable[[str], int]]:
@@ -159,5 +189,22 @@ def _pass_rates(config: DifficultyConfig) -> tuple[dict[str, float], str]:
     return rates, digest_of(path)
 
 
-def _opened(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
-    raise NotImplementedError
+def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
+    """How a source is read, and what a manifest says of it.
+
+    Raises:
+        ConfigError: its layout is not known.
+        InputError: its file or folder is not there.
+    """
+    if source.set != OWN:
+        raise ConfigError(f"set = {source.set!r}: {nearest(source.set, [OWN])}")
+    path = existing_file(Path(source.path), "sources")
+    files = {path.name: digest_of(path)}
+
+    def read() -> Iterator[Candidate]:
+        for where, value in read_jsonl(path):
+            row = f"{path.name}:{where.rpartition(':')[2]}"
+            yield Candidate(Problem.from_json(value, where), Origin(source.label, row))
+
+    record = SourceRecord(source.label, source.set, source.path, source.licence, files)
+    return ReadableSource(source.label, {"set": source.set, "files": files}, read), record

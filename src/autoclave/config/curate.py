@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
 from autoclave.config.base import Config, Fraction, NonNegative, Positive
+from autoclave.config.curation import Day, DecontaminationConfig, DeduplicationConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
-
-
-def _day(text: str) -> str:
-    if text:
-        try:
-            datetime.date.fromisoformat(text)
-        except ValueError:
-            raise ValueError("must be a day such as 2023-05-01, or empty") from None
-    return text
-
-
-Day = Annotated[str, AfterValidator(_day)]
 
 
 class SourceConfig(Config):
@@ -44,10 +32,10 @@ class SourceConfig(Config):
     licence: str = ""
     """Its licence, for the manifest; empty: as published with the set."""
 
-    released_from: Day = ""
+    released_from: Day | None = None
     """Only problems that were released on this day or later."""
 
-    released_before: Day = ""
+    released_before: Day | None = None
     """Only problems that were released before this day."""
 
     difficulties: tuple[str, ...] = ()
@@ -131,6 +119,12 @@ class CurateConfig(Config):
 
     difficulty: DifficultyConfig | None = None
     """Selection by pass rates; null: none."""
+
+    decontamination: DecontaminationConfig = DecontaminationConfig()
+    """How close to a problem of the evaluation sets is too close."""
+
+    deduplication: DeduplicationConfig | None = DeduplicationConfig()
+    """When two problems are one; null: none is dropped for another."""
 
     verification: VerificationConfig | None = VerificationConfig()
     """null: solutions are not run."""

@@ -1,0 +1,109 @@
+"""What curation costs: how the time of deduplication grows with the number of statements, and how much it remembers.
+
+    PYTHONPATH=. python benchmarks/curate.py [--quick] [--json FILE]
+
+Statements are made up: words by Zipf's law from templates of real length, one in ten a reworded copy of an earlier
+one. Each size runs in a process of its own, so that the peak of its memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoclave.config.curation import DeduplicationConfig
+from autoclave.core import Problem, StdinCase, StdinTests
+from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.curation.deduplication import find_duplicates
+from benchmarks.harness import argument_parser, finish, print_environment
+
+SIZES = (25_000, 100_000)
+LARGE = 1_000_000
+COPY_EVERY = 10
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def statements(number: int) -> Iterator[Candidate]:
+    """Made-up problems: every tenth is a copy, with one word in ten another, of the one a few places before."""
+    for row in range(number):
+        is_copy = row % COPY_EVERY == COPY_EVERY - 1
+        original = row - 5 if is_copy else row
+        chance = random.Random(original)
+        words = [_word(chance) for _ in range(chance.randint(60, 160))]
+        if is_copy:
+            changes = random.Random(-row)
+            words = [_word(changes) if changes.random() < 0.1 else word for word in words]
+        cases = [StdinCase(f"{original} {case}", f"{case * original}") for case in range(5)]
+        problem = Problem(id=str(row), statement=" ".join(words), tests=StdinTests("stdin", cases))
+        yield Candidate(problem, Origin("synthetic", f"{row:09}"))
+
+
+def _word(chance: random.Random) -> str:
+    """A word by its rank: rank r comes with a chance of about 1/r, among 60 000."""
+    rank = int(60_000 ** chance.random())
+    letters = ""
+    while rank:
+        rank, letter = divmod(rank, 26)
+        letters += _LETTERS[letter]
+    return f"w{letters}"
+
+
+def one_size(number: int) -> dict[str, float]:
+    """Seconds, peak memory in MiB, and how many of the planted copies were found."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        found = find_duplicates(statements(number), DeduplicationConfig(), [], Path(folder))
+    planted = number // COPY_EVERY
+    right = sum(int(each.dropped.row) % COPY_EVERY == COPY_EVERY - 1 for each in found.dropped)
+    return {
+        "seconds": time.perf_counter() - started,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "recall": right / planted,
+        "wrong": float(len(found.dropped) - right),
+    }
+
+
+def in_own_process(number: int) -> dict[str, float]:
+    """The same, in a fresh process."""
+    command = [sys.executable, __file__, "--one-size", str(number)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    """Print the table and the figures."""
+    parser = argument_parser(__doc__ or "")
+    parser.add_argument("--one-size", type=int, metavar="N", help="measure N statements and print JSON, nothing else")
+    options = parser.parse_args()
+    if options.one_size:
+        print(json.dumps(one_size(options.one_size)))
+        return
+    print_environment()
+    print(f"\n{'statements':>12}{'seconds':>12}{'us each':>12}{'peak MiB':>12}{'recall':>12}{'wrong':>12}")
+    measured: dict[int, dict[str, float]] = {}
+    for number in SIZES if options.quick else (*SIZES, LARGE):
+        measured[number] = of_size = in_own_process(number)
+        print(
+            f"{number:>12,}{of_size['seconds']:>12.1f}{of_size['seconds'] / number * 1e6:>12.0f}"
+            f"{of_size['peak_mib']:>12.0f}{of_size['recall']:>12.3f}{of_size['wrong']:>12.0f}"
+        )
+    small, large = (measured[number] for number in SIZES)
+    grown = SIZES[1] / SIZES[0]
+    figures = {
+        "dedup_growth_exponent": math.log(large["seconds"] / small["seconds"]) / math.log(grown),
+        "dedup_bytes_per_statement": (large["peak_mib"] - small["peak_mib"]) * 2**20 / (SIZES[1] - SIZES[0]),
+        **{f"dedup_seconds_{number}": of_size["seconds"] for number, of_size in measured.items()},
+        **{f"dedup_peak_mib_{number}": of_size["peak_mib"] for number, of_size in measured.items()},
+    }
+    finish("curate", figures, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Stages that compare candidates: with each other, and with those of evaluation sets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
+from autoclave.core import IncompleteError
+from autoclave.judge import Judge
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.behaviour import compare_behaviour
+from autoclave.problems.curation.decontamination import Contamination, Decontamination
+from autoclave.problems.curation.deduplication import Duplicate, Name, find_duplicates
+from autoclave.problems.curation.stage import Dropped
+
+
+class WithoutDuplicates:
+    """Each problem once. With a judge, solutions are also run on the tests of problems that look alike.
+
+    Args:
+        config: what counts as the same.
+        sources: names of sources, the preferred first.
+        judge: runs solutions; None: nothing is run.
+        judge_identity: what stands for the settings of the judge.
+        folder: a place for temporary files.
+    """
+
+    name = "deduplication"
+
+    def __init__(
+        self,
+        config: DeduplicationConfig,
+        sources: Sequence[str],
+        judge: Judge | None,
+        judge_identity: str,
+        folder: Path,
+    ) -> None:
+        self._config = config
+        self._sources = sources
+        self._judge = judge
+        self._judge_identity = judge_identity
+        self._folder = folder
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {
+            **self._config.model_dump(mode="json"),
+            "sources": list(self._sources),
+            "judge": self._judge_identity if self._judge else None,
+        }
+
+    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+        """See `Stage`."""
+        dropped = {duplicate.dropped: duplicate for duplicate in self._duplicates(candidates)}
+        for candidate in candidates:
+            duplicate = dropped.get(Name.of(candidate))
+            yield candidate if duplicate is None else _as_dropped(candidate, duplicate)
+
+    def _duplicates(self, candidates: Iterable[Candidate]) -> Sequence[Duplicate]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            found = find_duplicates(candidates, self._config, self._sources, Path(folder))
+        if self._judge is None or not found.weak:
+            return found.dropped
+        report = compare_behaviour(found, candidates, self._judge, self._config)
+        if report.undecided:
+            first = report.undecided[0]
+            raise IncompleteError(
+                f"{len(report.undecided)} pairs of problems could not be compared, because the judge failed, the first "
+                f"is {first.better.id!r} and {first.other.id!r} ({first.detail}); run the same command again"
+            )
+        return report.duplicates
+
+
+def _as_dropped(candidate: Candidate, duplicate: Duplicate) -> Dropped:
+    kept, found = duplicate.kept, duplicate.evidence
+    detail = f"the same as {kept.id!r} ({kept.set}, {kept.row}): {found.similarity:.2f} of the words"
+    if found.shared_tests:
+        detail += f", {found.shared_tests} inputs of tests, {found.tests}"
+    if duplicate.like != kept:
+        detail += f"; found by way of {duplicate.like.id!r}"
+    return Dropped.of(candidate, duplicate.reason, detail)
+
+
+class WithoutContamination:
+    """Problems that are far enough from those of evaluation sets, whose `identity` stands for their content."""
+
+    name = "decontamination"
+
+    def __init__(self, evaluation: Iterable[Candidate], identity: Any, config: DecontaminationConfig) -> None:
+        self._evaluation = evaluation
+        self._identity = identity
+        self._config = config
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {**self._config.model_dump(mode="json"), "evaluation": self._identity}
+
+    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+        """See `Stage`."""
+        decontamination = Decontamination(self._evaluation, self._config)
+        for candidate in candidates:
+            found = decontamination.find(candidate)
+            yield candidate if found is None else Dropped.of(candidate, found.rule, _evidence(found))
+
+
+def _evidence(found: Contamination) -> str:
+    if found.evaluation is None:
+        return f"released {found.matched}, outside of the window for training"
+    evaluation = found.evaluation
+    parts = [f"{evaluation.id!r} ({evaluation.set}, {evaluation.row}): {found.matched}"]
+    if found.longest_run:
+        parts.append(f"{found.share:.2f} of its n-grams, {found.longest_run} words in a row")
+    return "; ".join(parts)

@@ -1,0 +1,157 @@
+"""Pairs of problems worth comparing: alike by the MinHash of their words, or with a test in common.
+
+Locality-sensitive hashing by sorting: one band of all signatures at a time, so that memory is a few numbers per
+problem; signatures lie on disk. A pair found here is only a candidate: `similarity.py` decides.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoclave.config.curation import DeduplicationConfig
+from autoclave.core import HostError
+from autoclave.problems.curation.similarity import WordFrequencies
+from autoclave.problems.curation.store import TraitStore
+
+Pairs: TypeAlias = NDArray[np.uint64]
+"""Sorted; each is the better-placed member in the upper 32 bits and the other in the lower ones."""
+
+_NO_PAIRS: Pairs = np.empty(0, dtype=np.uint64)
+_SEED = 1
+_LEAST_ESTIMATE = 0.25
+_CHUNK = 1 << 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_PARTITIONS = 16
+
+
+def near_pairs(
+    store: TraitStore,
+    ordered: Sequence[int],
+    frequencies: WordFrequencies,
+    config: DeduplicationConfig,
+    folder: Path,
+) -> tuple[Pairs, int]:
+    """Pairs of places in `ordered` whose signatures agree in a band and overall, and how many buckets were too large.
+
+    Raises:
+        HostError: datasketch is not installed.
+    """
+    if not ordered:
+        return _NO_PAIRS, 0
+    with tempfile.TemporaryFile(dir=folder, prefix="signatures.") as file:
+        for signature in _signatures((frequencies.rare(store[number].topic) for number in ordered), config):
+            file.write(signature.tobytes())
+        file.flush()
+        signatures = np.memmap(file, dtype=np.uint32, mode="r", shape=(len(ordered), config.permutations))
+        return _pairs_in_bands(signatures, config)
+
+
+def _signatures(topics: Iterable[Any], config: DeduplicationConfig) -> Iterator[NDArray[np.uint32]]:
+    try:
+        from datasketch import MinHash
+    except ImportError as error:
+        raise HostError(
+            f"deduplication.near: {error.name} is not installed. Mend: pip install 'autoclave[curate]'"
+        ) from None
+    empty = MinHash(config.permutations, seed=_SEED, hashfunc=int)
+    for topic in topics:
+        sketch = empty.copy()
+        sketch.update_batch(topic.tolist())
+        yield sketch.hashvalues.astype(np.uint32)
+
+
+def _pairs_in_bands(signatures: NDArray[np.uint32], config: DeduplicationConfig) -> tuple[Pairs, int]:
+    rows = config.permutations // config.bands
+    places = np.arange(len(signatures), dtype=np.uint64)
+    found = _NO_PAIRS
+    num_large = 0
+    for band in range(config.bands):
+        buckets = _Buckets(_mixed(np.asarray(signatures[:, band * rows : (band + 1) * rows])), places)
+        num_large += buckets.num_larger_than(config.bucket_limit)
+        alike = [_alike(pairs, signatures) for pairs in buckets.pairs(config.bucket_limit)]
+        found = np.unique(np.concatenate([found, *alike]))
+    return found, num_large
+
+
+def _mixed(columns: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """One number of each row."""
+    mixed = np.zeros(len(columns), dtype=np.uint64)
+    for column in range(columns.shape[1]):
+        mixed = (mixed ^ columns[:, column]) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _alike(pairs: Pairs, signatures: NDArray[np.uint32]) -> Pairs:
+    """The pairs whose signatures agree in so many places that the statements may be alike."""
+    least = _LEAST_ESTIMATE * signatures.shape[1]
+    kept: list[Pairs] = []
+    for start in range(0, len(pairs), _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        left, right = signatures[chunk >> np.uint64(32)], signatures[chunk & np.uint64(2**32 - 1)]
+        kept.append(chunk[(left == right).sum(axis=1) >= least])
+    return np.concatenate(kept) if kept else pairs
+
+
+class _Buckets:
+    """Places with equal keys, in their order."""
+
+    def __init__(self, keys: NDArray[np.uint64], places: NDArray[np.uint64]) -> None:
+        order = np.lexsort((places, keys))
+        keys = keys[order]
+        self._places = places[order]
+        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        self._sizes = np.diff(np.append(starts, len(keys)))
+        self._start = np.repeat(starts, self._sizes)
+
+    def num_larger_than(self, limit: int) -> int:
+        return int((self._sizes > limit).sum())
+
+    def pairs(self, limit: int) -> Iterator[Pairs]:
+        """All pairs; in a bucket of more than `limit` members, each one with the first ones and with the next ones."""
+        within = np.arange(len(self._places)) - self._start
+        is_large = np.repeat(self._sizes > limit, self._sizes)
+        for distance in range(1, min(limit, int(self._sizes.max()))):
+            at = np.flatnonzero(within >= distance)
+            yield self._paired(at - distance, at)
+            late = np.flatnonzero(is_large & (within >= distance))
+            yield self._paired(self._start[late] + distance - 1, late)
+
+    def _paired(self, first: NDArray[Any], second: NDArray[Any]) -> Pairs:
+        return (self._places[first] << np.uint64(32)) | self._places[second]
+
+
+def pairs_with_common_tests(store: TraitStore, ordered: Sequence[int], limit: int, folder: Path) -> tuple[Pairs, int]:
+    """Pairs of places in `ordered` that expect one output for one input, and how many buckets were too large."""
+    row = np.dtype([("key", np.uint64), ("place", np.uint64)])
+    with tempfile.TemporaryFile(dir=folder, prefix="tests.") as file:
+        for place, number in enumerate(ordered):
+            traits = store[number]
+            rows = np.empty(len(traits.inputs), dtype=row)
+            rows["key"] = (traits.inputs * _MIX) ^ traits.outputs
+            rows["place"] = place
+            file.write(rows.tobytes())
+        size = file.tell() // row.itemsize
+        file.flush()
+        if not size:
+            return _NO_PAIRS, 0
+        return _pairs_in_partitions(np.memmap(file, dtype=row, mode="r", shape=(size,)), limit)
+
+
+def _pairs_in_partitions(rows: NDArray[Any], limit: int) -> tuple[Pairs, int]:
+    found = _NO_PAIRS
+    num_large = 0
+    for partition in range(_PARTITIONS):
+        part = rows[rows["key"] % np.uint64(_PARTITIONS) == partition]
+        if not len(part):
+            continue
+        buckets = _Buckets(part["key"], part["place"])
+        num_large += buckets.num_larger_than(limit)
+        found = np.unique(np.concatenate([found, *buckets.pairs(limit)]))
+    return found, num_large

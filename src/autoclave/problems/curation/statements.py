@@ -1,0 +1,235 @@
+"""The words of a statement, whatever site or format it came through.
+
+Two views. `plain_words` keeps every word, number and operator of the text, without its mark-up: equal words are an
+equal text. `topic_words` is what a statement is about: without headings, samples, prompts around it, numbers and names
+of variables, so that a reworded or renumbered copy still shares most of them.
+Not here: what makes two statements the same problem (`similarity.py`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+_LATEX_WORDS = {
+    "le": "<=",
+    "leq": "<=",
+    "leqslant": "<=",
+    "ge": ">=",
+    "geq": ">=",
+    "geqslant": ">=",
+    "lt": "<",
+    "gt": ">",
+    "ne": "!=",
+    "neq": "!=",
+    "cdot": "*",
+    "times": "*",
+    "div": "/",
+    "bmod": "%",
+    "mod": "%",
+    "pmod": "%",
+    "oplus": "xor",
+    "infty": "infinity",
+    "sum": "sum",
+    "prod": "product",
+    "ldots": "...",
+    "dots": "...",
+    "cdots": "...",
+}
+_SIGNS = str.maketrans(
+    {
+        "≤": "<=",
+        "⩽": "<=",
+        "≥": ">=",
+        "⩾": ">=",
+        "≠": "!=",
+        "×": "*",
+        "⋅": "*",
+        "·": "*",
+        "÷": "/",
+        "−": "-",
+        "⊕": " xor ",
+        "∞": " infinity ",
+        "∑": " sum ",
+        "∏": " product ",
+        "’": "'",
+        "‘": "'",
+        "“": '"',
+        "”": '"',
+    }
+)
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_INLINE_TAG = re.compile(r"</?(?:sub|sup|b|i|em|strong|code|span|var|tt|font|a|u|mark|nobr)\b[^<>]*>", re.IGNORECASE)
+_BLOCK_TAG = re.compile(
+    r"</?(?:p|br|div|pre|ul|ol|li|h[1-6]|table|thead|tbody|tr|td|th|img|image|hr|center|blockquote|section|dl|dt|dd)"
+    r"\b[^<>]*>",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_IMAGE = re.compile(r"!\[[^\]\n]*\]\([^)\n]*\)")
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_URL = re.compile(r"https?://\S+")
+_LATEX_STYLE = re.compile(
+    r"\\(?:text|texttt|textbf|textit|textsf|textrm|mathtt|mathbf|mathrm|mathit|mathsf|mathcal|mathbb|operatorname|bf|"
+    r"it|tt|rm|left|right|big|Big|bigl|bigr|displaystyle|limits|quad|qquad|hspace|vspace)(?![a-zA-Z])\*?"
+)
+_FRACTION = re.compile(r"\\d?t?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_LATEX_WORD = re.compile(r"\\([a-zA-Z]+)")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3})(?=\S)([^*\n]+?)(?<=\S)\1(?![\w*])")
+_GLUE = re.compile(r"(?<=\w)\s?\^\s?(?=[\w({-])|(?<=\d)\s?\*\*\s?(?=\d)|(?<=\w)_(?=[\w{])")
+_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
+_THOUSANDS = re.compile(r"(?<=\d)(?:,|\\,|\{,\}|[  ])(?=\d{3}(?!\d))")
+_TOKEN = re.compile(r"\d+|[^\W\d_]+|[<>!=]=|[-+*/%<>=]")
+_RULE = re.compile(r"[-=*_#~+]{3,}")
+
+
+def plain_text(statement: str) -> str:
+    """`statement` in lower case, without the mark-up of HTML, Markdown and LaTeX; lines stay lines."""
+    text = html.unescape(html.unescape(statement)) if "&" in statement else statement
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SIGNS).translate(_SUPERSCRIPTS)
+    text = unicodedata.normalize("NFKC", text)
+    text = _BLOCK_TAG.sub("\n", _INLINE_TAG.sub("", _COMMENT.sub(" ", text)))
+    text = _URL.sub(" ", _LINK.sub(r"\1", _IMAGE.sub(" ", text)))
+    text = _EMPHASIS.sub(r"\2", _RULE.sub(" ", text))
+    return _plain_latex(text).casefold()
+
+
+def _plain_latex(text: str) -> str:
+    if "\\" in text:
+        text = _FRACTION.sub(r"\1 / \2", _LATEX_STYLE.sub("", text))
+        text = _LATEX_WORD.sub(lambda match: f" {_LATEX_WORDS.get(match[1], match[1])} ", text)
+    text = _THOUSANDS.sub("", _TICKS.sub("", text.replace("$", "")))
+    return _GLUE.sub("", text).replace("{", "").replace("}", "")
+
+
+def plain_words(text: str) -> list[str]:
+    """The words, numbers and operators of a `plain_text`. A minus counts where it is not a dash."""
+    tokens = _TOKEN.findall(text)
+    return [token for place, token in enumerate(tokens) if token != "-" or _is_minus(tokens, place)]
+
+
+def _is_minus(tokens: list[str], place: int) -> bool:
+    after = tokens[place + 1] if place + 1 < len(tokens) else ""
+    before = tokens[place - 1] if place else ""
+    return after.isdigit() or (len(after) == 1 == len(before) and after.isalnum() and before.isalnum())
+
+
+# --- What a statement is about -------------------------------------------------------------------------------------
+
+_SAMPLE_HEADING = re.compile(
+    r"^\W*(?:samples?|examples?)(?:\W+(?:test|tests|case|cases|input|inputs|output|outputs|in|out|\d+))*\W*$"
+    r"|^\W*(?:inputs?|outputs?)\W*$|^\W*(?:input|output)\s*[:=]\s*\S.*$"
+)
+_PROSE_HEADING = re.compile(
+    r"^\W*(?:notes?|constraints?|explanations?|limits|scoring|subtasks?|hints?|follow\W?up"
+    r"|(?:input|output)\W*(?:format|specification|description)?s?)\W*(?:\d+\W*)?$"
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LIMIT = re.compile(
+    r"^\W*(?:time|memory)\s+limit.*$|^\W*tags\s*:?\s*(?:\[.*\])?\W*$|^\W*difficulty\s*:.*$", re.MULTILINE
+)
+_WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W\d_぀-ヿ㐀-鿿]{3,}")  # Chinese and Japanese are written without blanks
+_PROMPT = re.compile(
+    r"^.{0,40}\b(?:expert|helpful|skilled)\b.{0,40}\b(?:programmer|assistant|engineer|coder)\b.*$"
+    r"|^.{0,200}\b(?:self-contained code|code block|code fence|markdown|step by step|starter code|python code"
+    r"|without any explanation|enclose your|wrap your|your code within|following format to solve)\b.*$"
+    r"|\b(?:write|implement|create|generate|provide) (?:an? |the )?(?:\S+ ){0,2}"
+    r"(?:program|function|code|solution|script) "
+    r"(?:that|to|which|for) (?:solves?|answers?|solving|the following)\b[^.:\n]*[.:]?"
+    r"|\bsolve the (?:following|given|problem)\b[^.:\n]*[.:]?|\buse (?:standard input|call-based) format\b"
+    r"|^\W*(?:question|answer|problem|problem statement|task|statement|description|instructions?|format)\W*$",
+    re.MULTILINE,
+)
+_COMMON_TEXT = """
+a about above after again all also an and another any are as at be because been before being below between both but by
+can cannot case cases consists contain containing contains could denote denoted denoting describe described
+description did do does done down during each either else every exactly example explanation first for format following
+follows four from function given gives guaranteed had has have having he her here his how however if in input inputs
+integer integers into is it its itself know let line lines may might more most must need next no non not note number
+numbers of on one only or other others our out output outputs over prints print program python read respectively
+sample same second separated she should single so solution some space such take task test tests than that the their
+them then there these they third this those three through time times to too two under until up us use using value
+values want was we were what when where whether which while who whose will with within without would write you your
+return returns returned constraints consider called find determine compute calculate display report stdin stdout
+standard answer
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
+_ENDINGS = re.compile(r"(?:ies|ied|ing|es|ed|ly|s|e|y)$")
+
+
+_SYNONYMS_TEXT = """
+array list sequence
+minimum minimal smallest least lowest fewest min
+maximum maximal largest greatest highest biggest max
+distinct different unique
+string text word
+element item entry member
+equal identical same
+total overall sum
+choose pick select
+swap exchange interchange
+remove delete erase
+begin start
+end finish stop
+large big huge
+cost price
+operation move action
+add append insert
+vertex vertices node nodes
+edge edges road roads
+modulo remainder
+ascending increasing nondecreasing
+descending decreasing nonincreasing
+letter letters character characters
+substring subarray segment
+beautiful nice pretty good
+possible feasible
+precisely exactly
+"""
+
+
+def _stem(word: str) -> str:
+    shorter = _ENDINGS.sub("", word)
+    return shorter if len(shorter) >= 3 else word
+
+
+_SYNONYMS = {_stem(word): line.split()[0] for line in _SYNONYMS_TEXT.strip().splitlines() for word in line.split()}
+"""The stem of a word -> one word for all that statements use for the same thing."""
+_NAME = re.compile(r"(?<=[a-z0-9,;$] )[A-Z][a-z]{2,}\b")
+
+
+def names_in(statement: str) -> frozenset[str]:
+    """Words, in lower case, that have a capital within a sentence and are never written without it: mostly names."""
+    found = {name for name in _NAME.findall(statement) if not re.search(rf"\b{name.lower()}\b", statement)}
+    return frozenset(name.lower() for name in found)
+
+
+def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
+    """The words of content of a `plain_text`, in order: what the problem is about, whoever is in the story.
+
+    Words are cut to their stems, and words for the same thing are one.
+    """
+    body = _LIMIT.sub(" ", _PROMPT.sub(" ", _CODE.sub(" ", text)))
+    words = _WORD.findall(_without_samples(body))
+    found = [_topic(word) for word in words if word not in _COMMON and word not in names]
+    return found or [_topic(word) for word in _WORD.findall(text)]
+
+
+def _topic(word: str) -> str:
+    stem = _stem(word)
+    return _SYNONYMS.get(stem, stem)
+
+
+def _without_samples(text: str) -> str:
+    """`text` without blocks that follow a heading of a sample, up to the next line of prose."""
+    kept: list[str] = []
+    is_sample = False
+    for line in text.split("\n"):
+        if _SAMPLE_HEADING.match(line):
+            is_sample = True
+        elif _PROSE_HEADING.match(line) or len(_WORD.findall(line)) >= 6:
+            is_sample = False
+        if not is_sample:
+            kept.append(line)
+    return "\n".join(kept)

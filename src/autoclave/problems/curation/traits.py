@@ -1,0 +1,191 @@
+"""What of a problem is compared with others: hashes of its words and of its tests, a few hundred numbers.
+
+Equal words have equal hashes in every process. Nothing of the tests is executed or parsed as a program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.identities import identities
+from autoclave.problems.curation.statements import names_in, plain_text, plain_words, topic_words
+
+WordHashes: TypeAlias = NDArray[np.uint32]
+CaseHashes: TypeAlias = NDArray[np.uint64]
+
+CASES_LIMIT = 64
+"""Tests of a problem that are compared: those with the smallest hashes of their inputs, so that two problems keep
+the same ones of the tests that they share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What two problems are compared by.
+
+    Attributes:
+        text: digest of all words of the statement; equal for an equal text in other mark-up.
+        words: sorted hashes of all its different words, numbers and operators.
+        topic: sorted hashes of its different words of content.
+        inputs: sorted hashes of the inputs of its tests, at most `CASES_LIMIT`.
+        outputs: hashes of the outputs expected for them, in their order.
+        shape: kind and form of its tests; problems of different shapes cannot be run on each other's tests.
+        num_tests: how many tests can be told apart.
+        names: what it is called at its source, such as `codeforces/1349/a`.
+        version: what the statement calls itself, such as `easy`, where it says that there is another version of it.
+    """
+
+    text: bytes
+    words: WordHashes
+    topic: WordHashes
+    inputs: CaseHashes
+    outputs: CaseHashes
+    shape: str
+    num_tests: int
+    names: frozenset[str]
+    version: str
+
+
+def traits_of(candidate: Candidate) -> Traits:
+    """The traits of one problem."""
+    problem = candidate.problem
+    text = plain_text(problem.statement)
+    words = plain_words(text)
+    cases = cases_of(problem)
+    inputs, outputs = _case_hashes(cases)
+    return Traits(
+        text=hashlib.blake2b(" ".join(words).encode("utf-8"), digest_size=16).digest() if words else b"",
+        words=word_hashes(words),
+        topic=word_hashes(topic_words(text, names_in(problem.statement))),
+        inputs=inputs,
+        outputs=outputs,
+        shape=shape_of(problem),
+        num_tests=len(cases),
+        names=identities(candidate),
+        version=_version(text),
+    )
+
+
+@lru_cache(maxsize=1 << 17)
+def word_hash(word: str) -> int:
+    """32 bits of a word, the same in every process."""
+    return zlib.crc32(word.encode("utf-8"))
+
+
+def word_hashes(words: list[str]) -> WordHashes:
+    """The different hashes of `words`, sorted."""
+    return np.array(sorted({word_hash(word) for word in words}), dtype=np.uint32)
+
+
+# --- Versions of one problem ---------------------------------------------------------------------------------------
+
+_GRADE = r"(easy|easier|simple|hard|harder|difficult|medium|extreme|first|second|third)"
+_VERSION = re.compile(
+    rf"\bthis is (?:the|an?) {_GRADE} version\b|\bthe {_GRADE} version of (?:the|this) problem\b"
+    rf"|\b(?:two|three|different|other|both|easy and hard) (?:\w+ )?versions\b|\(({_GRADE[1:-1]}) version\)"
+    r"|\balmost the same setting as\b|\bonly difference (?:between|from|with|is)\b"
+)
+
+
+def _version(text: str) -> str:
+    found = _VERSION.search(text[:1500])
+    return next((grade for grade in found.groups() if grade), "unnamed") if found else ""
+
+
+# --- Tests ---------------------------------------------------------------------------------------------------------
+
+_ASSERTION = re.compile(r"^\s*assert\s+(.+?)\s*==\s*(.+?)\s*$")
+_ARGUMENT_NAME = re.compile(r"(?<=[(,])\s*[a-zA-Z_]\w*\s*=(?!=)")
+_CALL_HEAD = re.compile(r"^[\w.()\s]*?\w\s*\(")
+
+
+def cases_of(problem: Problem) -> list[tuple[str, str]]:
+    """Input and output of each test in a form that does not depend on the data set; none where they cannot be told.
+
+    Blanks in a row count as one in standard input. Arguments of a call are one list, whatever their names. Of test
+    code, the lines `assert f(...) == ...` count.
+    """
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        return [(" ".join(case.input.split()), " ".join(case.output.split())) for case in tests.cases]
+    if isinstance(tests, CallTests):
+        return [(_literal(case.arguments)[1:-1], _literal(case.output)) for case in tests.cases]
+    if isinstance(tests, CheckTests):
+        lines = (_ASSERTION.match(line) for line in tests.source.splitlines() if len(line) < 100_000)
+        return [(_arguments(found[1]), _bare(found[2].partition(" #")[0])) for found in lines if found]
+    return []
+
+
+def _literal(value: Any) -> str:
+    return _bare(json.dumps(value, ensure_ascii=False))
+
+
+def _arguments(call: str) -> str:
+    """The arguments of a call, without their names: `f(nums = [1], k = 2)` has `[1],2`."""
+    head = _CALL_HEAD.match(call)
+    inside = call[head.end() - 1 :] if head else call
+    return _bare(_ARGUMENT_NAME.sub("", inside).strip().removeprefix("(").removesuffix(")"))
+
+
+_CONSTANTS = str.maketrans({"'": '"', " ": None, "\t": None})
+_PYTHON_NAMES = {"True": "true", "False": "false", "None": "null"}
+_PYTHON_NAME = re.compile(r"\b(?:True|False|None)\b")
+
+
+def _bare(literal: str) -> str:
+    """A literal with one kind of quotes, no blanks, and JSON's constants; tuples count as lists."""
+    bare = _PYTHON_NAME.sub(lambda name: _PYTHON_NAMES[name[0]], literal.translate(_CONSTANTS))
+    return bare.replace("(", "[").replace(",)", "]").replace(")", "]")
+
+
+def case_hash(text: str) -> int:
+    """64 bits of an input or output."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")
+
+
+def _case_hashes(cases: list[tuple[str, str]]) -> tuple[CaseHashes, CaseHashes]:
+    known = {case_hash(given): case_hash(expected) for given, expected in cases}
+    chosen = sorted(known)[:CASES_LIMIT]
+    return np.array(chosen, dtype=np.uint64), np.array([known[given] for given in chosen], dtype=np.uint64)
+
+
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+
+
+def shape_of(problem: Problem) -> str:
+    """What programs for the problem are given and give: the kind of tests, and the types in the first of them."""
+    tests = problem.tests
+    if isinstance(tests, StdinTests):
+        first = tests.cases[0]
+        return f"{problem.language} stdin {_line_shape(first.input)} -> {_line_shape(first.output)}"
+    if isinstance(tests, CallTests):
+        first = tests.cases[0]
+        types = ",".join(_type_shape(argument) for argument in first.arguments)
+        return f"{problem.language} call ({types}) -> {_type_shape(first.output)}"
+    if isinstance(tests, CheckTests):
+        return f"{problem.language} check"
+    return "answer" if isinstance(tests, AnswerTests) else "stored"
+
+
+def _line_shape(text: str) -> str:
+    """The types of the words in the first line, and whether there are more lines."""
+    first, _, rest = text.strip().partition("\n")
+    words = first.split()
+    types = "".join("n" if _NUMBER.fullmatch(word) else "s" for word in words[:4])
+    return types + ("+" if len(words) > 4 else "") + ("/" if rest else "")
+
+
+def _type_shape(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{_type_shape(value[0]) if value else ''}]"
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__

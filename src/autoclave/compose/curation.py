@@ -17,7 +17,7 @@ from autoclave.core import ConfigError, DataError, InputError, Problem
 from autoclave.core.files import alone_with, existing_file, read_jsonl
 from autoclave.core.json import canonical_json, nearest
 from autoclave.judge import Judge
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Candidate, Origin, Unread
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
@@ -201,10 +201,13 @@ def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
     path = existing_file(Path(source.path), "sources")
     files = {path.name: digest_of(path)}
 
-    def read() -> Iterator[Candidate]:
+    def read() -> Iterator[Candidate | Unread]:
         for where, value in read_jsonl(path):
             row = f"{path.name}:{where.rpartition(':')[2]}"
-            yield Candidate(Problem.from_json(value, where), Origin(source.label, row))
+            try:
+                yield Candidate(Problem.from_json(value, where), Origin(source.label, row))
+            except DataError as error:
+                yield Unread(row, "malformed", str(error))
 
     record = SourceRecord(source.label, source.set, source.path, source.licence, files)
     return ReadableSource(source.label, {"set": source.set, "files": files}, read), record

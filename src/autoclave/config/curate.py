@@ -87,7 +87,7 @@ class DifficultyConfig(Config):
     """Problems that a model solves neither always nor never."""
 
     pass_rates: str
-    """JSON lines with `id` and `pass_rate`, such as `autoclave evaluate` writes."""
+    """JSON lines with `id` and `pass_rate`, a number from 0 to 1."""
 
     lowest: Fraction = 0.0
     """Below this a problem is too hard."""

@@ -32,7 +32,8 @@ class TlsConfig(Config):
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if bool(self.certificate_file) != bool(self.key_file):
-            given, missing = ("certificate_file", "key_file") if self.certificate_file else ("key_file", "certificate")
+            names = ("certificate_file", "key_file")
+            given, missing = names if self.certificate_file else names[::-1]
             raise ValueError(f"{given} is set and {missing} is not; set both, or none for no encryption")
         return self
 

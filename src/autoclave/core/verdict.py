@@ -73,6 +73,12 @@ class Verdict:
     def is_accepted(self) -> bool:
         return self.status is Status.ACCEPTED
 
+    @property
+    def passed_share(self) -> float:
+        """The share of the tests that ran and passed; 0 where none ran."""
+        passed = [test.status is Status.ACCEPTED for test in self.tests]
+        return sum(passed) / len(passed) if passed else 0.0
+
     @staticmethod
     def of(
         status: Status,

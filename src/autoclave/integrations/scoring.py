@@ -108,8 +108,7 @@ class Scorer(Closing):
             raise JudgeFault(f"no verdict: {fault.kind}: {fault.detail}" if fault else "no verdict")
         if self._reward == "binary":
             return float(verdict.is_accepted)
-        passed = [test.status is Status.ACCEPTED for test in verdict.tests]
-        return sum(passed) / len(passed) if passed else float(verdict.is_accepted)
+        return verdict.passed_share
 
     def score(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[float]:
         """What responses are worth, each to the problem at its place.
@@ -143,9 +142,17 @@ def score(
         return scorer.score(responses, problems)
 
 
-@functools.cache
+_opening = threading.Lock()
+
+
 def scorer_of_process(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
     """One scorer per process and settings, for frameworks that only take a function. It is closed at exit."""
+    with _opening:  # a cache alone would open one for each thread that comes while the first is opened
+        return _kept_scorer(settings, reward)
+
+
+@functools.cache
+def _kept_scorer(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
     scorer = Scorer(settings, reward=reward)
     atexit.register(scorer.close)
     return scorer

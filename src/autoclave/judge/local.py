@@ -161,7 +161,7 @@ class LocalJudge(Closing):
             return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        prepared = prepare_trace(self._prepared(job), index)
+        prepared = prepare_trace(self._prepared(job), index, self._environments.profiles)
         future: Future[Trace] = Future()
         key = (self._examined(job.problem).digest, job.program.language, _digest_of(job.program))
         with self._lock:
@@ -261,11 +261,12 @@ class LocalJudge(Closing):
                     break
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
         if self._is_provoked(fault, job.problem, sandbox):
-            return self._last_attempt(prepared, sandbox, evaluation)
+            return self._last_attempt(item, sandbox, evaluation)
         return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
 
-    def _last_attempt(self, prepared: PreparedJob, sandbox: Sandbox, failed: Evaluation) -> Verdict:
+    def _last_attempt(self, item: _Pending, sandbox: Sandbox, failed: Evaluation) -> Verdict:
         """Once more without neighbours, before a program is blamed for what may have come from outside."""
+        prepared = item.prepared
         with self._gate.alone():
             try:
                 return Evaluation(prepared, sandbox, Gate()).run()
@@ -275,6 +276,7 @@ class LocalJudge(Closing):
                     _log.error(
                         "alarm: a program for problem %r made its cells fail %d times", problem_id, _ATTEMPTS + 1
                     )
+                    item.is_blamed = True
                     return failed.blame(_BLAMED)
                 job = prepared.job
                 return Verdict.none(
@@ -336,7 +338,7 @@ class LocalJudge(Closing):
         with self._lock:
             self._num_judged += 1
             self._pending.pop(item.key, None)
-            if verdict.fault is None and verdict.message != _BLAMED:
+            if verdict.fault is None and not item.is_blamed:
                 self._remember(item.key, verdict)
             waiting = item.waiting
         for job, future in waiting:

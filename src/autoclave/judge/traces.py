@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
@@ -33,7 +34,7 @@ from autoclave.judge.kinds.call import CallKind
 from autoclave.judge.limits import ProblemLimits
 from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import NotPlainError, decode
-from autoclave.judge.profiles import CALL_TRACE, PROFILES, SCRIPT_TRACE
+from autoclave.judge.profiles import CALL_TRACE, SCRIPT_TRACE
 from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives
 from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
 
@@ -142,8 +143,8 @@ class SharedCell:
             cell.__exit__(kind, error, trace)
 
 
-def prepare_trace(prepared: PreparedJob, index: int) -> PreparedTrace:
-    """The trace of a prepared job's program on test `index`.
+def prepare_trace(prepared: PreparedJob, index: int, profiles: Mapping[str, Profile]) -> PreparedTrace:
+    """The trace of a prepared job's program on test `index`; `profiles` are those of the judge.
 
     Raises:
         InputError: there is none; the message names the problem and the field.
@@ -154,7 +155,7 @@ def prepare_trace(prepared: PreparedJob, index: int) -> PreparedTrace:
     if problem.language != "python":
         raise InputError(f"problem {problem.id!r}: language = {problem.language!r}: only Python programs are traced")
     style = _style_of(problem, prepared.kind)
-    return PreparedTrace(prepared.job, index, style, PROFILES[problem.profile], prepared.limits)
+    return PreparedTrace(prepared.job, index, style, profiles[problem.profile], prepared.limits)
 
 
 # --- Styles --------------------------------------------------------------------------------------------------------

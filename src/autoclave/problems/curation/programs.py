@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from autoclave.core import HostError, IncompleteError, InputError, Problem, Program, Verdict
+from autoclave.core import IncompleteError, InputError, Problem, Program, Verdict
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.stream import in_order
 from autoclave.problems.candidate import Candidate
@@ -50,6 +50,7 @@ class CandidatePrograms:
         A program ends at the first test that it fails: one that loops for ever would take as long as all tests may.
 
         Raises:
+            HostError: this host lacks what programs need.
             IncompleteError: at the end, when faults left candidates without verdicts. All others were given.
         """
         in_doubt: list[str] = []
@@ -64,7 +65,10 @@ class CandidatePrograms:
                 if part.job is not None:
                     self._cache.put(part.job, verdict)
             if part.is_last:
-                if any(one.fault is not None for one in verdicts):
+                faults = [one.fault for one in verdicts if one.fault is not None]
+                if of_problem := next((fault for fault in faults if fault.kind == "problem"), None):
+                    yield Dropped.of(part.candidate, "not_judgeable", of_problem.detail)
+                elif faults:
                     in_doubt.append(part.candidate.problem.id)
                 else:
                     yield JudgedCandidate(part.candidate, verdicts)
@@ -86,7 +90,7 @@ class CandidatePrograms:
             problem = replace(candidate.problem, solutions=[])
             try:
                 self._judge.check(problem)
-            except (InputError, HostError) as error:
+            except InputError as error:
                 yield Dropped.of(candidate, "not_judgeable", str(error)), _done(None)
                 continue
             if not programs:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from functools import lru_cache
 
 _LATEX_WORDS = {
     "le": "<=",
@@ -216,6 +217,7 @@ def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
     return found or [_topic(word) for word in _WORD.findall(text)]
 
 
+@lru_cache(maxsize=1 << 16)
 def _topic(word: str) -> str:
     stem = _stem(word)
     return _SYNONYMS.get(stem, stem)

@@ -43,14 +43,8 @@ def call(row: str, statement: str, solution: str, entry_point: str, *cases: tupl
 
 APPLES = stdin("1", "How many apples are in both baskets?", SUM, ("1 2", "3"), ("4 5", "9"), ("10 1", "11"))
 TRIPS = stdin("2", "Length of a trip there and onwards.", SUM, ("7 8", "15"), ("2 2", "4"), ("0 6", "6"))
-AREA = stdin(
-    "3",
-    "Area of a field.",
-    "a, b = map(int, input().split())\nprint(a * b)",
-    ("2 2", "4"),
-    ("3 4", "12"),
-    ("5 5", "25"),
-)
+PRODUCT = "a, b = map(int, input().split())\nprint(a * b)"
+AREA = stdin("3", "Area of a field.", PRODUCT, ("7 8", "56"), ("3 4", "12"), ("5 5", "25"))
 PARITY = stdin("4", "Is it even?", SUM, ("1 3", "YES"), ("2 3", "NO"))
 
 

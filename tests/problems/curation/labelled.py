@@ -179,8 +179,8 @@ _PROMPTS = (
     (
         "You are an expert Python programmer. You will be given a question (problem specification) and will "
         "generate a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
-        "\n\n### Format: Read the inputs from stdin solve the problem and write the answer to stdout. Enclose your code "
-        "within delimiters as follows.\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
+        "\n\n### Format: Read the inputs from stdin solve the problem and write the answer to stdout. Enclose your "
+        "code within delimiters as follows.\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
     ),
     ("QUESTION:\n", "\n\nUse Standard Input format\nANSWER:\n"),
 )

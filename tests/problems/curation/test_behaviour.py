@@ -105,3 +105,10 @@ def test_a_fault_of_the_judge_is_reported_and_drops_nothing(tmp_path: Path):
     assert rows(report) == []
     assert [(each.better.id, each.other.id) for each in report.undecided] == [("1", "2")]
     assert "cell died" in report.undecided[0].detail
+
+
+def test_passing_the_tests_of_the_other_one_way_is_not_enough(judge: LocalJudge, tmp_path: Path):
+    whole = "a, b = map(int, input().split())\nprint(a + b if a < 100 else 0)"
+    narrow = stdin("6", "Add up to a hundred.", whole, ("3 9", "12"), ("100 1", "0"), ("2 9", "11"))
+    report = compared(judge, tmp_path, APPLES, narrow)
+    assert (rows(report), report.num_pairs) == ([], 1)

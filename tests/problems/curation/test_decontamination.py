@@ -168,3 +168,9 @@ def test_a_window_that_is_closed_is_an_error():
     day = datetime.date(2024, 1, 1)
     with pytest.raises(ValueError, match="released_from = 2024-01-01: must be before released_before, 2024-01-01"):
         DecontaminationConfig(released_from=day, released_before=day)
+
+
+def test_an_evaluation_statement_within_a_longer_one_is_found():
+    words = text(1, 30).split()
+    longer = " ".join([*random.Random(2).sample(words, len(words)), *text(60, 40).split()])
+    assert rule(problem(text(1, 30), ("1", "2")), problem(longer, ("7", "2"))) == "near"

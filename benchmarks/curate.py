@@ -37,7 +37,7 @@ def statements(number: int) -> Iterator[Candidate]:
         is_copy = row % COPY_EVERY == COPY_EVERY - 1
         original = row - 5 if is_copy else row
         chance = random.Random(original)
-        words = [_word(chance) for _ in range(chance.randint(60, 160))]
+        words = [_word(chance) for _ in range(chance.randint(40, 90))]
         if is_copy:
             changes = random.Random(-row)
             words = [_word(changes) if changes.random() < 0.1 else word for word in words]

@@ -177,10 +177,10 @@ def shout(text: str, chance: random.Random) -> str:
 _PROMPTS = (
     ("Write a Python program that solves the following task.\n\n", ""),
     (
-        "You are an expert Python programmer. You will be given a question (problem specification) and will generate "
-        "a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
-        "\n\n### Format: Read the inputs from stdin solve the problem and write the answer to stdout. Enclose your code "
-        "within delimiters as follows.\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
+        "You are an expert Python programmer. You will be given a question (problem specification) and will "
+        "generate a correct Python program that matches the specification and passes all tests.\n\n### Question:\n",
+        "\n\n### Format: Read the inputs from stdin solve the problem and write the answer to stdout. Enclose your "
+        "code within delimiters as follows.\n```python\n# YOUR CODE HERE\n```\n\n### Answer:",
     ),
     ("QUESTION:\n", "\n\nUse Standard Input format\nANSWER:\n"),
 )

@@ -204,3 +204,36 @@ def test_traits_come_back_from_disk(tmp_path: Path):
             )
             for name in ("words", "topic", "inputs", "outputs"):
                 assert getattr(kept, name).tolist() == getattr(wanted, name).tolist()
+
+
+# --- Finer points --------------------------------------------------------------------------------------------------
+
+
+def test_tests_count_before_solutions(tmp_path: Path):
+    few, many = some(1, STORY, solutions=3), some(2, STORY, stdin(("1", "1"), ("2", "2")))
+    assert rows(found(tmp_path, few, many)) == [("p1", "p2", "exact")]
+
+
+def test_a_copy_of_a_dropped_problem_is_dropped_for_the_kept_one(tmp_path: Path):
+    reworded = STORY.replace(STORY.split()[0], "zzzzz")
+    more = stdin(("1", "1"), ("8", "8"), ("9", "9"))
+    duplicates = found(tmp_path, some(1, STORY, more), some(2, reworded, stdin(("1", "1"))), some(3, reworded))
+    assert {(each.dropped.id, each.like.id, each.kept.id) for each in duplicates.dropped} == {
+        ("p2", "p1", "p1"),
+        ("p3", "p2", "p1"),
+    }
+
+
+def test_versions_are_two_even_where_their_tests_are_the_same(tmp_path: Path):
+    tests = stdin(("1 2", "3"), ("4 5", "9"))
+    easy, hard = (f"This is the {version} version of the problem. {STORY}" for version in ("easy", "hard"))
+    assert rows(found(tmp_path, some(1, easy, tests), some(2, hard, tests))) == []
+
+
+def test_two_problems_of_one_site_are_two_unless_every_word_is_the_same(tmp_path: Path):
+    other = " ".join(["zzzzz", "yyyyy", "xxxxx", *STORY.split()[3:]])
+    tests = check("assert candidate(1) == 1")
+    unnamed = some(1, STORY, tests), some(2, other, tests=stdin(("a", "b")))
+    named = [replace(each, origin=replace(each.origin, key=f"leetcode/{each.problem.id}")) for each in unnamed]
+    assert rows(found(tmp_path, *unnamed)) == [("p2", "p1", "near")]
+    assert rows(found(tmp_path, *named)) == []

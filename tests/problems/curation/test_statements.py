@@ -82,3 +82,15 @@ def test_chinese_has_words():
 def test_any_text_is_read_and_its_words_are_stable(text: str):
     once = plain_words(plain_text(text))
     assert plain_words(plain_text(" ".join(once))) == once or any(word in "-" for word in once)
+
+
+@pytest.mark.parametrize(
+    "piece", ["[", "![", "<!--", "*a ", " _a", "<b ", "$", "{", "\\frac{", "assert ", "`", "-", "1,", "Ab "]
+)
+@pytest.mark.timeout(60)
+def test_a_hostile_text_takes_no_longer(piece: str):
+    text = piece * (200_000 // len(piece))
+    for hostile in (text, f"input {text}", f"example {text}"):
+        plain = plain_text(hostile)
+        assert len(topic_words(plain, names_in(hostile))) <= len(hostile)
+        assert len(plain_words(plain)) <= len(hostile)

@@ -89,8 +89,6 @@ def _key(key: str, source: str) -> str:
     text = key.strip().casefold().rstrip("/")
     if "://" in text:
         return address(text)
-    if not text or text.isdigit():
-        return ""
     is_codeforces = text.startswith(("codeforces", "cf")) or "codeforces" in source.casefold()
     if is_codeforces and (found := _KEY_OF_CODEFORCES.fullmatch(text)):
         return f"codeforces/{found[1]}/{found[2]}"

@@ -171,9 +171,9 @@ _TELLING_TESTS = 10
 def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
     """Whether one statement is a copy of the other, reworded, renumbered or reformatted.
 
-    Where inputs have two outputs the problems differ, whatever their words; a few may have several right answers. Two
-    versions of a problem are two, and two problems of one site are the same only where all their words or tests are. Tests
-    that all agree make up for words, and more so the more they tell.
+    Where inputs have two outputs the problems differ, whatever their words; a few may have several right answers.
+    Versions of a problem are two, and two problems of one site are the same only where all their words or tests are.
+    Tests that all agree make up for words, and more so the more they tell.
     """
     if found.disagreeing_tests * _TESTS_PER_DISAGREEMENT > found.shared_tests:
         return False

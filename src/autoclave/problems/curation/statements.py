@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from functools import lru_cache
 
 _LATEX_WORDS = {
     "le": "<=",
@@ -66,9 +67,9 @@ _BLOCK_TAG = re.compile(
     r"\b[^<>]*>",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_IMAGE = re.compile(r"!\[[^\]\n]*\]\([^)\n]*\)")
-_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)  # bounded, as below: a hostile text takes no longer
+_IMAGE = re.compile(r"!\[[^\]\n]{0,500}\]\([^)\n]{0,2000}\)")
+_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\n]{0,2000}\)")
 _URL = re.compile(r"https?://\S+")
 _LATEX_STYLE = re.compile(
     r"\\(?:text|texttt|textbf|textit|textsf|textrm|mathtt|mathbf|mathrm|mathit|mathsf|mathcal|mathbb|operatorname|bf|"
@@ -76,7 +77,7 @@ _LATEX_STYLE = re.compile(
 )
 _FRACTION = re.compile(r"\\d?t?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _LATEX_WORD = re.compile(r"\\([a-zA-Z]+)")
-_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3})(?=\S)([^*\n]+?)(?<=\S)\1(?![\w*])")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3})(?=\S)([^*\n]{1,500}?)(?<=\S)\1(?![\w*])")
 _GLUE = re.compile(r"(?<=\w)\s?\^\s?(?=[\w({-])|(?<=\d)\s?\*\*\s?(?=\d)|(?<=\w)_(?=[\w{])")
 _TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\\,|\{,\}|[  ])(?=\d{3}(?!\d))")
@@ -125,6 +126,7 @@ _PROSE_HEADING = re.compile(
     r"^\W*(?:notes?|constraints?|explanations?|limits|scoring|subtasks?|hints?|follow\W?up"
     r"|(?:input|output)\W*(?:format|specification|description)?s?)\W*(?:\d+\W*)?$"
 )
+_LONGEST_HEADING = 100
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LIMIT = re.compile(
     r"^\W*(?:time|memory)\s+limit.*$|^\W*tags\s*:?\s*(?:\[.*\])?\W*$|^\W*difficulty\s*:.*$", re.MULTILINE
@@ -197,12 +199,13 @@ def _stem(word: str) -> str:
 _SYNONYMS = {_stem(word): line.split()[0] for line in _SYNONYMS_TEXT.strip().splitlines() for word in line.split()}
 """The stem of a word -> one word for all that statements use for the same thing."""
 _NAME = re.compile(r"(?<=[a-z0-9,;$] )[A-Z][a-z]{2,}\b")
+_SMALL_WORD = re.compile(r"\b[a-z]{3,}\b")
 
 
 def names_in(statement: str) -> frozenset[str]:
     """Words, in lower case, that have a capital within a sentence and are never written without it: mostly names."""
-    found = {name for name in _NAME.findall(statement) if not re.search(rf"\b{name.lower()}\b", statement)}
-    return frozenset(name.lower() for name in found)
+    found = {name.lower() for name in _NAME.findall(statement)}
+    return frozenset(found.difference(_SMALL_WORD.findall(statement)) if found else ())
 
 
 def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
@@ -216,6 +219,7 @@ def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
     return found or [_topic(word) for word in _WORD.findall(text)]
 
 
+@lru_cache(maxsize=1 << 16)
 def _topic(word: str) -> str:
     stem = _stem(word)
     return _SYNONYMS.get(stem, stem)
@@ -226,9 +230,10 @@ def _without_samples(text: str) -> str:
     kept: list[str] = []
     is_sample = False
     for line in text.split("\n"):
-        if _SAMPLE_HEADING.match(line):
+        is_short = len(line) <= _LONGEST_HEADING
+        if is_short and _SAMPLE_HEADING.match(line):
             is_sample = True
-        elif _PROSE_HEADING.match(line) or len(_WORD.findall(line)) >= 6:
+        elif (is_short and _PROSE_HEADING.match(line)) or len(_WORD.findall(line)) >= 6:
             is_sample = False
         if not is_sample:
             kept.append(line)

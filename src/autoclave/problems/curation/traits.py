@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -96,17 +97,18 @@ _VERSION = re.compile(
     r"|\balmost the same setting as\b|\bonly difference (?:between|from|with|is)\b"
 )
 
+_VERSION_WORDS = ("version", "same setting", "only difference")  # looked for first, since that is quick
+
 
 def _version(text: str) -> str:
-    found = _VERSION.search(text[:1500])
+    start = text[:1500]
+    found = _VERSION.search(start) if any(word in start for word in _VERSION_WORDS) else None
     return next((grade for grade in found.groups() if grade), "unnamed") if found else ""
 
 
 # --- Tests ---------------------------------------------------------------------------------------------------------
 
-_ASSERTION = re.compile(r"^\s*assert\s+(.+?)\s*==\s*(.+?)\s*$")
 _ARGUMENT_NAME = re.compile(r"(?<=[(,])\s*[a-zA-Z_]\w*\s*=(?!=)")
-_CALL_HEAD = re.compile(r"^[\w.()\s]*?\w\s*\(")
 
 
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
@@ -121,9 +123,16 @@ def cases_of(problem: Problem) -> list[tuple[str, str]]:
     if isinstance(tests, CallTests):
         return [(_literal(case.arguments)[1:-1], _literal(case.output)) for case in tests.cases]
     if isinstance(tests, CheckTests):
-        lines = (_ASSERTION.match(line) for line in tests.source.splitlines() if len(line) < 100_000)
-        return [(_arguments(found[1]), _bare(found[2].partition(" #")[0])) for found in lines if found]
+        return list(_asserted(tests.source))
     return []
+
+
+def _asserted(source: str) -> Iterator[tuple[str, str]]:
+    for line in source.splitlines():
+        word, _, assertion = line.strip().partition(" ")
+        call, equals, expected = assertion.partition("==")
+        if word == "assert" and equals:
+            yield _arguments(call), _bare(expected.partition(" #")[0])
 
 
 def _literal(value: Any) -> str:
@@ -132,9 +141,8 @@ def _literal(value: Any) -> str:
 
 def _arguments(call: str) -> str:
     """The arguments of a call, without their names: `f(nums = [1], k = 2)` has `[1],2`."""
-    head = _CALL_HEAD.match(call)
-    inside = call[head.end() - 1 :] if head else call
-    return _bare(_ARGUMENT_NAME.sub("", inside).strip().removeprefix("(").removesuffix(")"))
+    head, bracket, inside = call.strip().partition("(")
+    return _bare(_ARGUMENT_NAME.sub("", f"({inside}")[1:].removesuffix(")") if bracket else head)
 
 
 _CONSTANTS = str.maketrans({"'": '"', " ": None, "\t": None})

@@ -24,8 +24,8 @@ MARKET = (
     "the input, divided by a blank. Print what a customer has to pay for one pear and one apple together."
 )
 MINES = (
-    "A miner begins his shift with a gallons of lamp oil and burns b of them before the whistle blows. Tell how much oil "
-    "he carries home, or what he owes to the company store if that is below zero."
+    "A miner begins his shift with a gallons of lamp oil and burns b of them before the whistle blows. Tell how much "
+    "oil he carries home, or what he owes to the company store if that is below zero."
 )
 SKY = (
     "Look out of the window of the observatory and report the colour that the telescope shows for the number of a star."

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import ConfigError, DataError, InputError, IsolationError, JudgeFault, Problem
 from autoclave.core.problem import StoredTests
-from autoclave.integrations import Scorer, problem_of, score
+from autoclave.integrations import Scorer, problem_of, score, scoring
 from autoclave.judge import LocalJudge
 
 LINE = {
@@ -118,3 +121,27 @@ def test_no_framework_is_loaded_before_it_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_threads_that_come_at_once_share_one_scorer(monkeypatch: pytest.MonkeyPatch):
+    opened: list[str] = []
+    everybody = threading.Barrier(8)
+
+    class Slow:
+        def __init__(self, *_: object, **__: object) -> None:
+            time.sleep(0.1)
+            opened.append("once")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(scoring, "Scorer", Slow)
+
+    def ask(_: int) -> object:
+        everybody.wait()
+        return scoring.scorer_of_process(("judge.workers=1",), "binary")
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(ask, range(8)))) == 1
+    assert opened == ["once"]
+    scoring._kept_scorer.cache_clear()

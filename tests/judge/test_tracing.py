@@ -16,8 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoclave.config import JudgeConfig, ProfileConfig
 from autoclave.config.sandbox import SandboxConfig
-from autoclave.core import CheckTests, InputError, JudgeFault, Problem, Program, SandboxFault, Trace
+from autoclave.core import (
+    CheckTests,
+    InputError,
+    JudgeFault,
+    Problem,
+    Program,
+    SandboxFault,
+    StdinCase,
+    StdinTests,
+    Trace,
+)
 from autoclave.core.json import from_plain, to_plain
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge import traces as traces_module
@@ -614,3 +625,11 @@ def test_the_trace_of_any_call_is_what_python_leaves(body: list[str], judge):
     )
     trace = judge.trace(JudgeJob(problem, Program(source)), 0).result(timeout=120)
     assert (trace.variables, trace.status == "finished") == expected
+
+
+def test_programs_of_a_profile_of_ones_own_are_traced():
+    profiles = {"mine": ProfileConfig(preamble="import math\nTAU = 2 * math.pi")}
+    problem = Problem("", StdinTests("stdin", [StdinCase("2\n", "12\n")]), profile="mine")
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=1, profiles=profiles)) as judge:
+        found = judge.trace(JudgeJob(problem, Program("x = int(int(input()) * TAU)\nprint(x)")), 0).result(60)
+    assert found.variables == {"x": "12"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,6 @@ from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
 from autoclave.core import ConfigError, DataError, InputError, Problem
 from autoclave.core.files import alone_with, existing_file, read_jsonl
 from autoclave.core.json import canonical_json, nearest
-from autoclave.judge import Judge
 from autoclave.problems.candidate import Candidate, Origin, Unread
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
@@ -60,16 +60,16 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
         if config.evaluation_sets:
             evaluation = _EvaluationSets(config.evaluation_sets, [source for source, _ in evaluation_sets])
             stages.append(WithoutContamination(evaluation, evaluation.identity, config.decontamination))
-        judge, cache = None, None
+        programs = None
         if config.verification or config.strength:
             judge = opened.enter_context(build_judge(config.judge, config.sandbox))
             kept = cache_folder() / "verdicts.sqlite"
-            cache = opened.enter_context(VerdictCache(kept, _judge_settings(config, judge)))
-            stages += _judged(config, CandidatePrograms(judge, cache, config.judge.pending_limit))
+            cache = opened.enter_context(VerdictCache(kept, _judge_settings(config)))
+            programs = CandidatePrograms(judge, cache, config.judge.pending_limit)
+            stages += _judged(config, programs)
         if config.deduplication:
             labels = [source.label for source in config.sources]
-            identity = cache.judge_identity if cache else ""
-            stages.append(WithoutDuplicates(config.deduplication, labels, judge, identity, out / _WORK))
+            stages.append(WithoutDuplicates(config.deduplication, labels, programs, out / _WORK))
         results = run_stages(Reading([source for source, _ in sources]), stages, out / _WORK, say)
         manifest = write_training_set(
             out,
@@ -127,12 +127,13 @@ def _settings(config: CurateConfig) -> dict[str, Any]:
     return settings
 
 
-_JUDGING = ("backend", "time_limit_range", "default_time_limit_s", "profiles", "cpp")
+_JUDGING = ("backend", "remote", "time_limit_range", "default_time_limit_s", "profiles", "cpp")
 
 
-def _judge_settings(config: CurateConfig, judge: Judge) -> Any:
+def _judge_settings(config: CurateConfig) -> Any:
+    """What verdicts depend on beside problem and program; of servers no more is known than where they are."""
     settings = _settings(config)
-    return [judge.level, settings["judge"], settings["sandbox"]]
+    return [version("autoclave"), platform.python_version(), settings["judge"], settings["sandbox"]]
 
 
 def _filters(config: CurateConfig) -> list[Stage]:

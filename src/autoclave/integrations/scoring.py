@@ -6,6 +6,7 @@ import atexit
 import functools
 import json
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, cast

@@ -1,7 +1,7 @@
 """What a program needs to run: its language, and the interpreter that its problem asks for.
 
-A language turns a program into what a cell takes: content, profile and runner. `Languages` holds those that a judge
-knows; `kinds/` asks it and does not know how programs are run.
+A language turns a program into what a cell takes: content, profile and runner. `Environments` holds those that a
+judge knows; `kinds/` asks it and does not know how programs are run.
 """
 
 from __future__ import annotations

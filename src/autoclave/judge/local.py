@@ -81,6 +81,8 @@ class _Pending:
     key: _Key
     prepared: PreparedJob
     waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
+    is_blamed: bool = False
+    """Whether cells failed and the program was held to be the cause: true of this time, so it is not remembered."""
 
 
 _TraceKey = tuple[str, str, bytes]

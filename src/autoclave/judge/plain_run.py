@@ -98,7 +98,7 @@ class PlainRunner(Closing):
         if needs_account and program.language != "python":
             raise InputError(f"language = {program.language!r}: files and values are for Python programs")
         self._require_files(order)
-        environment = self._languages(order.compile_limit_s).named(program.language, order.profile, "stdin")
+        environment = self._environments_of(order.compile_limit_s).named(program.language, order.profile, "stdin")
 
         def attempt() -> RunResult:
             built = environment.build(self._sandbox, program)
@@ -118,7 +118,7 @@ class PlainRunner(Closing):
             SandboxFault: the sandbox failed, also on fresh cells.
         """
         self._require_files(order)
-        profile = self._languages(None).named("python", order.profile, "stdin").profile
+        profile = self._environments_of(None).named("python", order.profile, "stdin").profile
         built = Built(json.dumps(list(cells)).encode("ascii"), profile, NOTEBOOK)
         return _retried(lambda: self._ran(built, order, True))
 
@@ -138,7 +138,7 @@ class PlainRunner(Closing):
                 environments.close()
             self._environments.clear()
 
-    def _languages(self, compile_limit_s: float | None) -> Environments:
+    def _environments_of(self, compile_limit_s: float | None) -> Environments:
         """Those with a limit for compilers; compiled programs are kept in each."""
         own_s = self._judge_config.cpp.time_limit_s
         limit_s = own_s if compile_limit_s is None else min(compile_limit_s, own_s)

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from autoclave.core import HostError, SandboxFault
 from autoclave.sandbox.exhaustion import fault_of, named_faults
@@ -168,7 +168,14 @@ class Zygote:
         return content
 
     def _answer(self) -> dict[str, Any]:
-        return json.loads(self._receive())
+        content = self._receive()
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise SandboxFault(f"zygote answers nonsense: {content[:200]!r}")
+        return cast("dict[str, Any]", answer)
 
     def _answer_number(self) -> int:
         return int.from_bytes(self._receive(), sys.byteorder, signed=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from operator import attrgetter
 
 from autoclave.config import CodeGenerationConfig
 from autoclave.core import Problem, Program, Reward, TaskItem
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.judge.extraction import program_place
-from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded, share_passed
+from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded
 
 
 class CodeGeneration:
@@ -49,4 +50,4 @@ class CodeGeneration:
             tests=self._config.tests,
             stop_at_failure=self._config.reward == "binary",
         )
-        return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else share_passed)
+        return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else attrgetter("passed_share"))

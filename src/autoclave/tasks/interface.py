@@ -66,13 +66,7 @@ def full_marks(verdict: Verdict) -> float:
     return float(verdict.is_accepted)
 
 
-def share_passed(verdict: Verdict) -> float:
-    """The share of the tests that ran and passed; 0 where none ran."""
-    passed = [test.status is Status.ACCEPTED for test in verdict.tests]
-    return sum(passed) / len(passed) if passed else 0.0
-
-
 def _reward(verdict: Verdict, value: Callable[[Verdict], float]) -> Reward:
     if verdict.status is None:
         return Reward(None, "no_verdict", verdict=verdict)
-    return Reward(value(verdict), verdict.status, {"tests_passed": share_passed(verdict)}, verdict)
+    return Reward(value(verdict), verdict.status, {"tests_passed": verdict.passed_share}, verdict)

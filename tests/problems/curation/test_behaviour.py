@@ -12,7 +12,7 @@ import pytest
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CallCase, CallTests, Fault, IsolationError, Problem, StdinCase, StdinTests, Verdict
-from autoclave.judge import JudgeJob, LocalJudge
+from autoclave.judge import JudgeJob, LocalJudge, stream
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.behaviour import BehaviourReport, compare_behaviour
 from autoclave.problems.curation.deduplication import find_duplicates
@@ -49,7 +49,12 @@ PARITY = stdin("4", "Is it even?", SUM, ("1 3", "YES"), ("2 3", "NO"))
 
 
 def compared(judge: Any, folder: Path, *candidates: Candidate, config: DeduplicationConfig = CONFIG) -> BehaviourReport:
-    return compare_behaviour(find_duplicates(candidates, config, [], folder), candidates, judge, config)
+    return compare_behaviour(
+        find_duplicates(candidates, config, [], folder),
+        candidates,
+        lambda jobs: (verdict for _, verdict in stream(judge, jobs)),
+        config,
+    )
 
 
 def rows(report: BehaviourReport) -> list[tuple[str, str, str]]:

@@ -34,6 +34,7 @@ class Odd:
     name: str = "odd"
     modulus: int = 2
     runs: list[int] = field(default_factory=list)
+    notes: tuple[str, ...] = ("some numbers are even",)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -119,12 +120,14 @@ def test_the_set_is_sorted_by_id_and_the_same_each_time(tmp_path: Path):
         "name": "odd",
         "kept": {"a": 3, "b": 3},
         "dropped": {"a": {"odd": 3}, "b": {"odd": 3}},
+        "notes": ["some numbers are even"],
     }
 
 
 def test_the_page_shows_what_was_dropped_and_runs_nothing_of_it(tmp_path: Path):
     page = written(tmp_path / "out", tmp_path / "work")["report.html"].decode()
     assert "odd <b>6</b>" in page
+    assert "some numbers are even" in page
     assert "1 &lt;b&gt;bold&lt;/b&gt;" in page
     assert MARK not in page
 

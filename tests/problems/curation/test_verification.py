@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoclave.core import AnswerTests, CheckTests, Fault, IncompleteError, Problem, Verdict
+from autoclave.core import AnswerTests, CheckTests, Fault, HostError, IncompleteError, Problem, Verdict
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped, Stage
@@ -146,3 +146,22 @@ def test_a_fault_decides_nothing_and_loses_nothing(judge, tmp_path, monkeypatch)
         monkeypatch.undo()
         assert results(stage, *given) == dict.fromkeys("abc", "kept")
         assert cache.num_found == 2
+
+
+def test_a_problem_whose_own_tests_are_broken_is_dropped_and_the_others_are_decided(programs: CandidatePrograms):
+    tests = CheckTests("check", "f", "def check(f):\n    pass", "check(f)")  # it never asks the program
+    stage = Verification(programs, "all", frozenset())
+    given = [candidate("a", ADD), candidate("broken", "def f(x): return x", tests=tests), candidate("b", ADD)]
+    found = results(stage, *given)
+    assert (found["a"], found["b"]) == ("kept", "kept")
+    assert found["broken"] in ("not_judgeable", "all_solutions_fail")
+
+
+def test_what_this_machine_lacks_drops_nothing(judge, cache, monkeypatch):
+    def lacking(problem):
+        raise HostError("no compiler. Mend: install one")
+
+    monkeypatch.setattr(judge, "check", lacking)
+    stage = Verification(CandidatePrograms(judge, cache, 4), "all", frozenset())
+    with pytest.raises(HostError, match="install one"):
+        list(stage.run([candidate("a", ADD)]))

@@ -6,16 +6,17 @@ that `deduplication.py` found worth it are run, the most similar first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import CallTests, CheckTests, Problem, Program, Verdict
-from autoclave.judge import Judge, JudgeJob, stream
+from autoclave.judge import JudgeJob
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.deduplication import Duplicate, DuplicateReason, Duplicates, Name, WeakPair
 from autoclave.problems.curation.traits import cases_of
 
+VerdictsOf = Callable[[Iterable[JudgeJob]], Iterator[Verdict]]
 _TELLING_OUTPUTS = 3
 """Different outputs that the tests of a problem need; what prints one of two words passes too easily."""
 
@@ -47,14 +48,14 @@ class BehaviourReport:
 
 
 def compare_behaviour(
-    found: Duplicates, candidates: Iterable[Candidate], judge: Judge, config: DeduplicationConfig
+    found: Duplicates, candidates: Iterable[Candidate], verdicts_of: VerdictsOf, config: DeduplicationConfig
 ) -> BehaviourReport:
     """Run the first solution of each problem of a weak pair on the tests of the other.
 
     Args:
         found: what deduplication found in the same candidates.
         candidates: the same again; those of weak pairs are kept in memory.
-        judge: runs the programs.
+        verdicts_of: judges programs, in their order.
         config: how many pairs, and how many tests of each.
 
     Raises:
@@ -66,14 +67,19 @@ def compare_behaviour(
     problems = {name: each.problem for each in candidates if (name := Name.of(each)) in wanted}
     telling = {name for name, problem in problems.items() if _tells(problem)}
     pairs = [pair for pair in weak if pair.better in telling and pair.other in telling]
-    verdicts = [verdict for _, verdict in stream(judge, _jobs(pairs, problems, config.judged_tests))]
+    verdicts = list(verdicts_of(_jobs(pairs, problems, config.judged_tests)))
     both = list(zip(pairs, zip(verdicts[::2], verdicts[1::2], strict=True), strict=True))
     return BehaviourReport(
         duplicates=_merged(found.dropped, [pair for pair, two in both if all(each.is_accepted for each in two)]),
-        undecided=[_undecided(pair, two) for pair, two in both if any(each.fault for each in two)],
+        undecided=[_undecided(pair, two) for pair, two in both if any(_is_in_doubt(each) for each in two)],
         num_pairs=len(pairs),
         num_left_out=len(found.weak) - len(pairs),
     )
+
+
+def _is_in_doubt(verdict: Verdict) -> bool:
+    """Whether the judge failed; where the fault is the problem's, nothing says that the two are one."""
+    return verdict.fault is not None and verdict.fault.kind != "problem"
 
 
 def _tells(problem: Problem) -> bool:

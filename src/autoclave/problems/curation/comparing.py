@@ -9,11 +9,11 @@ from typing import Any
 
 from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
 from autoclave.core import IncompleteError
-from autoclave.judge import Judge
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.behaviour import compare_behaviour
 from autoclave.problems.curation.decontamination import Contamination, Decontamination
 from autoclave.problems.curation.deduplication import Duplicate, Name, find_duplicates
+from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped
 
 
@@ -23,8 +23,7 @@ class WithoutDuplicates:
     Args:
         config: what counts as the same.
         sources: names of sources, the preferred first.
-        judge: runs solutions; None: nothing is run.
-        judge_identity: what stands for the settings of the judge.
+        programs: runs solutions; None: nothing is run.
         folder: a place for temporary files.
     """
 
@@ -34,22 +33,21 @@ class WithoutDuplicates:
         self,
         config: DeduplicationConfig,
         sources: Sequence[str],
-        judge: Judge | None,
-        judge_identity: str,
+        programs: CandidatePrograms | None,
         folder: Path,
     ) -> None:
         self._config = config
         self._sources = sources
-        self._judge = judge
-        self._judge_identity = judge_identity
+        self._programs = programs
         self._folder = folder
+        self.notes: tuple[str, ...] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
         return {
             **self._config.model_dump(mode="json"),
             "sources": list(self._sources),
-            "judge": self._judge_identity if self._judge else None,
+            "judge": self._programs.judge_identity if self._programs else None,
         }
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
@@ -63,9 +61,17 @@ class WithoutDuplicates:
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             found = find_duplicates(candidates, self._config, self._sources, Path(folder))
-        if self._judge is None or not found.weak:
+        notes = [f"{found.num_statements} statements were compared"]
+        if found.num_large_buckets:
+            notes.append(f"in {found.num_large_buckets} large groups of similar ones not all pairs were looked at")
+        self.notes = tuple(notes)
+        if self._programs is None or not found.weak:
             return found.dropped
-        report = compare_behaviour(found, candidates, self._judge, self._config)
+        report = compare_behaviour(found, candidates, self._programs.verdicts, self._config)
+        notes.append(f"solutions of {report.num_pairs} pairs were run on each other's tests")
+        if report.num_left_out:
+            notes.append(f"of {report.num_left_out} more pairs they were not")
+        self.notes = tuple(notes)
         if report.undecided:
             first = report.undecided[0]
             raise IncompleteError(
@@ -89,6 +95,7 @@ class WithoutContamination:
     """Problems that are far enough from those of evaluation sets, whose `identity` stands for their content."""
 
     name = "decontamination"
+    notes: Sequence[str] = ()
 
     def __init__(self, evaluation: Iterable[Candidate], identity: Any, config: DecontaminationConfig) -> None:
         self._evaluation = evaluation

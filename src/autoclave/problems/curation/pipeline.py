@@ -40,6 +40,7 @@ class StageResult:
     folder: Path
     num_kept: Mapping[str, int]
     num_dropped: Mapping[str, Mapping[str, int]]
+    notes: Sequence[str]
 
     @property
     def kept(self) -> CandidateFile:
@@ -111,13 +112,14 @@ def _run(stage: Stage, candidates: Iterable[Candidate], folder: Path) -> None:
         summary = {
             "kept": dict(sorted(kept.items())),
             "dropped": {name: dict(sorted(dropped[name].items())) for name in sorted(dropped)},
+            "notes": list(stage.notes),
         }
         write_atomically(partial / _SUMMARY, json.dumps(summary, indent=1) + "\n")
 
 
 def _result(name: str, folder: Path) -> StageResult:
     summary: dict[str, Any] = json.loads((folder / _SUMMARY).read_text("utf-8"))
-    return StageResult(name, folder, summary["kept"], summary["dropped"])
+    return StageResult(name, folder, summary["kept"], summary["dropped"], summary["notes"])
 
 
 def _told(result: StageResult) -> str:

@@ -40,6 +40,22 @@ class CandidatePrograms:
         """What stands for the settings of the judge."""
         return self._cache.judge_identity
 
+    def verdicts(self, jobs: Iterable[JudgeJob]) -> Iterator[Verdict]:
+        """The verdicts of jobs in their order, with a fault where there is none.
+
+        Raises:
+            InputError: a problem cannot be judged.
+            HostError: this host lacks what programs need.
+        """
+        asked = ((job, self._judge.submit(job) if known is None else _done(known)) for job, known in self._known(jobs))
+        for job, verdict in in_order(asked, self._pending_limit):
+            self._cache.put(job, verdict)
+            yield verdict
+        self._cache.flush()
+
+    def _known(self, jobs: Iterable[JudgeJob]) -> Iterator[tuple[JudgeJob, Verdict | None]]:
+        return ((job, self._cache.get(job)) for job in jobs)
+
     def judged(
         self,
         candidates: Iterable[Candidate],

@@ -26,6 +26,7 @@ class Reading:
     """
 
     name = "read"
+    notes: Sequence[str] = ()
 
     def __init__(self, sources: Sequence[ReadableSource]) -> None:
         self._sources = sources

@@ -41,6 +41,7 @@ class FunnelRow:
     kept: int
     share: float
     reasons: Sequence[tuple[str, int]]
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,13 @@ def write_report(path: Path, manifest: Mapping[str, Any], results: Sequence[Stag
 def _funnel(results: Sequence[StageResult]) -> list[FunnelRow]:
     read = sum(results[0].num_kept.values()) + results[0].reasons.total()
     return [
-        FunnelRow(result.name, kept := sum(result.num_kept.values()), kept / max(read, 1), result.reasons.most_common())
+        FunnelRow(
+            result.name,
+            kept := sum(result.num_kept.values()),
+            kept / max(read, 1),
+            result.reasons.most_common(),
+            result.notes,
+        )
         for result in results
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +48,11 @@ class Stage(Protocol):
         """What its result depends on beside the candidates, as JSON data."""
         ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """After a run, what its result does not tell: sentences for the report, limits that were reached above all."""
+        ...
+
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """Each candidate, kept or dropped, in any order. `candidates` can be gone through several times.
 
@@ -64,6 +69,7 @@ class Filter:
     name: str
     settings: Mapping[str, Any]
     decide: Callable[[Candidate], Candidate | Dropped]
+    notes: Sequence[str] = ()
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""

@@ -29,6 +29,7 @@ class Strength:
     """
 
     name = "strength"
+    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, num_mutants: int, minimum_killed: float) -> None:
         self._programs = programs

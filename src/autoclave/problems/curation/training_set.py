@@ -75,7 +75,12 @@ def write_training_set(
         "sources": [to_plain(source) for source in sources],
         "evaluation_sets": [to_plain(source) for source in evaluation_sets],
         "stages": [
-            {"name": result.name, "kept": dict(result.num_kept), "dropped": to_plain(dict(result.num_dropped))}
+            {
+                "name": result.name,
+                "kept": dict(result.num_kept),
+                "dropped": to_plain(dict(result.num_dropped)),
+                "notes": list(result.notes),
+            }
             for result in results
         ],
         "settings": dict(settings),

@@ -58,6 +58,7 @@ class Agreement:
     """
 
     name = "special_judge"
+    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, share: float) -> None:
         self._programs = programs
@@ -108,6 +109,7 @@ class Verification:
     """
 
     name = "verification"
+    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, rule: Rule, unsolved: frozenset[str]) -> None:
         self._programs = programs
@@ -157,6 +159,7 @@ class Steadiness:
     """Problems whose solutions get the same verdict `repeats` times. Solutions that do not are dropped."""
 
     name = "flakiness"
+    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, rule: Rule, repeats: int) -> None:
         self._programs = programs

@@ -11,7 +11,7 @@ from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox
 
 Extraction = Literal["last_fence", "lcb", "whole"]
 Answer = Literal["final", "boxed", "answer_line", "whole"]
-TestChoice = Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]*)$")]
+TestChoice = Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]{0,8})$")]
 
 
 class CodeGenerationConfig(Config):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoclave.core import AnswerTests, CheckTests, Fault, HostError, IncompleteError, Problem, Verdict
+from autoclave.core import AnswerTests, CheckTests, Fault, HostError, IncompleteError, InputError, Problem, Verdict
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped, Stage
@@ -124,6 +124,13 @@ def test_what_was_judged_is_not_judged_again(judge, tmp_path):
             list(Verification(CandidatePrograms(judge, cache, 4), "all", frozenset()).run(given))
             counts.append((cache.num_found, cache.num_kept))
     assert counts == [(0, 2), (2, 0), (0, 2)]
+
+
+def test_a_cache_that_cannot_be_used_is_named(tmp_path):
+    path = tmp_path / "verdicts.sqlite"
+    path.write_bytes(b"no database " * 1000)
+    with pytest.raises(InputError, match="verdicts cannot be kept there"):
+        VerdictCache(path, {})
 
 
 def test_a_fault_decides_nothing_and_loses_nothing(judge, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from autoclave.core import Verdict
+from autoclave.core import InputError, Verdict
 from autoclave.core.closing import Closing
 from autoclave.core.json import canonical_json, from_plain, to_plain
 from autoclave.judge import JudgeJob
@@ -23,14 +23,23 @@ _PATIENCE_S = 60.0
 
 
 class VerdictCache(Closing):
-    """Of one thread. `judge_settings` is all that verdicts depend on beside problem and program."""
+    """Of one thread. `judge_settings` is all that verdicts depend on beside problem and program.
+
+    Raises:
+        InputError: the file is damaged, or nothing can be written there.
+    """
 
     def __init__(self, path: Path, judge_settings: object) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.execute(_SCHEMA)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"{path}: verdicts cannot be kept there ({error}); remove it, or set AUTOCLAVE_CACHE to another folder"
+            ) from None
         self.judge_identity = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
         self._waiting: list[tuple[bytes, str]] = []
         self.num_found = self.num_kept = 0

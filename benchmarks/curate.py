@@ -1,9 +1,10 @@
-"""What curation costs: how the time of deduplication grows with the number of statements, and how much it remembers.
+"""What curation costs: verification beside the judge alone, and how the time of deduplication grows, and its memory.
 
-    PYTHONPATH=. python benchmarks/curate.py [--quick] [--json FILE]
+    python benchmarks/curate.py [--quick] [--json FILE]
 
-Statements are made up: words by Zipf's law from templates of real length, one in ten a reworded copy of an earlier
-one. Each size runs in a process of its own, so that the peak of its memory is its own.
+Verification: the same official solutions, which neither has seen, through the stage and through the judge by itself,
+alternating. Deduplication: statements are made up: words by Zipf's law in lengths of real ones, one in ten a reworded
+copy of an earlier one. Each size runs in a process of its own, so that the peak of its memory is its own.
 """
 
 from __future__ import annotations
@@ -16,19 +17,80 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from harness import argument_parser, compare, finish, print_environment, seconds
+
+from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.config.curation import DeduplicationConfig
-from autoclave.core import Problem, StdinCase, StdinTests
+from autoclave.core import Problem, Program, StdinCase, StdinTests
+from autoclave.judge import Judge, JudgeJob, LocalJudge, stream
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.deduplication import find_duplicates
-from benchmarks.harness import argument_parser, finish, print_environment
+from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.verification import Verification
 
 SIZES = (25_000, 100_000)
 LARGE = 1_000_000
 COPY_EVERY = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Solved:
+    """Problems of fifteen tests with two solutions each, that are others each time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self, number: int) -> list[Candidate]:
+        tests = StdinTests("stdin", [StdinCase(f"{a} {a + 1}\n", f"{2 * a + 1}\n") for a in range(15)])
+        found: list[Candidate] = []
+        for _ in range(number):
+            self._count += 1
+            sources = [f"print(sum(map(int, input().split())))  # {self._count} {place}" for place in range(2)]
+            problem = Problem("Add.", tests, id=str(self._count), solutions=sources, time_limit_s=6.0)
+            found.append(Candidate(problem, Origin("made", str(self._count))))
+        return found
+
+
+def verification(number: int, rounds: int) -> dict[str, float]:
+    """Solutions per second of the stage, over those of the judge."""
+    solved = Solved()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalJudge(SandboxConfig(), JudgeConfig()) as judge,
+        VerdictCache(Path(folder, "verdicts.sqlite"), {}) as cache,
+    ):
+        stage = Verification(CandidatePrograms(judge, cache, JudgeConfig().pending_limit), "all", frozenset())
+
+        def by_stage() -> float:
+            given = solved.next(number)
+            return seconds(lambda: _require(sum(isinstance(one, Candidate) for one in stage.run(given)), number))
+
+        def by_judge() -> float:
+            given = solved.next(number)
+            return seconds(lambda: _require(_num_accepted(judge, given), 2 * number))
+
+        found = compare(by_judge, by_stage, rounds=rounds)
+    print(f"rate of verification / the judge's own   {found}")
+    return {"verify_rate_ratio": found.median}
+
+
+def _num_accepted(judge: Judge, candidates: Sequence[Candidate]) -> int:
+    jobs = (
+        JudgeJob(replace(one.problem, solutions=[]), Program(source))
+        for one in candidates
+        for source in one.problem.solutions
+    )
+    return sum(verdict.is_accepted for _, verdict in stream(judge, jobs))
+
+
+def _require(found: int, expected: int) -> None:
+    if found != expected:
+        raise SystemExit(f"expected {expected} right ones: {found}")
 
 
 def statements(number: int) -> Iterator[Candidate]:
@@ -86,6 +148,7 @@ def main() -> None:
         print(json.dumps(one_size(options.one_size)))
         return
     print_environment()
+    rates = verification(*((30, 3) if options.quick else (150, 7)))
     print(f"\n{'statements':>12}{'seconds':>12}{'us each':>12}{'peak MiB':>12}{'recall':>12}{'wrong':>12}")
     measured: dict[int, dict[str, float]] = {}
     for number in SIZES if options.quick else (*SIZES, LARGE):
@@ -102,7 +165,7 @@ def main() -> None:
         **{f"dedup_seconds_{number}": of_size["seconds"] for number, of_size in measured.items()},
         **{f"dedup_peak_mib_{number}": of_size["peak_mib"] for number, of_size in measured.items()},
     }
-    finish("curate", figures, options.json)
+    finish("curate", rates | figures, options.json)
 
 
 if __name__ == "__main__":

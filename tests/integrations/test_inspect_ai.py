@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.integrations.scoring import scorer_of_process
+from autoclave.integrations.scoring import _kept_scorer, scorer_of_process
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -21,7 +21,7 @@ SETTINGS = ("judge.workers=1",)
 def _judges_are_closed():
     yield
     scorer_of_process(SETTINGS, "binary").close()
-    scorer_of_process.cache_clear()
+    _kept_scorer.cache_clear()
 
 
 def evaluated(folder: Path, answers: list[str], **options: object):

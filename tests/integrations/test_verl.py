@@ -7,7 +7,7 @@ import json
 import pytest
 
 from autoclave.core import JudgeFault
-from autoclave.integrations.scoring import scorer_of_process
+from autoclave.integrations.scoring import _kept_scorer, scorer_of_process
 from autoclave.integrations.verl import compute_score
 
 SETTINGS = ["judge.workers=1"]
@@ -20,7 +20,7 @@ def _judges_are_closed():
     yield
     scorer_of_process(tuple(SETTINGS), "binary").close()
     scorer_of_process(tuple(SETTINGS), "fraction").close()
-    scorer_of_process.cache_clear()
+    _kept_scorer.cache_clear()
 
 
 def test_a_score_says_what_became_of_the_program():

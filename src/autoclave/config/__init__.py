@@ -23,6 +23,7 @@ from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, Less
 from autoclave.config.base import Config
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
+from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
 from autoclave.config.engine import (
     EngineConfig,
     OpenAiEngineConfig,
@@ -96,6 +97,8 @@ __all__ = [
     "CurateConfig",
     "CurriculumConfig",
     "DapoConfig",
+    "DecontaminationConfig",
+    "DeduplicationConfig",
     "DifficultyConfig",
     "DrGrpoConfig",
     "EngineConfig",

@@ -1,0 +1,219 @@
+"""Inputs and outputs as sets write them, as tests: standard input or calls.
+
+Sets differ in how they write the same thing: texts, lists of lines, values, JSON in text, outputs within a list of one
+element. Whether a problem is called or reads standard input is said by the name of a function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from autoclave.core import CallCase, CallTests, StdinCase, StdinTests
+from autoclave.core.json import shown
+from autoclave.problems.readers.literals import HugeInteger, value_of_text
+from autoclave.problems.readers.row import UnusableRow, parsed, unix_lines, wrong_type
+
+_CALLED = ("function_call", "functional", "call_based")
+_READING = ("stdin", "stdin_stdout", "standard_input")
+
+
+def tests_of_columns(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
+    """Tests of `{"inputs": [...], "outputs": [...], "fn_name"}`, the layout of APPS; `name` stands for a missing fn_name.
+
+    Raises:
+        UnusableRow: another form, no tests, numbers of inputs and outputs that differ, or values that fit no test.
+    """
+    columns = parsed(value, "tests")
+    if not isinstance(columns, Mapping):
+        raise wrong_type("tests", columns, "an object with inputs and outputs")
+    fields = cast("Mapping[str, Any]", columns)
+    inputs, outputs = (_column(fields, *names) for names in (("inputs", "input"), ("outputs", "output")))
+    if len(inputs) != len(outputs):
+        raise UnusableRow("uneven_tests", f"{len(inputs)} inputs and {len(outputs)} outputs")
+    if not inputs:
+        raise UnusableRow("no_tests", "the list of inputs is empty")
+    function = fields.get("fn_name") or name
+    if not function:
+        return stdin_tests(zip(inputs, outputs, strict=True))
+    return call_tests(str(function), [_arguments(one) for one in inputs], outputs, starter_code, solutions)
+
+
+def tests_of_records(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
+    """Tests of a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` stands for a missing fn_name.
+
+    Raises:
+        UnusableRow: another form, no tests, tests of two kinds, or values that fit no test.
+    """
+    records = parsed(value, "tests")
+    if not isinstance(records, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", records)):
+        raise wrong_type("tests", records, "a list of objects with input and output")
+    cases = cast("list[Mapping[str, Any]]", records)
+    if not cases:
+        raise UnusableRow("no_tests", "the list of tests is empty")
+    for number, case in enumerate(cases):
+        if "input" not in case or "output" not in case:
+            raise UnusableRow("missing_field", f"tests[{number}] has no input or no output")
+    kinds = {str(case.get("type") or case.get("testtype") or "") for case in cases}
+    if len(kinds) > 1:
+        raise UnusableRow("mixed_tests", f"tests of several kinds: {', '.join(sorted(kinds))}")
+    kind = kinds.pop()
+    functions = {str(case["fn_name"]) for case in cases if case.get("fn_name")} or {name} - {""}
+    if kind in _READING or (not kind and not functions):
+        return stdin_tests((case["input"], case["output"]) for case in cases)
+    if kind and kind not in _CALLED:
+        raise UnusableRow("unknown_tests", f"type of tests = {shown(kind)}: must be one of {_CALLED + _READING}")
+    if len(functions) != 1:
+        raise UnusableRow("no_function", f"calls of {len(functions)} functions; one name is wanted")
+    lines = kind == "functional"
+    inputs = [_arguments_in_lines(case["input"]) if lines else _arguments(case["input"]) for case in cases]
+    outputs = _values([case["output"] for case in cases])
+    return call_tests(functions.pop(), inputs, outputs, starter_code, solutions, is_wrapped=not lines)
+
+
+def stdin_tests(cases: Iterable[tuple[Any, Any]]) -> StdinTests:
+    """Runs of a program with these inputs and outputs.
+
+    Raises:
+        UnusableRow: one is no text and no list of lines.
+    """
+    found = [StdinCase(_as_text(one, "input"), _as_text(other, "output")) for one, other in cases]
+    if not found:
+        raise UnusableRow("no_tests", "the list of tests is empty")
+    if not any(case.output.strip() for case in found):
+        raise UnusableRow("no_outputs", "no test expects any output")
+    return StdinTests("stdin", found)
+
+
+def call_tests(
+    name: str,
+    arguments: Sequence[list[Any]],
+    outputs: Sequence[Any],
+    starter_code: str,
+    solutions: Sequence[str],
+    *,
+    is_wrapped: bool = True,
+) -> CallTests:
+    """Calls of a function, or of the method of `Solution` where the code says so.
+
+    With `is_wrapped` outputs may stand in lists of one element each, which APPS and what is made of it do.
+
+    Raises:
+        UnusableRow: a value has too many digits, or the name is none.
+    """
+    entry_point = _entry_point(name, starter_code, solutions)
+    for value in (*arguments, *outputs):
+        if _has_huge_integer(value):
+            raise UnusableRow("huge_integer", "an integer has more digits than Python reads (4300)")
+    if is_wrapped and _stand_in_lists(outputs, _returned(name, (starter_code, *solutions))):
+        outputs = [output[0] for output in outputs]
+    return CallTests(
+        "call", entry_point, [CallCase(*case) for case in zip(map(list, arguments), outputs, strict=True)]
+    )
+
+
+def _column(fields: Mapping[str, Any], *names: str) -> list[Any]:
+    for name in names:
+        if name in fields:
+            value = fields[name]
+            if not isinstance(value, list):
+                raise wrong_type(name, value, "a list")
+            return cast("list[Any]", value)
+    raise UnusableRow("missing_field", f"tests have no field {names[0]}")
+
+
+def _as_text(value: Any, what: str) -> str:
+    """Text as it is; a list as lines, one within it as words of a line; a number written out."""
+    if isinstance(value, HugeInteger):
+        return str(value)
+    if isinstance(value, str):
+        return unix_lines(value)
+    if isinstance(value, list):
+        return "\n".join(_line(line, what).rstrip("\n") for line in cast("list[Any]", value)) + "\n"
+    return _line(value, what)
+
+
+def _line(value: Any, what: str) -> str:
+    if isinstance(value, list):
+        return " ".join(_line(word, what) for word in cast("list[Any]", value))
+    if isinstance(value, str):
+        return unix_lines(value)
+    if isinstance(value, bool | int | float):
+        return str(value)
+    raise wrong_type(what, value, "text or a list of lines")
+
+
+def _arguments(value: Any) -> list[Any]:
+    """The arguments of a call: a list of them, or one in JSON; several lines are one argument each."""
+    if isinstance(value, str):
+        try:
+            value = value_of_text(value)
+        except ValueError:
+            return _arguments_in_lines(value)
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _arguments_in_lines(value: Any) -> list[Any]:
+    """The arguments of a call, one JSON value on each line."""
+    if not isinstance(value, str):
+        raise wrong_type("input", value, "text with a JSON value on each line")
+    return [parsed(line, "input") for line in value.split("\n") if line.strip()]
+
+
+def _values(outputs: Sequence[Any]) -> list[Any]:
+    """Outputs in JSON as values; as they are if one of them is no JSON, or no text."""
+    try:
+        return [value_of_text(output) for output in outputs]
+    except (ValueError, TypeError):
+        return list(outputs)
+
+
+_SOLUTION = re.compile(r"^class Solution\b", re.MULTILINE)
+
+
+def _entry_point(name: str, starter_code: str, solutions: Sequence[str]) -> str:
+    code = starter_code if name in starter_code else next(iter(solutions), "")
+    entry_point = f"Solution.{name}" if _SOLUTION.search(code) and not name.startswith("Solution.") else name
+    if not all(part.isidentifier() for part in entry_point.split(".")):
+        raise UnusableRow("no_function", f"fn_name = {shown(name)}: must be the name of a function")
+    return entry_point
+
+
+def _has_huge_integer(value: Any) -> bool:
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, HugeInteger):
+            return True
+        if isinstance(part, list):
+            pending.extend(cast("list[Any]", part))
+        elif isinstance(part, dict):
+            pending.extend(cast("dict[Any, Any]", part).values())
+    return False
+
+
+def _stand_in_lists(outputs: Sequence[Any], returned: str) -> bool:
+    """Whether all outputs are lists of one element that the function itself does not return.
+
+    What is returned is known from an annotation, by how deep it is nested; without one such lists are of the set.
+    """
+    lists = [cast("list[Any]", output) for output in outputs if isinstance(output, list)]
+    if len(lists) != len(outputs) or any(len(output) != 1 for output in lists):
+        return False
+    if not returned:
+        return True
+    return max(map(_depth, lists)) > len(re.findall(r"\b(?:list|List|tuple|Tuple|Sequence|Iterable)\b", returned))
+
+
+def _depth(value: Any) -> int:
+    return 1 + max(map(_depth, cast("list[Any]", value)), default=0) if isinstance(value, list) else 0
+
+
+def _returned(name: str, sources: Iterable[str]) -> str:
+    """The annotation of what a function of this name returns, in the first source that has one."""
+    pattern = re.compile(rf"def\s+{re.escape(name.rpartition('.')[2])}\s*\([^)]*\)\s*->\s*([^:]+?)\s*:(?:\s|$)")
+    for source in sources:
+        if found := pattern.search(source):
+            return found[1]
+    return ""

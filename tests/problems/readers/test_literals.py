@@ -1,0 +1,33 @@
+"""Fields that hold a value as text."""
+
+import pytest
+
+from autoclave.core.errors import DataError
+from autoclave.problems.readers import literals
+from autoclave.problems.readers.literals import value_of_text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"inputs": ["1\\n"], "flag": true}', {"inputs": ["1\n"], "flag": True}),
+        ("{'inputs': ['1\\n'], 'flag': True, 'none': None}", {"inputs": ["1\n"], "flag": True, "none": None}),
+        (" [1, 2]\n", [1, 2]),
+        ("[123456789012345678901234567890]", [123456789012345678901234567890]),
+        ("['123', -98765432109876543210]", ["123", -98765432109876543210]),
+    ],
+)
+def test_json_and_python_literals_are_read(text, value):
+    assert value_of_text(text, "row") == value
+
+
+@pytest.mark.parametrize("text", ["", "print(1)", "__import__('os')", "[" * 100_000, "-" * 100_000 + "1", "'\0'"])
+def test_anything_else_is_refused(text):
+    with pytest.raises(DataError, match=r"row = .*: must be JSON or a Python literal"):
+        value_of_text(text, "row")
+
+
+def test_a_long_text_that_is_no_json_is_not_parsed_as_python(monkeypatch):
+    monkeypatch.setattr(literals, "PYTHON_LITERAL_LIMIT", 5)
+    with pytest.raises(DataError, match="too long"):
+        value_of_text("['a', 'b']", "row")

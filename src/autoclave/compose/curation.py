@@ -14,10 +14,10 @@ from typing import Any
 
 from autoclave.compose.host import build_judge
 from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
-from autoclave.core import ConfigError, DataError, InputError, Problem
-from autoclave.core.files import alone_with, existing_file, read_jsonl
+from autoclave.core import ConfigError, DataError, InputError
+from autoclave.core.files import alone_with, read_jsonl
 from autoclave.core.json import canonical_json, nearest
-from autoclave.problems.candidate import Candidate, Origin, Unread
+from autoclave.problems.candidate import Candidate, Unread
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
@@ -29,10 +29,10 @@ from autoclave.problems.curation.strength import Strength
 from autoclave.problems.curation.training_set import SourceRecord, digest_of, write_training_set
 from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
+from autoclave.problems.readers import LAYOUTS, Layout, raw_files, read_rows
+from autoclave.problems.readers.hub import hub_set
 from autoclave.training.model_cache import cache_folder
 
-OWN = "autoclave"
-"""The layout of our own files of problems."""
 _WORK = "work"
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
@@ -194,21 +194,32 @@ def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
     """How a source is read, and what a manifest says of it.
 
     Raises:
-        ConfigError: its layout is not known.
-        InputError: its file or folder is not there.
+        ConfigError: its layout or release is not known.
+        InputError: it is not there, or holds nothing that can be read.
+        HostError: a library is missing, or the hub cannot be reached.
     """
-    if source.set != OWN:
-        raise ConfigError(f"set = {source.set!r}: {nearest(source.set, [OWN])}")
-    path = existing_file(Path(source.path), "sources")
-    files = {path.name: digest_of(path)}
+    layout = _layout(source)
+    wanted = layout.releases[source.release] if source.release else ()
+    if source.hub:
+        found = hub_set(source.hub, source.revision, wanted)
+        files = {f"{found.name}:{found.config}:{found.split}": found.revision}
+        rows = found.rows
+    else:
+        raw = raw_files(Path(source.path), wanted)
+        files, rows = raw.digests(), raw.rows
+    record = SourceRecord(source.label, source.set, source.path or source.hub, source.licence or layout.licence, files)
 
     def read() -> Iterator[Candidate | Unread]:
-        for where, value in read_jsonl(path):
-            row = f"{path.name}:{where.rpartition(':')[2]}"
-            try:
-                yield Candidate(Problem.from_json(value, where), Origin(source.label, row))
-            except DataError as error:
-                yield Unread(row, "malformed", str(error))
+        return read_rows(source.set, source.label, rows())
 
-    record = SourceRecord(source.label, source.set, source.path, source.licence, files)
     return ReadableSource(source.label, {"set": source.set, "files": files}, read), record
+
+
+def _layout(source: SourceConfig) -> Layout:
+    layout = LAYOUTS.get(source.set)
+    if layout is None:
+        raise ConfigError(f"set = {source.set!r}: {nearest(source.set, list(LAYOUTS))}")
+    if source.release and source.release not in layout.releases:
+        known = nearest(source.release, list(layout.releases)) if layout.releases else "this set has no releases"
+        raise ConfigError(f"release = {source.release!r} of {source.set}: {known}")
+    return layout

@@ -26,6 +26,9 @@ class SourceConfig(Config):
     revision: str = ""
     """Commit of the set on the hub; empty: what is there now, and the manifest says which that was."""
 
+    release: str = ""
+    """Of sets that grow by files: `v1` to `v6` of LiveCodeBench; empty: all files there are."""
+
     name: str = ""
     """What reports call it; empty: the layout."""
 

@@ -19,8 +19,8 @@ _CALLED = ("function_call", "functional", "call_based")
 _READING = ("stdin", "stdin_stdout", "standard_input")
 
 
-def tests_of_columns(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
-    """Tests of `{"inputs": [...], "outputs": [...], "fn_name"}`, the layout of APPS; `name` stands for a missing fn_name.
+def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
+    """Tests of `{"inputs": [...], "outputs": [...], "fn_name"}`, as APPS has them; `name` is used without fn_name.
 
     Raises:
         UnusableRow: another form, no tests, numbers of inputs and outputs that differ, or values that fit no test.
@@ -40,8 +40,8 @@ def tests_of_columns(value: Any, starter_code: str, solutions: Sequence[str], na
     return call_tests(str(function), [_arguments(one) for one in inputs], outputs, starter_code, solutions)
 
 
-def tests_of_records(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
-    """Tests of a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` stands for a missing fn_name.
+def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
+    """Tests of a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` is used without fn_name.
 
     Raises:
         UnusableRow: another form, no tests, tests of two kinds, or values that fit no test.
@@ -108,9 +108,7 @@ def call_tests(
             raise UnusableRow("huge_integer", "an integer has more digits than Python reads (4300)")
     if is_wrapped and _stand_in_lists(outputs, _returned(name, (starter_code, *solutions))):
         outputs = [output[0] for output in outputs]
-    return CallTests(
-        "call", entry_point, [CallCase(*case) for case in zip(map(list, arguments), outputs, strict=True)]
-    )
+    return CallTests("call", entry_point, [CallCase(*case) for case in zip(map(list, arguments), outputs, strict=True)])
 
 
 def _column(fields: Mapping[str, Any], *names: str) -> list[Any]:

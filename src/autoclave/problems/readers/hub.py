@@ -27,8 +27,8 @@ class HubSet:
 def hub_set(address: str, revision: str, files: Sequence[str] = ()) -> HubSet:
     """A set by its address `OWNER/NAME`, `OWNER/NAME:CONFIG` or `OWNER/NAME:CONFIG:SPLIT`.
 
-    Without a split it is `train`, or the first there is of `test` and `validation`. `files` are names of JSON lines in the
-    set that are read in place of its tables: sets that came with a loading script have no others.
+    Without a split it is `train`, or the first there is of `test` and `validation`. `files` are names of JSON lines in
+    the set that are read in place of its tables: sets that came with a loading script have no others.
 
     Raises:
         HostError: `datasets` is not installed, or the hub cannot be reached.

@@ -22,6 +22,8 @@ from autoclave.problems.readers.row import Row
 
 ROW_LIMIT = 256 << 20
 """Most bytes of one row, decompressed."""
+_CHUNK = 8 << 20
+"""Bytes of an array that are parsed at a time; a text that is longer is scanned again with each."""
 _BATCH = 16
 """Rows of a table that are in memory at a time."""
 _LINES, _JSON, _TABLES = (".jsonl", ".ndjson"), (".json",), (".parquet", ".arrow")
@@ -79,6 +81,8 @@ def raw_files(path: Path, wanted: Sequence[str] = ()) -> RawFiles:
         return RawFiles(path.parent, [path.name])
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder")
+    if (path / _QUESTION).is_file():
+        return RawFiles(path, ["."])
     names = sorted(_names(path, path), key=_natural)
     if wanted:
         names = [name for name in names if any(fnmatch.fnmatch(Path(name).name, pattern) for pattern in wanted)]
@@ -100,8 +104,6 @@ def _names(folder: Path, root: Path) -> Iterator[str]:
                 yield from _names(path, root)
         elif _is_readable(path) and path.name not in _NOT_DATA:
             yield str(path.relative_to(root))
-    if folder == root and (folder / _QUESTION).is_file():
-        yield "."
 
 
 def _natural(name: str) -> tuple[object, ...]:
@@ -232,7 +234,8 @@ def _array_rows(path: Path, name: str) -> Iterator[Row | Unread]:
     try:
         with open_plain(path) as opened:
             file = _BoundedRows(path, opened)
-            for number, value in enumerate(ijson.items(file, "item", use_float=True), start=1):
+            rows = ijson.items(file, "item", use_float=True, buf_size=_CHUNK)
+            for number, value in enumerate(rows, start=1):
                 file.num_bytes = 0
                 place = f"{name}:{number}"
                 if isinstance(value, dict):
@@ -249,12 +252,15 @@ class _BoundedRows:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
+        self._begin = file.read(len(_MARK)).removeprefix(_MARK)
         self.num_bytes = 0
         """Bytes since the last row."""
 
     def read(self, size: int = -1) -> bytes:
         """See `BinaryIO`; only for sizes that are not negative."""
-        content = self._file.read(size)
+        if not size:  # asked first, to see whether it is bytes that come
+            return b""
+        content, self._begin = self._begin or self._file.read(size), b""
         self.num_bytes += len(content)
         if self.num_bytes > ROW_LIMIT:
             raise InputError(f"{self._path}: has a row of more than {ROW_LIMIT >> 20} MiB")

@@ -54,7 +54,7 @@ class Row:
         raise UnusableRow("missing_field", f"no field {' or '.join(names)}; its fields: {there}")
 
     def text(self, *names: str) -> str:
-        """The same, which must be text. Lines end as in Python: `\\r\\n` becomes `\\n`."""
+        """The same, which must be text. Lines end in a line feed alone."""
         value = self.value(*names)
         if not isinstance(value, str):
             raise wrong_type(names[0], value, "text")
@@ -132,7 +132,7 @@ def parsed(value: Any, name: str) -> Any:
 
 
 def unix_lines(text: str) -> str:
-    """Text whose lines end in `\\n`, not in `\\r\\n`."""
+    """Text whose lines end in a line feed alone."""
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 

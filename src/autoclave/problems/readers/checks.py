@@ -1,0 +1,253 @@
+"""Sets whose tests are Python code: HumanEval and what is made of it, MBPP, LeetCodeDataset, KodCode.
+
+What surrounds the function under test becomes the preamble, which a program cannot replace. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from typing import Any, cast
+
+from autoclave.core import CheckTests, Problem
+from autoclave.problems.curation.python_source import tree_of
+from autoclave.problems.readers.plus_tests import comparison_source
+from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
+from autoclave.problems.readers.statements import day, difficulty, without_prompt
+
+_PLAIN = "plain"
+"""These tests import what they use; a profile with more names would hide the program's own functions from them."""
+
+
+def humaneval(row: Row) -> ReadProblem:
+    """HumanEval, and HumanEval+ with its tests as code or as lists of arguments."""
+    prompt, entry_point = row.text("prompt"), row.text("entry_point")
+    solution = prompt + row.text("canonical_solution")
+    if row.has("test"):
+        source, invocation = row.text("test"), f"check({entry_point})"
+    else:
+        arguments = [*row.list("base_input"), *row.list_or_empty("plus_input")]
+        source = comparison_source(solution, entry_point, arguments, _tolerance(row))
+        invocation = "check(candidate)"
+    return _function(row, prompt, entry_point, source, invocation, [solution])
+
+
+def humanevalpack(row: Row) -> ReadProblem:
+    """HumanEvalPack in Python, whose tests call their check. The buggy solution is no part of the problem.
+
+    Raises:
+        UnusableRow: the row is in another language (`other_language`).
+    """
+    id = row.text_or("", "task_id")
+    if not id.startswith("Python/"):
+        raise UnusableRow("other_language", f"task_id = {id!r}: only Python is read")
+    solution = row.text("declaration", "prompt") + row.text("canonical_solution")
+    id = f"HumanEval/{id.partition('/')[2]}"
+    return _function(row, row.text("prompt"), row.text("entry_point"), row.text("test"), "", [solution], id)
+
+
+def mbpp(row: Row) -> ReadProblem:
+    """MBPP, its sanitised half, and MBPP+ with its tests as code or as lists of arguments."""
+    number = row.text_or("", "task_id").rpartition("/")[2]
+    solution = row.text("code", "canonical_solution")
+    if row.has("base_input"):
+        entry_point = row.text("entry_point")
+        arguments = [*row.list("base_input"), *row.list_or_empty("plus_input")]
+        source = comparison_source(solution, entry_point, arguments, _tolerance(row))
+        tests = CheckTests("check", entry_point, source, "check(candidate)")
+        statement = _docstring_or(row.text("prompt"))
+    else:
+        asserts = [*texts(row.list_or_empty("test_list")), *texts(row.list_or_empty("challenge_test_list"))]
+        imports = texts(row.list_or_empty("test_imports"))
+        setup = row.text_or("", "test_setup_code")
+        source = row.text_or("", "test") or "\n".join([setup, *imports, *asserts])
+        tests = CheckTests("check", _tested_function("\n".join(asserts) or source), source, "")
+        statement = row.text("text", "prompt")
+    problem = Problem(
+        statement,
+        tests,
+        id=f"mbpp/{number}" if number else "",
+        solutions=[solution],
+        profile=_PLAIN,
+        source="mbpp",
+    )
+    return ReadProblem(problem, key=f"mbpp/{number}" if number else "")
+
+
+def leetcode(row: Row) -> ReadProblem:
+    """LeetCodeDataset of all releases: imports and helper classes stand in its prompt."""
+    meta = row.struct("meta") if row.has("meta") else row
+    slug = row.text_or("", "task_id")
+    tests = CheckTests(
+        "check", row.text("entry_point").replace("()", ""), row.text("test"), "check(candidate)", row.text("prompt")
+    )
+    # what releases before v0.3.1 call a title is the statement
+    statement = row.text_or("", "problem_description") or meta.text_or("", "question_title", "problem_description")
+    problem = Problem(
+        statement or without_prompt(row.text("query")),
+        tests,
+        id=f"leetcode/{slug}" if slug else "",
+        starter_code=row.text_or("", "starter_code") or meta.text_or("", "lang_code", "starter_code"),
+        solutions=texts([row.fields.get("completion")]),
+        profile=_PLAIN,
+        source="leetcode",
+        released=day(meta.text_or("", "estimated_date")),
+        difficulty=difficulty(meta.text_or("", "difficulty")),
+        tags=texts(meta.list_or_empty("tags")),
+    )
+    return ReadProblem(problem, key=f"leetcode/{slug}" if slug else "", title=slug.replace("-", " "))
+
+
+def kodcode(row: Row) -> ReadProblem:
+    """KodCode: tests are functions for pytest, which import the program as the module `solution`.
+
+    Raises:
+        UnusableRow: the tests need more of pytest than `raises` and `approx` (`needs_pytest`).
+    """
+    source = row.text("test", "test_code")
+    tree = tree_of(source)
+    if tree is None:
+        raise UnusableRow("malformed", "the tests are no Python")
+    checks = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
+    if not checks:
+        raise UnusableRow("no_tests", "no function whose name begins with test")
+    declared = [one for one in row.list_or_empty("test_info") if isinstance(one, Mapping)]
+    names = [str(cast("Mapping[str, Any]", one).get("function_name") or "") for one in declared]
+    imported = _imported_from_solution(tree)
+    entry_point = row.text_or("", "test_entry_point") or next((name for name in names if name in imported), "")
+    entry_point = entry_point or next(iter(imported), "")
+    if not entry_point:
+        raise UnusableRow("no_function", "the tests import no function of the solution")
+    checked = _without_pytest(source, tree)
+    number = row.text_or("", "question_id", "conversation_id")
+    problem = Problem(
+        row.text("question"),
+        CheckTests("check", entry_point, checked, "\n".join(f"{name}()" for name in checks)),
+        id=f"kodcode/{number}" if number else "",
+        starter_code="",
+        solutions=texts([row.fields.get("solution")]),
+        profile=_PLAIN,
+        source=row.text_or("kodcode", "subset"),
+        difficulty=difficulty(row.text_or("", "gpt_difficulty")),
+    )
+    return ReadProblem(problem, key=number)
+
+
+def _function(
+    row: Row, prompt: str, entry_point: str, source: str, invocation: str, solutions: list[str], id: str = ""
+) -> ReadProblem:
+    """A function to complete: what stands before it in the prompt (imports, helpers) is the preamble."""
+    id = id or row.text_or("", "task_id")
+    preamble = prompt.partition(f"def {entry_point}(")[0]
+    tests = CheckTests("check", entry_point, source, invocation, preamble)
+    problem = Problem(prompt, tests, id=id, solutions=solutions, profile=_PLAIN, source="humaneval")
+    return ReadProblem(problem, key=id)
+
+
+def _tolerance(row: Row) -> float:
+    value = row.fields.get("atol")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _docstring_or(prompt: str) -> str:
+    """The text of a prompt that is a docstring, without the assertion at its end; else the prompt."""
+    text = prompt.strip()
+    return text.strip('"').partition("\nassert ")[0].strip() if text.startswith('"""') else text
+
+
+def _tested_function(source: str) -> str:
+    """The first name that is called; one of a builtin only if there is no other, for some functions are named so.
+
+    Raises:
+        UnusableRow: none is.
+    """
+    tree = tree_of(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    names = [
+        (node.func.id in dir(builtins), node.lineno, node.col_offset, node.func.id)
+        for node in calls
+        if isinstance(node.func, ast.Name)
+    ]
+    if not names:
+        raise UnusableRow("no_function", "the tests call no function")
+    return min(names)[-1]
+
+
+_SHIM = """class pytest:
+    class raises:
+        def __init__(self, expected, match=None):
+            self.expected, self.match = expected, match
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, value, traceback):
+            assert kind is not None, "nothing was raised"
+            self.value = value
+            if not issubclass(kind, self.expected):
+                return False
+            if self.match is not None:
+                import re
+
+                assert re.search(self.match, str(value))
+            return True
+
+    class approx:
+        def __init__(self, expected, rel=None, abs=None):
+            self.expected, self.rel, self.abs = expected, rel, abs
+
+        def __eq__(self, found):
+            return _close(found, self.expected, self.rel, self.abs)
+
+
+def _close(found, expected, rel, margin):
+    if isinstance(expected, dict):
+        if found.keys() != expected.keys():
+            return False
+        return all(_close(found[key], expected[key], rel, margin) for key in expected)
+    if isinstance(expected, (list, tuple)):
+        return len(found) == len(expected) and all(_close(a, b, rel, margin) for a, b in zip(found, expected))
+    if found == expected:
+        return True
+    if rel is None and margin is not None:
+        return abs(found - expected) <= margin
+    return abs(found - expected) <= max((1e-6 if rel is None else rel) * abs(expected), margin or 1e-12)
+
+
+"""
+"""What tests use of pytest, which cells do not have: the rules of `pytest.raises` and `pytest.approx`."""
+_OF_PYTEST = ("raises", "approx")
+
+
+def _imported_from_solution(tree: ast.Module) -> list[str]:
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "solution"]
+    return [alias.name for node in imports for alias in node.names if alias.name != "*"]
+
+
+def _without_pytest(source: str, tree: ast.Module) -> str:
+    """Test code without its imports of the solution and of pytest."""
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pytest"
+    }
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "pytest"]
+    if (more := used - {*_OF_PYTEST}) or named:
+        raise UnusableRow("needs_pytest", f"the tests use pytest.{min(more) if more else named[0].names[0].name}")
+    takes = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
+    if any(node.args.args or node.decorator_list for node in takes):
+        raise UnusableRow("needs_pytest", "a test has parameters or decorators")
+    lines = source.split("\n")
+    for node in ast.walk(tree):
+        if _is_import_of(node, "solution") or _is_import_of(node, "pytest"):
+            assert isinstance(node, ast.Import | ast.ImportFrom)
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = " " * node.col_offset + "pass"
+    return (_SHIM if used else "") + "\n".join(lines)
+
+
+def _is_import_of(node: ast.AST, module: str) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == module
+    return isinstance(node, ast.Import) and [alias.name for alias in node.names] == [module]

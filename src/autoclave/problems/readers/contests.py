@@ -1,0 +1,161 @@
+"""CodeContests and Codeforces."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from autoclave.core import Problem
+from autoclave.problems.readers.cases import records_as_tests, stdin_tests
+from autoclave.problems.readers.rllm import rllm
+from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
+from autoclave.problems.readers.statements import LEAST_MEMORY_MB, difficulty
+
+_SITES = ("", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
+_DIFFICULTIES = (
+    *("unknown_difficulty", "easy", "medium", "hard", "harder", "hardest", "external"),
+    *"ABCDEFGHIJKLMNOPQRSTUV",
+)
+_PYTHON3 = (3, "PYTHON3")
+
+
+def code_contests(row: Row) -> ReadProblem:
+    """CodeContests, and SandboxFusion's export of it. Of the solutions those in Python 3 are kept.
+
+    Raises:
+        UnusableRow: the program would have to read or write files (`uses_files`).
+    """
+    if row.has("content"):
+        return _sandbox_fusion(row)
+    if row.has("problem"):
+        return rllm(row)
+    for name in ("input_file", "output_file"):
+        if file := row.text_or("", name):
+            raise UnusableRow("uses_files", f"{name} = {file!r}: only standard input and output can be tested")
+    cases: list[tuple[Any, Any]] = []
+    for name in ("public_tests", "private_tests", "generated_tests"):
+        tests = row.struct(name).fields
+        if tests:
+            inputs, outputs = (cast("list[Any]", tests.get(field) or []) for field in ("input", "output"))
+            if len(inputs) != len(outputs):
+                raise UnusableRow("uneven_tests", f"{name}: {len(inputs)} inputs and {len(outputs)} outputs")
+            cases += zip(inputs, outputs, strict=True)
+    site = _named(row.fields.get("source"), _SITES)
+    contest, index = row.text_or("", "cf_contest_id"), row.text_or("", "cf_index")
+    title = row.text_or("", "name")
+    key = f"codeforces/{contest}/{index}" if contest not in ("", "0") and index else ""
+    problem = Problem(
+        row.text("description"),
+        stdin_tests(dict.fromkeys((str(one), str(other)) for one, other in cases)),
+        id=f"code_contests/{title}" if title else "",
+        solutions=_python_solutions(row.fields.get("solutions")),
+        time_limit_s=_limit_s(row.fields.get("time_limit")),
+        memory_limit_mb=_limit_mb(row.fields.get("memory_limit_bytes")),
+        source=site,
+        difficulty=_named(row.fields.get("difficulty"), _DIFFICULTIES),
+        tags=sorted(texts(row.list_or_empty("cf_tags"))),
+    )
+    return ReadProblem(problem, key=key, title="" if title.isdigit() else title.partition(". ")[2] or title)
+
+
+def codeforces(row: Row) -> ReadProblem:
+    """Problems of Codeforces: open-r1's set, or rLLM's files of 408 evaluation problems.
+
+    Raises:
+        UnusableRow: the problem is interactive, uses files, or needs a checker of its own (`special_judge`).
+    """
+    if row.has("problem"):
+        return rllm(row)
+    if row.text_or("", "interaction_format"):
+        raise UnusableRow("interactive", "the problem is interactive")
+    if (mode := row.text_or("stdio", "input_mode")) != "stdio":
+        raise UnusableRow("uses_files", f"input_mode = {mode!r}: only standard input and output can be tested")
+    if row.has("generated_checker"):
+        raise UnusableRow("special_judge", "several answers are right, and a checker of its own decides")
+    tests = [*row.list_or_empty("examples"), *row.list_or_empty("official_tests")]
+    parts = [
+        (heading, row.text_or("", name).strip())
+        for heading, name in (
+            ("", "description"),
+            ("Input", "input_format"),
+            ("Output", "output_format"),
+            ("Note", "note"),
+        )
+    ]
+    samples = [
+        f"Example\n\nInput\n{one.get('input', '').strip()}\n\nOutput\n{one.get('output', '').strip()}"
+        for one in row.list_or_empty("examples")
+        if isinstance(one, Mapping)
+    ]
+    written = [f"{heading}\n\n{text}" if heading else text for heading, text in parts if text]
+    contest, index = row.text_or("", "contest_id"), row.text_or("", "index")
+    start = row.fields.get("contest_start")
+    limit = row.fields.get("memory_limit")
+    time_limit = row.fields.get("time_limit")
+    problem = Problem(
+        "\n\n".join([*written[:3], *samples, *written[3:]]),
+        records_as_tests(tests, "", ()),
+        id=f"codeforces/{contest}/{index}" if contest and index else "",
+        time_limit_s=float(time_limit) if isinstance(time_limit, int | float) and time_limit > 0 else None,
+        memory_limit_mb=max(LEAST_MEMORY_MB, round(limit)) if isinstance(limit, int | float) and limit > 0 else None,
+        source="codeforces",
+        released=datetime.datetime.fromtimestamp(start, datetime.UTC).date() if isinstance(start, int) else None,
+        difficulty=row.text_or("", "rating"),
+        tags=sorted(texts(row.list_or_empty("tags"))),
+    )
+    return ReadProblem(problem, key=f"codeforces/{contest}/{index}", title=row.text_or("", "title"))
+
+
+def _sandbox_fusion(row: Row) -> ReadProblem:
+    labels = row.struct("labels")
+    cases = [
+        (_inner(case, "input", "stdin"), _inner(case, "output", "stdout"))
+        for case in cast("list[Any]", row.list("test"))
+        if isinstance(case, Mapping)
+    ]
+    problem = Problem(
+        row.text("content"),
+        stdin_tests(cases),
+        id=f"code_contests/{row.text_or('', 'id')}" if row.has("id") else "",
+        source=labels.text_or("", "source").casefold(),
+        difficulty=difficulty(labels.text_or("", "difficulty")),
+    )
+    return ReadProblem(problem, title=labels.text_or("", "name"))
+
+
+def _inner(case: Mapping[str, Any], name: str, stream: str) -> Any:
+    value = case.get(name)
+    return cast("Mapping[str, Any]", value).get(stream, "") if isinstance(value, Mapping) else value
+
+
+def _python_solutions(value: Any) -> list[str]:
+    """Those in Python 3, of columns or of records."""
+    if isinstance(value, str):
+        value = json.loads(value)
+    if isinstance(value, Mapping):
+        columns = cast("Mapping[str, Sequence[Any]]", value)
+        pairs = list(zip(columns.get("language") or [], columns.get("solution") or [], strict=False))
+    else:
+        records = cast("list[Mapping[str, Any]]", value or [])
+        pairs = [(one.get("language"), one.get("solution")) for one in records]
+    return texts([source for language, source in pairs if language in _PYTHON3])
+
+
+def _named(value: Any, names: Sequence[str]) -> str:
+    """The name of a member of an enumeration, which stands there as its number or by name."""
+    if isinstance(value, int):
+        return names[value] if 0 <= value < len(names) else ""
+    return str(value).casefold() if isinstance(value, str) else ""
+
+
+def _limit_s(value: Any) -> float | None:
+    if not isinstance(value, Mapping):
+        return None
+    parts = cast("Mapping[str, Any]", value)
+    return float(parts.get("seconds") or 0) + float(parts.get("nanos") or 0) / 1e9 or None
+
+
+def _limit_mb(value: Any) -> int | None:
+    return max(LEAST_MEMORY_MB, value >> 20) if isinstance(value, int) and value > 0 else None

@@ -1,0 +1,80 @@
+"""LiveCodeBench: code generation, code execution, and test output prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoclave.core import AnswerTests, Problem
+from autoclave.core.errors import DataError
+from autoclave.problems.readers.cases import records_as_tests
+from autoclave.problems.readers.packed_tests import unpacked_text
+from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, parsed
+from autoclave.problems.readers.statements import day, difficulty
+
+RELEASES = {
+    f"v{number}": tuple("test.jsonl" if part == 1 else f"test{part}.jsonl" for part in range(1, number + 1))
+    for number in range(1, 7)
+}
+"""The files of each release of code generation, each with one more: 400, 511, 612, 713, 880 and 1055 problems."""
+
+
+def livecodebench(row: Row) -> ReadProblem:
+    """A problem with public and hidden tests, public ones first. There are no solutions."""
+    starter_code = row.text_or("", "starter_code")
+    tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
+    name = row.struct("metadata").text_or("", "func_name")
+    return _read(row, records_as_tests(tests, starter_code, (), name), row.text("question_content"), starter_code)
+
+
+def livecodebench_execution(row: Row) -> ReadProblem:
+    """A question what a call returns; the answer is its value."""
+    call, code = row.text("input"), row.text("code").strip("\n")
+    statement = f"```python\n{code}\n```\n\nWhat does `{call}` return?"
+    return _read(row, AnswerTests("answer", row.text("output"), "value"), statement, "", row.text_or("", "id"))
+
+
+def livecodebench_test_output(row: Row) -> ReadProblem:
+    """A question what a solution of a problem returns for an input; the answer is its value."""
+    cases = row.list("test")
+    if len(cases) != 1 or not isinstance(cases[0], dict):
+        raise UnusableRow("wrong_type", "test must be a list of one object with input and output")
+    case = Row(row.place, cases[0])
+    arguments = ", ".join(line.strip() for line in case.text("input").split("\n") if line.strip())
+    call = f"{row.text_or('f', 'function_name')}({arguments})"
+    statement = f"{row.text('question_content')}\n\nWhat does `{call}` return?"
+    id = f"{row.text_or('', 'question_id')}-{row.text_or('0', 'test_id')}"
+    return _read(
+        row, AnswerTests("answer", case.text("output"), "value"), statement, row.text_or("", "starter_code"), id
+    )
+
+
+def _read(row: Row, tests: Any, statement: str, starter_code: str, id: str = "") -> ReadProblem:
+    platform, number, title = (row.text_or("", name) for name in ("platform", "question_id", "question_title"))
+    slug = title if platform == "leetcode" and " " not in title else number
+    problem = Problem(
+        statement,
+        tests,
+        id=f"livecodebench/{id or number}" if id or number else "",
+        starter_code=starter_code,
+        source=platform,
+        released=day(row.text_or("", "contest_date")),
+        difficulty=difficulty(row.text_or("", "difficulty")),
+    )
+    return ReadProblem(
+        problem, key=f"{platform}/{slug}" if platform and platform != "codeforces" else slug, title=title
+    )
+
+
+def _hidden(value: Any) -> list[Any]:
+    """The hidden tests: JSON, or base64 of zlib of a pickle of JSON. The pickle is never loaded."""
+    if value == "":
+        return []
+    if isinstance(value, str) and not value.lstrip().startswith("["):
+        try:
+            value = unpacked_text(value, "private_test_cases")
+        except DataError as error:
+            raise UnusableRow("damaged_tests", str(error)) from None
+    tests = parsed(value, "private_test_cases")
+    if not isinstance(tests, list):
+        raise UnusableRow("wrong_type", "private_test_cases must be a list of tests")
+    return tests

@@ -1,0 +1,66 @@
+"""DeepCoder-Preview and rLLM's own files: `problem`, `solutions` and `tests`, which come in all forms of other sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from autoclave.core import CheckTests, Problem
+from autoclave.core.problem import Tests
+from autoclave.problems.readers.cases import columns_as_tests, records_as_tests
+from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, parsed, texts, unix_lines
+from autoclave.problems.readers.statements import difficulty, python_of, without_prompt, without_starter_code
+
+_METHOD = re.compile(r"\bSolution\(\)\.(\w+)")
+
+
+def rllm(row: Row) -> ReadProblem:
+    """A row whose tests are columns (taco, code_contests), records (primeintellect, lcbv5, codeforces) or a check."""
+    statement, shown_code = without_starter_code(without_prompt(row.text("problem")))
+    starter_code = row.text_or("", "starter_code") or shown_code
+    metadata = row.struct("metadata")
+    solutions = _solutions(row.fields.get("solutions"))
+    name = metadata.text_or("", "func_name", "fn_name")
+    key = row.text_or("", "cf_id", "id", "problem_id")
+    tests = _tests(row.value("tests"), starter_code, solutions, name)
+    problem = Problem(
+        statement,
+        tests,
+        id=f"codeforces/{key}" if row.has("cf_id") else key,
+        starter_code=starter_code,
+        solutions=solutions,
+        source="codeforces" if row.has("cf_id") else metadata.text_or("", "source", "platform"),
+        difficulty=difficulty(metadata.text_or("", "difficulty")),
+    )
+    return ReadProblem(problem, key=key, url=metadata.text_or("", "url", "problem_url"))
+
+
+def _tests(value: Any, starter_code: str, solutions: Sequence[str], name: str) -> Tests:
+    tests = parsed(value, "tests")
+    if isinstance(tests, list):
+        return records_as_tests(tests, starter_code, solutions, name)
+    if isinstance(tests, Mapping) and "functional" in tests:
+        return _check(str(cast("Mapping[str, Any]", tests)["functional"]))
+    return columns_as_tests(tests, starter_code, solutions, name)
+
+
+def _check(source: str) -> CheckTests:
+    """A script of assertions that makes its own `Solution`."""
+    source = unix_lines(source)
+    if not source.strip():
+        raise UnusableRow("no_tests", "tests.functional is empty")
+    found = _METHOD.search(source)
+    if not found:
+        raise UnusableRow("no_function", "tests.functional calls no method of Solution()")
+    return CheckTests("check", f"Solution.{found[1]}", source, "")
+
+
+def _solutions(value: Any) -> list[str]:
+    """One program, a list of them, or such a list in text; in fences or not."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        with suppress(UnusableRow):  # a program may begin with a list
+            value = parsed(value, "solutions")
+    sources = texts([value] if isinstance(value, str) else cast("list[Any]", value or []))
+    return [program for program in map(python_of, sources) if program]

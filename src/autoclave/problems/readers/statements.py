@@ -1,0 +1,110 @@
+"""What sets put around and beside a statement: prompts, fences, dates, difficulties, limits, sites."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from urllib.parse import urlsplit
+
+_FENCE = re.compile(r"```[ \t]*([\w+#-]*)[^\n]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_PYTHON = ("", "py", "python", "python3")
+_PROMPTS = (
+    re.compile(r"\A\s*Solve the following coding problem using the programming language \w+:\s*"),
+    re.compile(r"\A\s*Please solve the programming task below using a self-contained code snippet[^\n]*\n+"),
+    re.compile(
+        r"\A\s*You are an expert Python programmer\. You will be given a question.*?### Question:\s*", re.DOTALL
+    ),
+    re.compile(
+        r"\n+The input will be (?:given via )?stdin and you should print your solution to stdout\b.*\Z", re.DOTALL
+    ),
+    re.compile(r"\n+Now solve the problem and return the code\.?\s*\Z"),
+    re.compile(r"\n+Write Python code to solve the problem\. Present the code in\s*```python.*\Z", re.DOTALL),
+    re.compile(r"\n+### Format: You will (?:use|write).*\Z", re.DOTALL),
+)
+_STARTER = re.compile(
+    r"\n+Please complete the following python code precisely:\s*```python\n(.*?)\n?```\s*\Z", re.DOTALL
+)
+_DIFFICULTIES = (
+    *(
+        "introductory",
+        "interview",
+        "competition",
+        "easy",
+        "medium",
+        "hard",
+        "medium_hard",
+        "very_hard",
+        "harder",
+        "hardest",
+    ),
+    "unknown_difficulty",
+)
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli)?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g)?", re.IGNORECASE)
+_MEGABYTES = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "": 1.0}
+LEAST_MEMORY_MB = 256
+"""Limits of contests are for compiled programs; a smaller one would be too little for an interpreter."""
+
+
+def without_prompt(text: str) -> str:
+    """A statement without what known sets put before and behind it as a prompt."""
+    for pattern in _PROMPTS:
+        text = pattern.sub("", text)
+    return text.strip()
+
+
+def without_starter_code(text: str) -> tuple[str, str]:
+    """A statement and the code at its end that has to be completed, if there is any."""
+    found = _STARTER.search(text)
+    return (text[: found.start()].strip(), found[1]) if found else (text, "")
+
+
+def python_of(text: str) -> str:
+    """The Python program in text with a fence or without; nothing where the fence is of another language."""
+    fences = _FENCE.findall(text)
+    if not fences:
+        return "" if "```" in text else text.strip("\n")
+    programs = [code for language, code in fences if language.casefold() in _PYTHON]
+    return programs[-1] if programs else ""
+
+
+def day(text: str) -> datetime.date | None:
+    """The day in `2023-08-21T00:00:00` or `2023-08-21`; None where there is none."""
+    try:
+        return datetime.date.fromisoformat(text.strip()[:10])
+    except ValueError:
+        return None
+
+
+def difficulty(text: str) -> str:
+    """A difficulty in the words of its set, with mistakes of spelling mended (`Meidum`)."""
+    word = text.strip()
+    known = difflib.get_close_matches(word.casefold(), _DIFFICULTIES, 1, cutoff=0.8)
+    if not known or known[0] == word.casefold():
+        return word
+    return known[0].upper() if word.isupper() else known[0].capitalize() if word[:1].isupper() else known[0]
+
+
+def seconds(text: str) -> float | None:
+    """A time limit such as `2.0 seconds`, `2` or `500 ms`; None where there is none."""
+    found = _SECONDS.search(text)
+    number = float(found[1]) / (1000 if found[2] else 1) if found else 0.0
+    return number or None
+
+
+def megabytes(text: str) -> int | None:
+    """A memory limit such as `256.0 megabytes` or `64`, at least `LEAST_MEMORY_MB`; None where there is none."""
+    found = _MEMORY.search(text)
+    number = float(found[1]) * _MEGABYTES[(found[2] or "").casefold()] if found else 0.0
+    return max(LEAST_MEMORY_MB, round(number)) if number else None
+
+
+def site(url: str) -> str:
+    """The name of the site that a page is on, such as `codeforces`; nothing for no page."""
+    try:
+        host = urlsplit(url.strip()).hostname or ""
+    except ValueError:
+        return ""
+    parts = host.removeprefix("www.").split(".")
+    return parts[-2] if len(parts) > 1 else ""

@@ -25,7 +25,7 @@ from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.reading import ReadableSource, Reading
 from autoclave.problems.curation.report import REPORT, write_report
 from autoclave.problems.curation.stage import Stage
-from autoclave.problems.curation.strength import Strength
+from autoclave.problems.curation.strength import LEAST_LIMIT_S, Strength
 from autoclave.problems.curation.training_set import SourceRecord, digest_of, write_training_set
 from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
@@ -62,11 +62,11 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
             stages.append(WithoutContamination(evaluation, evaluation.identity, config.decontamination))
         programs = None
         if config.verification or config.strength:
-            judge = opened.enter_context(build_judge(config.judge, config.sandbox))
-            kept = cache_folder() / "verdicts.sqlite"
-            cache = opened.enter_context(VerdictCache(kept, _judge_settings(config)))
-            programs = CandidatePrograms(judge, cache, config.judge.pending_limit)
-            stages += _judged(config, programs)
+            programs = _programs(config, opened)
+            stages += _verified(config, programs)
+        if config.strength:
+            quick = _programs(_with_short_limits(config), opened)
+            stages.append(Strength(quick, config.strength.mutants, config.strength.minimum_killed))
         if config.deduplication:
             labels = [source.label for source in config.sources]
             stages.append(WithoutDuplicates(config.deduplication, labels, programs, out / _WORK))
@@ -147,7 +147,21 @@ def _filters(config: CurateConfig) -> list[Stage]:
     return stages
 
 
-def _judged(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
+def _programs(config: CurateConfig, opened: ExitStack) -> CandidatePrograms:
+    judge = opened.enter_context(build_judge(config.judge, config.sandbox))
+    kept = cache_folder() / "verdicts.sqlite"
+    cache = opened.enter_context(VerdictCache(kept, _judge_settings(config)))
+    return CandidatePrograms(judge, cache, config.judge.pending_limit)
+
+
+def _with_short_limits(config: CurateConfig) -> CurateConfig:
+    """Settings of a judge that takes the time limits of `Strength` as they are. Servers have their own range."""
+    low, high = config.judge.time_limit_range
+    judge = config.judge.model_copy(update={"time_limit_range": (min(low, LEAST_LIMIT_S), high)})
+    return config.model_copy(update={"judge": judge})
+
+
+def _verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
     stages: list[Stage] = []
     if verification := config.verification:
         unsolved = frozenset(source.label for source in config.sources if not source.needs_solutions)
@@ -157,8 +171,6 @@ def _judged(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
         ]
         if verification.repeats > 1:
             stages.append(Steadiness(programs, verification.rule, verification.repeats))
-    if strength := config.strength:
-        stages.append(Strength(programs, strength.mutants, strength.minimum_killed))
     return stages
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import CallCase, CallTests, CheckTests
+from autoclave.core import CallCase, CallTests, CheckTests, Verdict
+from autoclave.judge import Judge, JudgeJob
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.mutants import mutants
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped
 from autoclave.problems.curation.strength import Strength, trivial_programs
+from autoclave.problems.curation.verdict_cache import VerdictCache
 
 from .conftest import ADD, CASES, candidate
 
@@ -43,6 +47,25 @@ def test_a_program_that_knows_nothing_must_fail(programs: CandidatePrograms, cas
     assert isinstance(found, Dropped)
     assert found.reason == "trivial_program_passes"
     assert passes in found.detail
+
+
+@pytest.mark.parametrize(
+    ("facts", "limit_s"), [({"solution_seconds": 0.25}, 1.0), ({"solution_seconds": 2.0}, 8.0), ({}, 5.0)]
+)
+def test_a_program_that_loops_has_a_few_times_as_long_as_a_solution(
+    judge: Judge, cache: VerdictCache, monkeypatch: pytest.MonkeyPatch, facts, limit_s
+):
+    limits = list[float | None]()
+    submit = judge.submit
+
+    def recorded(job: JudgeJob) -> Future[Verdict]:
+        limits.append(job.problem.time_limit_s)
+        return submit(job)
+
+    monkeypatch.setattr(judge, "submit", recorded)
+    verified = replace(candidate("loops", LARGER, time_limit_s=5.0), facts=facts)
+    list(Strength(CandidatePrograms(judge, cache, 16), 12, 0.5).run([verified]))
+    assert set(limits) == {limit_s}
 
 
 @pytest.mark.parametrize("entry_point", ["f", "Solution.f"])

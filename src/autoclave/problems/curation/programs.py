@@ -60,17 +60,19 @@ class CandidatePrograms:
         self,
         candidates: Iterable[Candidate],
         programs_of: Callable[[Candidate], Sequence[Program]],
+        problem_of: Callable[[Candidate], Problem] = lambda candidate: candidate.problem,
     ) -> Iterator[JudgedCandidate | Dropped]:
         """Each candidate with the verdicts of its programs, in order; dropped if it cannot be judged here.
 
-        A program ends at the first test that it fails: one that loops for ever would take as long as all tests may.
+        `problem_of` is what they are judged on. A program ends at the first test that it fails: one that loops for
+        ever would take as long as all tests may.
 
         Raises:
             HostError: this host lacks what programs need.
             IncompleteError: at the end, when faults left candidates without verdicts. All others were given.
         """
         in_doubt: list[str] = []
-        asked = self._asked(candidates, programs_of)
+        asked = self._asked(candidates, programs_of, problem_of)
         verdicts: list[Verdict] = []
         for part, verdict in in_order(asked, self._pending_limit):
             if isinstance(part, Dropped):
@@ -100,10 +102,11 @@ class CandidatePrograms:
         self,
         candidates: Iterable[Candidate],
         programs_of: Callable[[Candidate], Sequence[Program]],
+        problem_of: Callable[[Candidate], Problem],
     ) -> Iterator[tuple[_Part | Dropped, Future[Any]]]:
         for candidate in candidates:
             programs = programs_of(candidate)
-            problem = replace(candidate.problem, solutions=[])
+            problem = replace(problem_of(candidate), solutions=[])
             try:
                 self._judge.check(problem)
             except InputError as error:

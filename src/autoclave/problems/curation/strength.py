@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,11 @@ from autoclave.problems.curation.filters import with_facts
 from autoclave.problems.curation.mutants import mutants
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, solutions_of
 from autoclave.problems.curation.stage import Dropped
+from autoclave.problems.curation.verification import SECONDS
 
+_TIMES = 4
+"""How many times as long as a solution a mutant may take before it counts as failed."""
+LEAST_LIMIT_S = 1.0
 _FEWEST = 4
 """Mutants that it takes to tell anything: any one may do the same as the solution."""
 _LITERAL_LIMIT = 10_000
@@ -24,8 +29,9 @@ _LITERAL_LIMIT = 10_000
 class Strength:
     """Problems whose tests fail every program that knows nothing, and at least `minimum_killed` of the mutants.
 
-    The share of mutants that fail is recorded. Mutants are made of the first solution; problems without any, where no
-    program runs, or whose solution has few places to change, are judged by the other programs alone.
+    The share of mutants that fail is recorded. Many loop for ever, so their time limit is a multiple of what a solution
+    takes, where that is known. Mutants are made of the first solution; problems without any, where no program runs, or
+    whose solution has few places to change, are judged by the other programs alone.
     """
 
     name = "strength"
@@ -46,7 +52,7 @@ class Strength:
 
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""
-        for judged in self._programs.judged(candidates, self._wrong_programs):
+        for judged in self._programs.judged(candidates, self._wrong_programs, _soon_over):
             yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
 
     def _wrong_programs(self, candidate: Candidate) -> list[Program]:
@@ -76,6 +82,12 @@ class Strength:
             detail = f"{outcomes.count(False)} of {len(outcomes)} mutants of a solution pass all tests"
             return Dropped.of(candidate, "mutants_pass", detail)
         return with_facts(candidate, killed_share=killed, mutants=len(outcomes))
+
+
+def _soon_over(candidate: Candidate) -> Problem:
+    seconds = candidate.facts.get(SECONDS)
+    limit_s = candidate.problem.time_limit_s if seconds is None else max(LEAST_LIMIT_S, _TIMES * seconds)
+    return replace(candidate.problem, time_limit_s=limit_s)
 
 
 def trivial_programs(problem: Problem) -> dict[str, Program]:

@@ -6,6 +6,7 @@ and problems that are left with none (PPO on Ray, data section).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandid
 from autoclave.problems.curation.stage import Dropped
 
 Rule = Literal["all", "any"]
+SECONDS = "solution_seconds"
+"""The fact how long the slowest test takes a solution, CPU seconds; known of problems that were verified."""
 _SEVERAL_ANSWERS = (
     "any of them",
     "any one of them",
@@ -144,7 +147,14 @@ class Verification:
             reason = "solution_fails" if passed else "all_solutions_fail"
             return Dropped.of(candidate, reason, _failures(judged.verdicts))
         kept = replace(candidate, problem=replace(candidate.problem, solutions=passed))
-        return with_facts(kept, solutions=len(passed), solutions_dropped=num_failed)
+        seconds = _rounded_s(judged.verdicts)
+        return with_facts(kept, solutions=len(passed), solutions_dropped=num_failed, **{SECONDS: seconds})
+
+
+def _rounded_s(verdicts: Sequence[Verdict]) -> float:
+    """CPU seconds of the slowest test that a solution passed, as the next of 1/4, 1/2, 1, 2 ...: the same each time."""
+    passed = (test.cpu_s for verdict in verdicts for test in verdict.tests if test.status is Status.ACCEPTED)
+    return 2.0 ** math.ceil(math.log2(max(0.25, *passed)))
 
 
 def _failures(verdicts: Sequence[Verdict]) -> str:

@@ -68,8 +68,8 @@ class VerificationConfig(Config):
     """`all`: a problem is dropped if one of its solutions fails. `any`: solutions that fail are dropped, and problems
     that are left with none."""
 
-    repeats: Positive = 2
-    """How often a solution has to pass."""
+    repeats: Positive = 5
+    """How often a solution has to pass. One that fails every other time passes five times in 3 of 100 cases."""
 
     special_judge_share: Fraction = 0.3
     """Problems are dropped as ones with several right answers where at least two solutions, and this share of them,

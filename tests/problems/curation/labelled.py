@@ -13,6 +13,7 @@ from typing import Any
 
 from autoclave.core import CheckTests, Problem, StdinCase, StdinTests
 from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.readers import raw_files, read_rows
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -28,20 +29,21 @@ def candidate(name: str, row: str, statement: str, tests: Any, **known: str) -> 
     return Candidate(Problem(id=f"{name}-{row}", statement=statement, tests=tests), Origin(name, row, **known))
 
 
+_READ = {
+    "apps": ("code_contests", "apps_codetree.jsonl.gz"),
+    "code_contests": ("rllm", "code_contests_dev.jsonl.gz"),
+    "codeforces": ("codeforces", "codeforces_problems_dev.jsonl.gz"),
+    "leetcode": ("leetcode", "leetcode_v020_dev300.jsonl.gz"),
+    "mbpp": ("mbpp", "mbpp.jsonl.gz"),
+}
+
+
 def real_problems(data: Path) -> Iterator[Candidate]:
-    """Problems of six sets, with the tests that their files have."""
-    for row in rows(data / "apps_codetree.jsonl.gz"):
-        tests = row["private_tests"]
-        yield candidate(
-            "apps", str(row["name"]), row["description"], stdin(list(zip(tests["input"], tests["output"], strict=True)))
-        )
-    for row in rows(data / "code_contests_dev.jsonl.gz"):
-        tests = row["tests"]
-        cases = list(zip(tests["inputs"], tests["outputs"], strict=True))
-        yield candidate("code_contests", str(row["index"]), row["problem"], stdin(cases))
-    for row in rows(data / "codeforces_problems_dev.jsonl.gz"):
-        cases = [(case["input"], case["output"]) for case in row["tests"]]
-        yield candidate("codeforces", row["cf_id"], row["problem"], stdin(cases), key=f"codeforces/{row['cf_id']}")
+    """Problems of six sets, with the tests that their files have; `row` is their name in the set."""
+    for name, (layout, file) in _READ.items():
+        for row in read_rows(layout, name, raw_files(data / file).rows()):
+            assert isinstance(row, Candidate)
+            yield replace(row, origin=replace(row.origin, row=row.problem.id.rpartition("/")[2]))
     samples = {row["question_id"]: row["sample_tests"] for row in rows(data / "lcb_stdin_samples_o1mini.jsonl.gz")}
     for row in rows(data / "lcb_eval_all_o1mini.jsonl.gz"):
         if row["platform"] != "leetcode":
@@ -49,14 +51,6 @@ def real_problems(data: Path) -> Iterator[Candidate]:
             tests = stdin(cases or [(f"no tests of {row['question_id']}", "")])
             known = {"key": f"{row['platform']}/{row['question_id']}", "title": row["question_title"]}
             yield candidate("lcb", row["question_id"], row["question_content"], tests, **known)
-    for row in rows(data / "leetcode_v020_dev300.jsonl.gz"):
-        tests = CheckTests("check", row["entry_point"].removesuffix("()"), row["test"], "check(candidate)")
-        yield candidate("leetcode", row["task_id"], row["query"], tests, key=f"leetcode/{row['task_id']}")
-    for row in rows(data / "mbpp.jsonl.gz"):
-        source = "def check(candidate):\n" + "".join(f"    {line}\n" for line in row["test_list"])
-        name = re.match(r"assert\s+(?:\w+\()*?(\w+)\(", row["test_list"][0])
-        tests = CheckTests("check", name[1] if name else "f", source, "check(candidate)")
-        yield candidate("mbpp", str(row["task_id"]), row["text"], tests)
 
 
 # --- Ways to copy a statement --------------------------------------------------------------------------------------

@@ -179,10 +179,10 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
         return False
     if left.version and right.version and left.version != right.version:
         return False
-    if left.version or right.version or _are_named_apart(left, right):
-        return found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME
     if found.all_words < config.shortest_statement and not has_same_tests(found):
         return _is_same_short_text(found)
+    if left.version or right.version or _are_named_apart(left, right):
+        return found.wording >= _SAME_WORDING or found.tests is TestRelation.SAME
     needed = _needed(left, right, found, config)
     is_within = found.containment >= config.containment and needed <= config.similarity
     return found.similarity >= (needed / 2 if is_within else needed)

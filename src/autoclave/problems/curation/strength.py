@@ -22,6 +22,7 @@ _TIMES = 4
 LEAST_LIMIT_S = 1.0
 _FEWEST = 4
 """Mutants that it takes to tell anything: any one may do the same as the solution."""
+_FIRST = "return [*arguments, *named.values()][0]"
 _LITERAL_LIMIT = 10_000
 """Characters of an answer that a program may say by heart."""
 
@@ -106,7 +107,7 @@ def trivial_programs(problem: Problem) -> dict[str, Program]:
             if len(text) <= _LITERAL_LIMIT
         }
     if isinstance(tests, CallTests):
-        found = {"returns None": "return None", "returns its first argument": "return arguments[0]"}
+        found = {"returns None": "return None", "returns its first argument": _FIRST}
         written = [json.dumps(case.output) for case in tests.cases]
         for name, text in _answers(written):
             if len(text) <= _LITERAL_LIMIT:
@@ -114,7 +115,7 @@ def trivial_programs(problem: Problem) -> dict[str, Program]:
         return {name: _function(tests.entry_point, body) for name, body in found.items()}
     if isinstance(tests, CheckTests):
         bodies = {f"returns {value}": f"return {value}" for value in ("None", "True", "False", "0", "''", "[]")}
-        bodies["returns its first argument"] = "return arguments[0]"
+        bodies["returns its first argument"] = _FIRST
         return {name: _function(tests.entry_point, body) for name, body in bodies.items()}
     return {}
 
@@ -128,5 +129,5 @@ def _answers(outputs: Sequence[str]) -> list[tuple[str, str]]:
 def _function(entry_point: str, body: str) -> Program:
     owner, _, name = entry_point.rpartition(".")
     if owner:
-        return Program(f"class {owner}:\n    def {name}(self, *arguments):\n        {body}\n")
-    return Program(f"def {name}(*arguments):\n    {body}\n")
+        return Program(f"class {owner}:\n    def {name}(self, *arguments, **named):\n        {body}\n")
+    return Program(f"def {name}(*arguments, **named):\n    {body}\n")

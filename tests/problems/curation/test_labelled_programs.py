@@ -1,0 +1,98 @@
+"""Real problems with planted faults: tests that tell nothing, solutions that pass now and then, or end early."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autoclave.core import CheckTests
+from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.stage import Dropped, Stage
+from autoclave.problems.curation.strength import Strength
+from autoclave.problems.curation.verification import Steadiness, Verification
+from autoclave.problems.readers import raw_files, read_rows
+
+FLAKY = (
+    "import random\nassert random.random() < 0.5\n",
+    "import time\nassert time.time_ns() // 1000 % 2\n",
+    "import os\nassert os.urandom(1)[0] % 2\n",
+    "import random\nif random.randrange(2): raise SystemExit(1)\n",
+)
+ENDING = (
+    "import sys\nsys.exit(0)\n",
+    "import os\nos._exit(0)\n",
+    "raise SystemExit\n",
+    "import atexit, os\natexit.register(os._exit, 0)\nquit()\n",
+)
+_COMPARED = re.compile(r"^(\s*)assert (candidate\(.*\)) == .*$", re.MULTILINE)
+WEAK = (
+    r"\1assert \2 is not 7",  # anything passes
+    r"\1assert str(\2)",
+    r"\1\2",
+)
+
+
+@dataclass(frozen=True)
+class Plant:
+    kind: str
+    candidate: Candidate
+
+
+def with_solution(candidate: Candidate, before: str, number: int) -> Candidate:
+    """Its solution with code before it, under another name."""
+    problem = candidate.problem
+    changed = replace(problem, id=f"{problem.id}#{number}", solutions=[before + problem.solutions[0]])
+    return replace(candidate, problem=changed)
+
+
+def with_weak_tests(candidate: Candidate, pattern: str) -> Candidate:
+    tests = candidate.problem.tests
+    assert isinstance(tests, CheckTests)
+    source = _COMPARED.sub(pattern, tests.source)
+    changed = replace(candidate.problem, id=f"{candidate.problem.id}#weak", tests=replace(tests, source=source))
+    return replace(candidate, problem=changed)
+
+
+def planted(real: Sequence[Candidate]) -> list[Plant]:
+    found = [Plant("right", candidate) for candidate in real]
+    for number, candidate in enumerate(real):
+        tests = candidate.problem.tests
+        found.append(Plant("flaky", with_solution(candidate, FLAKY[number % 4], number)))
+        found.append(Plant("ends early", with_solution(candidate, ENDING[number % 4], number)))
+        if isinstance(tests, CheckTests) and len(_COMPARED.findall(tests.source)) == tests.source.count("assert"):
+            found.append(Plant("weak", with_weak_tests(candidate, WEAK[number % 3])))
+    return found
+
+
+def dropped_by(stages: Sequence[Stage], candidates: Sequence[Candidate]) -> dict[str, str]:
+    """The reason why each was dropped, by its id."""
+    reasons: dict[str, str] = {}
+    left = list(candidates)
+    for stage in stages:
+        results = list(stage.run(left))
+        reasons |= {each.id: each.reason for each in results if isinstance(each, Dropped)}
+        left = [each for each in results if isinstance(each, Candidate)]
+    return reasons
+
+
+def test_planted_faults_are_found_and_nothing_else(data: Path, programs: CandidatePrograms):
+    rows = raw_files(data / "leetcode_v020_dev300.jsonl.gz").rows()
+    real = [row for row in read_rows("leetcode", "leetcode", rows) if isinstance(row, Candidate)][:240:4]
+    plants = planted(real)
+    stages = [
+        Verification(programs, "all", frozenset()),
+        Steadiness(programs, "all", 5),
+        Strength(programs, 6, 0.5),
+    ]
+    reasons = dropped_by(stages, [plant.candidate for plant in plants])
+    kinds = Counter(plant.kind for plant in plants)
+    found = Counter(plant.kind for plant in plants if plant.candidate.problem.id in reasons)
+    assert kinds["weak"] >= 40
+    assert found["ends early"] == kinds["ends early"]
+    assert found["weak"] >= 0.95 * kinds["weak"]
+    assert found["flaky"] >= 0.95 * kinds["flaky"]
+    assert found.total() - found["right"] >= 0.95 * found.total(), reasons

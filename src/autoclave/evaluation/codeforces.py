@@ -1,7 +1,7 @@
 """A rating as Codeforces means it: points per contest, rank among its participants, the rating that expects this rank.
 
-Points and penalties follow CodeElo and DeepCoder: up to eight attempts at a problem, the first accepted one counts, each
-before it costs. Nothing is fetched; standings and the histogram of ratings are handed in.
+Points and penalties follow CodeElo and DeepCoder: up to eight attempts at a problem, the first accepted one counts,
+each before it costs. Nothing is fetched; standings and the histogram of ratings are handed in.
 """
 
 from __future__ import annotations

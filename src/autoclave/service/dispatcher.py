@@ -40,7 +40,9 @@ MOST_STARTS = 4
 """A job that was begun so often, and whose end the server never lived to see, gets no verdict."""
 _PURGE_EVERY_S = 60.0
 _RETRY_WHILE_DRAINING_S = 5.0
-_GATHER_S = 0.02
+_AHEAD_S = 0.1
+"""What is judged in so long is in hand: short programs are claimed, and their verdicts kept, several at a time."""
+_GATHER_S = 0.05
 """Verdicts wait so long for others that are about to come, while the judge has work: one transaction keeps them all."""
 _PAUSE_S = 1.0
 """Between two tries while the store fails."""
@@ -51,7 +53,7 @@ Observer = Callable[[StartedJob, Verdict, float], None]
 
 class Dispatcher:
     """Safe to use from several threads. `slots` is how many programs the judge has at a time; as many again wait in it,
-    so that no slot is ever idle.
+    or what is judged in `_AHEAD_S`, so that no slot is ever idle.
     """
 
     def __init__(
@@ -246,11 +248,11 @@ class Dispatcher:
         return bool(self._must_settle() or has_turn or must_look)
 
     def _must_settle(self) -> bool:
-        """Whether verdicts wait no longer for more: half of what the judge was given is back, or nothing will come."""
+        """Whether verdicts wait no longer for more: half of what may be in hand is back, or nothing will come."""
         if not self._ended:
             return False
         num_left = len(self._running) - len(self._ended)
-        return len(self._ended) >= self.slots or num_left == 0 or time.monotonic() >= self._settle_at
+        return len(self._ended) >= self._most_in_hand() // 2 or num_left == 0 or time.monotonic() >= self._settle_at
 
     def _patience_s(self) -> float:
         times = [self._next_purge, *([self._next_deadline] if self._next_deadline is not None else [])]
@@ -260,7 +262,10 @@ class Dispatcher:
         return max(left_s, 0.001)
 
     def _room(self) -> int:
-        return 0 if self._is_draining else 2 * self.slots - len(self._running)
+        return 0 if self._is_draining else self._most_in_hand() - len(self._running)
+
+    def _most_in_hand(self) -> int:
+        return max(2 * self.slots, int(self._rate.per_s(time.monotonic()) * _AHEAD_S))
 
     def _expire(self) -> None:
         """Jobs whose deadline came before their turn."""

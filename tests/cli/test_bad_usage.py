@@ -61,7 +61,7 @@ WriteLines = Callable[..., Path]
         (["train", "problems.name=files"], "Error: problems.train: required setting is missing\n"),
         (["sft", "recipe.yaml"], "Error: Missing option '--out'.\nTry: autoclave sft --help\n"),
         (["sft", "sft.stepz=3", "--out", "c"], "Error: sft.stepz: no such setting; did you mean sft.steps?\n"),
-        (["evaluate"], "Error: Missing argument 'MODEL'.\nTry: autoclave evaluate --help\n"),
+        (["evaluate", "measure"], "Error: Missing argument 'MODEL'.\nTry: autoclave evaluate measure --help\n"),
         (
             ["evaluate", "model", "--samples", "0"],
             "Error: Invalid value for '--samples': 0 is not in the range x>=1.\nT",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.training.model_cache import cache_folder, cached_model
+from autoclave.core.files import cache_folder
+from autoclave.training.model_cache import cached_model
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,7 @@ def heldout_items(
     found = solutions_of(problems, settings, HELDOUT_RUNS, 0)
     random.Random("pinned lessons").shuffle(found)
     traces = [(candidate, trace_of(judge, candidate)) for candidate in found[: 4 * settings.evaluation_items]]
-    lessons = [lesson for candidate, future in traces if (lesson := _whole_lesson(candidate, future, settings))]
+    lessons = [lesson for candidate, future in traces if (lesson := whole_lesson(candidate, future, settings))]
     by_id = {problem.id: problem for problem in problems}
     semantics, (inference, prediction, right_output) = _semantics(settings), _evaluated(settings)
     outputs = [right_output.item_of(by_id[lesson.problem_id], lesson.test) for lesson in lessons]
@@ -148,7 +148,7 @@ def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Jud
     for program, working, candidate, future in _with_later_ones_begun(traced):
         if len(found) == count:
             break
-        lesson = (_whole_lesson if is_whole else _lesson)(candidate, future, settings)
+        lesson = (whole_lesson if is_whole else _lesson)(candidate, future, settings)
         if lesson:
             item = next(tasks).item(replace(lesson, program=program))
             response = "\n".join([*working, answer_to(lesson, item.task)])
@@ -235,7 +235,7 @@ def _lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConf
     return found if isinstance(found, Lesson) else None
 
 
-def _whole_lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
+def whole_lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
     """The same with variables and result; None unless it has both."""
     of_variables = _lesson(candidate, future, settings.model_copy(update={"asks": "variables"}))
     of_output = _lesson(candidate, future, settings.model_copy(update={"asks": "output"}))

@@ -15,7 +15,7 @@ from typing import Any
 from autoclave.compose.host import build_judge
 from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
 from autoclave.core import ConfigError, DataError, InputError
-from autoclave.core.files import alone_with, read_jsonl
+from autoclave.core.files import alone_with, cache_folder, read_jsonl
 from autoclave.core.json import canonical_json, nearest
 from autoclave.problems.candidate import Candidate, Unread
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
@@ -31,7 +31,6 @@ from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
 from autoclave.problems.readers import LAYOUTS, Layout, raw_files, read_rows
 from autoclave.problems.readers.hub import hub_set
-from autoclave.training.model_cache import cache_folder
 
 _WORK = "work"
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -89,7 +88,7 @@ class _EvaluationSets:
 
     def __init__(self, configs: Sequence[SourceConfig], sources: Sequence[ReadableSource]) -> None:
         self._sources = sources
-        self._selections = [_selection(config) for config in configs]
+        self._selections = [selection_of(config) for config in configs]
 
     @property
     def identity(self) -> Any:
@@ -104,7 +103,8 @@ class _EvaluationSets:
                     yield replace(row, origin=replace(row.origin, set=source.label))
 
 
-def _selection(source: SourceConfig) -> Selection:
+def selection_of(source: SourceConfig) -> Selection:
+    """Which problems of a source are wanted: its dates and difficulties."""
     return Selection(source.released_from, source.released_before, source.difficulties)
 
 
@@ -137,7 +137,7 @@ def _judge_settings(config: CurateConfig) -> Any:
 
 
 def _filters(config: CurateConfig) -> list[Stage]:
-    selections = {source.label: _selection(source) for source in config.sources}
+    selections = {source.label: selection_of(source) for source in config.sources}
     stages: list[Stage] = [selected(selections), enough_tests(config.minimum_tests)]
     if config.prompt_tokens is not None:
         stages.append(short_prompt(config.prompt_tokens, *_tokenizer(config.tokenizer)))

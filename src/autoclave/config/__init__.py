@@ -21,6 +21,7 @@ from autoclave.config.algorithm import (
 from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
 from autoclave.config.base import Config
+from autoclave.config.benchmark import BenchmarkConfig, EndpointConfig, EvaluatedModelConfig, RatingConfig
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
 from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
@@ -87,6 +88,7 @@ __all__ = [
     "ArithmeticConfig",
     "AsynchronousConfig",
     "AuditConfig",
+    "BenchmarkConfig",
     "CheckpointConfig",
     "CispoConfig",
     "CodeGenerationConfig",
@@ -101,7 +103,9 @@ __all__ = [
     "DeduplicationConfig",
     "DifficultyConfig",
     "DrGrpoConfig",
+    "EndpointConfig",
     "EngineConfig",
+    "EvaluatedModelConfig",
     "EvaluationConfig",
     "FixedKlConfig",
     "GroupSettings",
@@ -135,6 +139,7 @@ __all__ = [
     "ProfileConfig",
     "Protocol",
     "PublishConfig",
+    "RatingConfig",
     "RayServeConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",

@@ -142,6 +142,13 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def cache_folder() -> Path:
+    """Where models, verdicts and responses are kept: $AUTOCLAVE_CACHE, else the user's cache folder."""
+    if given := os.environ.get("AUTOCLAVE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoclave"
+
+
 def existing_file(path: Path, what: str) -> Path:
     """`path` itself.
 

@@ -73,7 +73,7 @@ class Server:
                 with self._open(method, path, body, line) as reply:
                     text = reply.read()
                 return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
-            except (Unavailable, OSError, http.client.HTTPException) as error:
+            except (Unavailable, OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 if tries >= self.retries:
                     raise EngineFault(f"{self.url}{path} does not answer: {_reason(error)}") from error
                 line.is_cut.wait(waiting_s(tries, error))

@@ -9,15 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoclave.core.files import sync_directory
+from autoclave.core.files import cache_folder, sync_directory
 from autoclave.core.json import canonical_json
-
-
-def cache_folder() -> Path:
-    """Where models are kept: $AUTOCLAVE_CACHE, else the user's cache folder."""
-    if given := os.environ.get("AUTOCLAVE_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoclave"
 
 
 def cached_model(

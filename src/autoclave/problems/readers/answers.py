@@ -1,10 +1,10 @@
-"""Sets that ask for an answer, not for a program: CRUXEval, AIME and MATH."""
+"""Sets that ask for an answer, not for a program: CRUXEval (also the arguments of a call), AIME and MATH."""
 
 from __future__ import annotations
 
 import re
 
-from autoclave.core import AnswerTests, Problem
+from autoclave.core import AnswerTests, CheckTests, Problem
 from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow
 
 _BOXED = re.compile(r"\\boxed\s*\{|\\fbox\s*\{")
@@ -16,6 +16,24 @@ def cruxeval(row: Row) -> ReadProblem:
     statement = f"```python\n{code}\n```\n\nWhat does `{call}` return?"
     id = row.text_or("", "id")
     problem = Problem(statement, AnswerTests("answer", row.text("output"), "value"), id=f"cruxeval/{id}" if id else "")
+    return ReadProblem(problem, key=id)
+
+
+def cruxeval_input(row: Row) -> ReadProblem:
+    """With which arguments `f` returns a value. What is judged is a function `predicted` that makes the call."""
+    output, code = row.text("output"), row.text("code").strip("\n")
+    statement = (
+        f"```python\n{code}\n```\n\nWith which arguments does `f` return the following?\n\n```python\n{output}\n```"
+    )
+    source = f"def check(candidate):\n    assert candidate() == ({output})"
+    id = row.text_or("", "id")
+    problem = Problem(
+        statement,
+        CheckTests("check", "predicted", source, "check(candidate)", f"{code}\n"),
+        id=f"cruxeval_input/{id}" if id else "",
+        solutions=[f"def predicted():\n    return f({row.text('input')})\n"] if row.has("input") else [],
+        profile="plain",
+    )
     return ReadProblem(problem, key=id)
 
 

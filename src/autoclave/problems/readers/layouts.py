@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from autoclave.core import Problem
 from autoclave.core.errors import DataError, InputError
 from autoclave.problems.candidate import Candidate, Origin, Unread
-from autoclave.problems.readers.answers import aime, cruxeval, mathematics
+from autoclave.problems.readers.answers import aime, cruxeval, cruxeval_input, mathematics
 from autoclave.problems.readers.apps import apps, eurus2, taco
 from autoclave.problems.readers.checks import humaneval, humanevalpack, kodcode, leetcode, mbpp
 from autoclave.problems.readers.contests import code_contests, codeforces
 from autoclave.problems.readers.livecodebench import (
     RELEASES,
+    livebench,
     livecodebench,
     livecodebench_execution,
     livecodebench_test_output,
@@ -72,6 +73,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "mbpp": Layout(mbpp, "CC-BY-4.0"),
     "mbpp_plus": Layout(mbpp, "Apache-2.0"),
     "cruxeval": Layout(cruxeval, "MIT"),
+    "cruxeval_input": Layout(cruxeval_input, "MIT"),
+    "livebench": Layout(livebench),
     "aime": Layout(aime),
     "math": Layout(mathematics, "MIT"),
 }

@@ -1,7 +1,8 @@
-"""LiveCodeBench: code generation, code execution, and test output prediction."""
+"""LiveCodeBench: code generation, code execution, and test output prediction; and the coding tasks of LiveBench."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from autoclave.core import AnswerTests, Problem
@@ -24,6 +25,30 @@ def livecodebench(row: Row) -> ReadProblem:
     tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
     name = row.struct("metadata").text_or("", "func_name")
     return _read(row, records_as_tests(tests, starter_code, (), name), row.text("question_content"), starter_code)
+
+
+def livebench(row: Row) -> ReadProblem:
+    """LiveBench's coding: problems in LiveCodeBench's layout; of those to complete, the beginning is the starter code.
+
+    Raises:
+        UnusableRow: the row is of another of its tasks (`not_code`).
+    """
+    task = row.text_or("LCB_generation", "task")
+    if task not in ("LCB_generation", "coding_completion"):
+        raise UnusableRow("not_code", f"task = {task!r}: only LCB_generation and coding_completion are read")
+    inner = Row(row.place, dict(row.fields) | dict(row.struct("original_json").fields))
+    begin = inner.text_or("", "starter_code")
+    tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
+    name = inner.struct("metadata").text_or("", "func_name") if inner.has("metadata") else ""
+    found = _read(inner, records_as_tests(tests, begin, (), name), inner.text("question_content"), begin)
+    number = row.text_or("", "question_id")
+    problem = replace(
+        found.problem,
+        id=f"livebench/{number}" if number else found.problem.id,
+        starter_code=row.text_or("", "partial_solution") or begin,
+        tags=[task],
+    )
+    return replace(found, problem=problem)
 
 
 def livecodebench_execution(row: Row) -> ReadProblem:

@@ -1,0 +1,299 @@
+"""A benchmark that settings describe: its problems, the model that answers, the judge, and what is written at the end.
+
+Free of tensor libraries unless the model is a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from autoclave.compose.curation import open_source, selection_of
+from autoclave.compose.host import build_judge
+from autoclave.config import BenchmarkConfig, RatingConfig
+from autoclave.core import ConfigError, InputError, Lesson, Problem
+from autoclave.core.files import cache_folder, write_atomically
+from autoclave.core.json import nearest
+from autoclave.evaluation.benchmark import graded_responses
+from autoclave.evaluation.benchmark_result import REPORT, BenchmarkResult
+from autoclave.evaluation.endpoint import Endpoint
+from autoclave.evaluation.pages import result_page
+from autoclave.evaluation.questions import Question, problem_questions, trace_questions
+from autoclave.evaluation.ready_responses import ReadyResponses, read_responses
+from autoclave.evaluation.responses import CachedResponses, ResponseCache, ResponseSource
+from autoclave.evaluation.standings import (
+    contest_of,
+    rating_of,
+    read_contests,
+    read_histogram,
+    read_problem_ids,
+)
+from autoclave.judge import Judge
+from autoclave.problems.candidate import Candidate, Unread
+from autoclave.rollout import SamplingParameters
+
+Say = Callable[[str], None]
+_DEFINITIONS = files("autoclave.evaluation") / "definitions"
+_MOST_LISTED = 5
+
+
+def definition_names() -> list[str]:
+    """The benchmarks that are known by name."""
+    return sorted(path.name.removesuffix(".yaml") for path in _DEFINITIONS.iterdir() if path.name.endswith(".yaml"))
+
+
+def definition_of(name: str) -> Path:
+    """The file that defines a benchmark: one of ours by its name, or a file of the user's.
+
+    Raises:
+        ConfigError: there is no such benchmark.
+    """
+    if name in definition_names():
+        return Path(str(_DEFINITIONS / f"{name}.yaml"))
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    raise ConfigError(f"--benchmark {name}: {nearest(name, definition_names())}; or give a YAML file of your own")
+
+
+def evaluate_benchmark(
+    config: BenchmarkConfig, model: str, *, out: Path | None, partial: bool, fresh: bool, say: Say
+) -> BenchmarkResult:
+    """Ask `model` the questions of a benchmark and grade its responses.
+
+    Args:
+        config: the benchmark.
+        model: the folder of a model, the address of a server (`http...`), or a file of responses.
+        out: folder for the result and its page.
+        partial: problems to which a file has no response are left out, and counted; else they are an error.
+        fresh: responses of before are not used.
+        say: hears what goes on.
+
+    Raises:
+        ConfigError, InputError: something given cannot be used.
+        HostError: this host lacks what is needed.
+        FaultError: the model or the judge failed; what was sampled is in the cache, and the same call goes on.
+    """
+    problems = _problems(config, say)
+    with ExitStack() as opened:
+        judge = opened.enter_context(build_judge(config.judge, config.sandbox))
+        questions = _questions(config, problems, judge, say)
+        ids = [question.about.id for question in questions]
+        source, name = _source(config, model, ids, opened, say, fresh=fresh)
+        count = _num_samples(config, source, ids, model, partial=partial)
+        total = sum(map(count, ids))
+        with tqdm(total=total, unit="response", desc=config.name, disable=None) as bar:
+            samples = graded_responses(
+                questions,
+                count,
+                source,
+                SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops),
+                is_chat=config.chat,
+                tick=lambda: _advance(bar),
+            )
+        account = source.account()
+    fewest = min((count(id) for id in ids if count(id)), default=1)
+    result = BenchmarkResult(
+        config.name,
+        name,
+        tuple(question.about for question in questions),
+        tuple(samples),
+        _settings(config),
+        tuple(k for k in config.k if k <= fewest) or (1,),
+        config.tables,
+        config.score,
+        account,
+    )
+    if config.rating:
+        result = replace(result, rating=_rating(config.rating, result))
+    if out:
+        write_result(result, out)
+    return result
+
+
+def _advance(bar: tqdm[Any]) -> None:
+    bar.update()
+
+
+def write_result(result: BenchmarkResult, out: Path) -> None:
+    """The result and its page, in the folder `out`."""
+    result.save(out)
+    write_atomically(out / REPORT, result_page(result))
+
+
+def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
+    """The problems that are asked, with their titles.
+
+    Raises:
+        ConfigError: there is no source.
+        InputError: there is no problem, or ids do not fit.
+    """
+    if config.source is None:
+        raise ConfigError(
+            "source: there is none; say which set this is and where your copy is: source.set=... --data PATH"
+        )
+    source, record = open_source(config.source)
+    rows = list(source.read())
+    unread = [row for row in rows if isinstance(row, Unread)]
+    if unread:
+        reasons = ", ".join(sorted({row.reason for row in unread}))
+        say(
+            f"{len(unread)} of {len(rows)} rows of {record.place} are no problems ({reasons}); {unread[0].row}: "
+            f"{unread[0].detail}"
+        )
+    found = [row for row in rows if isinstance(row, Candidate)]
+    if config.rating and config.rating.problem_ids:
+        found = _named(found, len(rows), config.rating.problem_ids)
+    selection = selection_of(config.source)
+    found = [row for row in found if selection.complaint(row.problem) is None]
+    found = [row for row in found if not config.tags or set(config.tags) & set(row.problem.tags)]
+    if config.profile:
+        found = [replace(row, problem=replace(row.problem, profile=config.profile)) for row in found]
+    if not found:
+        raise InputError(f"source: none of the {len(rows)} rows of {record.place} is a problem that is asked for")
+    return _pinned(_distinct(found), config.limit)
+
+
+def _distinct(found: Sequence[Candidate]) -> list[Candidate]:
+    """The same problems; ids that occur again get a number."""
+    seen: dict[str, int] = {}
+    distinct: list[Candidate] = []
+    for row in found:
+        id = row.problem.id
+        seen[id] = seen.get(id, 0) + 1
+        distinct.append(row if seen[id] == 1 else replace(row, problem=replace(row.problem, id=f"{id}#{seen[id]}")))
+    return distinct
+
+
+def _named(found: Sequence[Candidate], num_rows: int, path: str) -> list[Candidate]:
+    """Problems by the ids of a list, in its order."""
+    ids = read_problem_ids(Path(path))
+    if not len(ids) == len(found) == num_rows:
+        raise InputError(
+            f"rating.problem_ids = {path!r}: has {len(ids)} ids for {len(found)} problems of {num_rows} rows"
+        )
+    return [
+        replace(row, problem=replace(row.problem, id="codeforces/" + "/".join(contest_of(id) or (id,))))
+        for row, id in zip(found, ids, strict=True)
+    ]
+
+
+def _pinned(found: list[Candidate], limit: int) -> list[Candidate]:
+    """So many of them, the same for every model, in their order."""
+    if not limit or limit >= len(found):
+        return found
+    chosen = sorted(random.Random("pinned").sample(range(len(found)), limit))
+    return [found[place] for place in chosen]
+
+
+def _questions(config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge, say: Say) -> list[Question]:
+    titles = {row.problem.id: row.origin.title for row in found}
+    problems = [row.problem for row in found]
+    if config.asks == "trace_inference":
+        lessons = _lessons(config, problems, judge)
+        say(f"{len(lessons)} runs of solutions of {len(problems)} problems are asked")
+        return trace_questions(lessons, config.thinking_end)
+    questions = problem_questions(problems, config, judge)
+    return [replace(each, about=replace(each.about, title=titles[each.about.id])) for each in questions]
+
+
+def _lessons(config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge) -> list[tuple[Problem, Lesson]]:
+    """Runs of official solutions that have an output and variables to ask for.
+
+    Raises:
+        InputError: there is none.
+    """
+    from autoclave.compose.alignment import solutions_of, trace_of, whole_lesson
+    from autoclave.config import AlignmentConfig
+
+    settings = AlignmentConfig()
+    by_id = {problem.id: problem for problem in problems}
+    runs = solutions_of(problems, settings, config.runs_per_problem, 0)
+    traces: list[tuple[Any, Future[Any]]] = [(run, trace_of(judge, run)) for run in runs]
+    lessons = [lesson for run, trace in traces if (lesson := whole_lesson(run, trace, settings))]
+    if not lessons:
+        raise InputError(
+            f"asks = trace_inference: no solution of these {len(problems)} problems runs on inputs (tests of kind "
+            "stdin or call) with variables to ask for"
+        )
+    return [(by_id[lesson.problem_id], lesson) for lesson in lessons]
+
+
+def _source(
+    config: BenchmarkConfig, model: str, ids: Sequence[str], opened: ExitStack, say: Say, *, fresh: bool
+) -> tuple[ResponseSource, str]:
+    """What gives responses, and what the model is called."""
+    path = Path(model)
+    if path.is_file():
+        return read_responses(path, ids), path.name
+    if model.startswith(("http://", "https://")):
+        variable = config.endpoint.api_key_variable
+        if variable and variable not in os.environ:
+            raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
+        endpoint = Endpoint(model, config.endpoint, lambda: os.environ.get(variable, "") if variable else "")
+        source: ResponseSource = opened.enter_context(closing(endpoint))
+        name = endpoint.model
+    else:
+        if not path.is_dir():
+            raise InputError(
+                f"model {model}: must be the folder of a model, an address (http...), or a file of responses"
+            )
+        from autoclave.compose.folder_model import FolderModel
+
+        source = opened.enter_context(closing(FolderModel(config, path, _digest(path), opened, say)))
+        name = path.name if path.name != "model" else str(path)
+    cache = opened.enter_context(ResponseCache(cache_folder() / "responses.sqlite"))
+    return CachedResponses(source, cache, fresh=fresh), name
+
+
+def _digest(folder: Path) -> str:
+    """sha256 of all files of a model."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        with path.open("rb") as file:
+            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _num_samples(
+    config: BenchmarkConfig, source: ResponseSource, ids: Sequence[str], model: str, *, partial: bool
+) -> Callable[[str], int]:
+    """How many responses there are to each question.
+
+    Raises:
+        InputError: a file has none to some.
+    """
+    if not isinstance(source, ReadyResponses):
+        return lambda id: config.samples
+    missing = [id for id in ids if not source.num_samples(id)]
+    if missing and not partial:
+        listed = ", ".join(missing[:_MOST_LISTED]) + (" ..." if missing[_MOST_LISTED:] else "")
+        raise InputError(
+            f"{model}: has no response to {len(missing)} of {len(ids)} problems ({listed}); add them, or leave these "
+            "problems out with --partial"
+        )
+    return source.num_samples
+
+
+def _settings(config: BenchmarkConfig) -> dict[str, Any]:
+    """What responses and grades depend on."""
+    return config.model_dump(mode="json")
+
+
+def _rating(config: RatingConfig, result: BenchmarkResult) -> dict[str, Any]:
+    return rating_of(
+        result,
+        read_contests(Path(config.standings)),
+        read_histogram(Path(config.histogram)),
+        attempts=config.attempts,
+        expectation=config.expectation,
+    )

@@ -1,0 +1,213 @@
+"""What a model did on a benchmark: graded responses, the figures made of them, and the folder that holds both."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoclave.core import InputError
+from autoclave.core.files import atomic_writer, existing_file, read_jsonl, write_atomically
+from autoclave.core.json import finite, from_plain, parse_object, to_plain
+from autoclave.evaluation.intervals import bootstrap_interval, wilson_interval
+from autoclave.evaluation.pass_at_k import mean_pass_at_k
+from autoclave.evaluation.questions import About
+
+FORMAT = "autoclave-evaluation/1"
+RESULT, SAMPLES, REPORT = "result.json", "samples.jsonl", "report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class GradedResponse:
+    """One response and its grade; see `Response` and `Grade`."""
+
+    problem_id: str
+    sample: int
+    status: str
+    score: float | None
+    response: str
+    submission: str | None = None
+    tests_passed: float | None = None
+    message: str = ""
+    finish: str = ""
+    tokens: int | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it counts as solved: all of it is right."""
+        return self.score == 1.0
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """What a model did on a benchmark.
+
+    Attributes:
+        benchmark: its name.
+        model: what the model is called.
+        settings: what responses and grades depend on, as JSON data.
+        problems: what was asked, in order.
+        samples: graded responses, by problem and sample in order.
+        k: for which pass@k is reported.
+        tables: properties that tables are made by.
+        score: `all_tests` or `share_of_tests`.
+        account: what sampling cost.
+        rating: a rating of contests, where one was asked for.
+        recorded: whether the grades are those that a file came with, and were not made here.
+    """
+
+    benchmark: str
+    model: str
+    problems: tuple[About, ...]
+    samples: tuple[GradedResponse, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    k: tuple[int, ...] = (1,)
+    tables: tuple[str, ...] = ()
+    score: str = "all_tests"
+    account: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rating: Mapping[str, Any] | None = None
+    recorded: bool = False
+
+    @cached_property
+    def by_problem(self) -> dict[str, list[GradedResponse]]:
+        """The responses to each problem, in order; none to one that was not answered."""
+        found: dict[str, list[GradedResponse]] = {problem.id: [] for problem in self.problems}
+        for sample in self.samples:
+            found[sample.problem_id].append(sample)
+        return found
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """Mean score of each problem over its responses that have a verdict, for problems that have one."""
+        scores = {id: _scores(samples) for id, samples in self.by_problem.items()}
+        return {id: float(np.mean(each)) for id, each in scores.items() if each}
+
+    def pass_at(self, k: int, ids: Iterable[str] | None = None) -> float:
+        """Unbiased pass@k over the problems (of these ids) with at least k verdicts; NaN if there is none."""
+        counts = [_counts(self.by_problem[id]) for id in (self.by_problem if ids is None else ids)]
+        enough = [(judged, right) for judged, right in counts if judged >= k]
+        return mean_pass_at_k([n for n, _ in enough], [c for _, c in enough], k) if enough else math.nan
+
+    def to_metrics(self) -> dict[str, Any]:
+        """Every figure; NaN for what could not be measured. docs/evaluation.md says what each means."""
+        samples = self.samples
+        lengths = [sample.tokens for sample in samples if sample.tokens is not None]
+        passed = [sample.tests_passed for sample in samples if sample.tests_passed is not None]
+        finishes = [sample.finish for sample in samples if sample.finish]
+        figures: dict[str, Any] = {
+            "problems": len(self.problems),
+            "unanswered": sum(not each for each in self.by_problem.values()),
+            "responses": len(samples),
+            **{f"pass@{k}": self.pass_at(k) for k in self.k},
+            **self._intervals(),
+            "tests_passed": _mean(passed) if len(passed) == len(samples) else math.nan,
+            "truncated_share": _mean([finish == "length" for finish in finishes]),
+            "format_error_share": _mean([sample.status == "bad_format" for sample in samples]),
+            "no_verdict_share": _mean([sample.score is None for sample in samples]),
+            "response_length": {"mean": _mean(lengths), "median": _median(lengths), "most": max(lengths, default=None)},
+            "statuses": dict(sorted(Counter(sample.status or "no_verdict" for sample in samples).items())),
+            "tables": {name: self._table(name) for name in self.tables},
+            "account": dict(self.account),
+        }
+        if self.score == "share_of_tests":
+            figures["mean_score"] = _mean(list(self.rates.values()))
+        return figures | ({"rating": dict(self.rating)} if self.rating else {})
+
+    def _intervals(self) -> dict[str, Any]:
+        """95 % bounds of the mean score over problems; by Wilson too where each problem is one trial."""
+        rates = list(self.rates.values())
+        if not rates:
+            return {}
+        around = bootstrap_interval(rates)
+        found = {"interval": [around.lower, around.upper]}
+        if all(rate in (0.0, 1.0) for rate in rates) and all(len(each) <= 1 for each in self.by_problem.values()):
+            wilson = wilson_interval(int(sum(rates)), len(rates))
+            found["wilson_interval"] = [wilson.lower, wilson.upper]
+        return found
+
+    def _table(self, name: str) -> dict[str, dict[str, float]]:
+        """By a property of problems: how many, and the mean score of those with a verdict."""
+        keys = _KEYS[name]
+        members: dict[str, list[str]] = {}
+        for problem in self.problems:
+            for key in keys(problem):
+                members.setdefault(key or "unknown", []).append(problem.id)
+        return {
+            key: {"problems": len(ids), "pass@1": _mean([self.rates[id] for id in ids if id in self.rates])}
+            for key, ids in sorted(members.items())
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write `result.json` and `samples.jsonl`; the former last, so that a folder that has it is whole."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_writer(folder / SAMPLES) as file:
+            for sample in self.samples:
+                file.write(json.dumps(to_plain(sample), ensure_ascii=False) + "\n")
+        kept = {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in _KEPT},
+            "metrics": finite(self.to_metrics()),
+            "problems": [to_plain(problem) for problem in self.problems],
+        }
+        write_atomically(folder / RESULT, json.dumps(kept, ensure_ascii=False) + "\n")
+
+
+_KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "recorded")
+_KEYS: Mapping[str, Callable[[About], Sequence[str]]] = {
+    "difficulty": lambda problem: (problem.difficulty,),
+    "month": lambda problem: (problem.released[:7],),
+    "source": lambda problem: (problem.source,),
+    "tag": lambda problem: problem.tags or ("",),
+}
+
+
+def load_result(folder: Path) -> BenchmarkResult:
+    """The result in a folder that `save` wrote.
+
+    Raises:
+        InputError: there is none.
+        DataError: a file is damaged.
+    """
+    path = folder / RESULT
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: has no {RESULT}; give a folder that `autoclave evaluate --benchmark ... --out` wrote"
+        )
+    kept = parse_object(existing_file(path, "result").read_text("utf-8"), str(path))
+    if kept.get("format") != FORMAT:
+        raise InputError(f"{path}: format = {kept.get('format')!r}: must be {FORMAT!r}")
+    values: dict[str, Any] = {name: kept[name] for name in _KEPT}
+    values["problems"] = tuple(from_plain(About, each, f"{path}: problems") for each in kept["problems"])
+    values["samples"] = tuple(_samples(folder / SAMPLES))
+    values |= {name: tuple(kept[name]) for name in ("k", "tables")}
+    return BenchmarkResult(**values)
+
+
+def _samples(path: Path) -> Iterator[GradedResponse]:
+    for where, line in read_jsonl(path, "graded responses"):
+        yield from_plain(GradedResponse, line, where)
+
+
+def _scores(samples: Iterable[GradedResponse]) -> list[float]:
+    return [sample.score for sample in samples if sample.score is not None]
+
+
+def _counts(samples: Iterable[GradedResponse]) -> tuple[int, int]:
+    """How many have a verdict, and how many of them are right."""
+    judged = [sample.is_right for sample in samples if sample.score is not None]
+    return len(judged), sum(judged)
+
+
+def _mean(figures: Sequence[float]) -> float:
+    return float(np.mean(figures)) if figures else math.nan
+
+
+def _median(figures: Sequence[float]) -> float:
+    return float(np.median(figures)) if figures else math.nan

@@ -1,0 +1,113 @@
+"""Two models on the same problems: the difference with an interval, and the problems that each wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from autoclave.core import InputError
+from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
+from autoclave.evaluation.intervals import Interval, bootstrap_interval
+
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A problem on which two models differ: the mean score of each, and one response of each that shows it."""
+
+    id: str
+    first: float
+    second: float
+    first_sample: GradedResponse
+    second_sample: GradedResponse
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Two results over the problems that both have verdicts on.
+
+    Attributes:
+        num_problems: how many these are.
+        num_left_out: problems of either that the other lacks.
+        first, second: mean score over them.
+        difference: of the second to the first.
+        interval: 95 % bootstrap interval of the difference, over problems.
+        p_value: of the exact sign test, two-sided: how likely so uneven a share of won and lost problems is if neither
+            is better. Problems on which both are equal do not count.
+        won, lost: problems on which the second is better, and worse.
+    """
+
+    num_problems: int
+    num_left_out: int
+    first: float
+    second: float
+    difference: float
+    interval: Interval
+    p_value: float
+    won: tuple[Pair, ...]
+    lost: tuple[Pair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures and the ids, as JSON data."""
+        return {
+            "problems": self.num_problems,
+            "left_out": self.num_left_out,
+            "first": self.first,
+            "second": self.second,
+            "difference": self.difference,
+            "interval": [self.interval.lower, self.interval.upper],
+            "p_value": self.p_value,
+            "won": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.won],
+            "lost": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.lost],
+        }
+
+
+def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedComparison:
+    """Compare two results problem by problem.
+
+    Raises:
+        InputError: no problem has verdicts in both.
+    """
+    shared = [id for id in first.rates if id in second.rates]
+    if not shared:
+        raise InputError(
+            f"{first.benchmark} of {first.model} and {second.benchmark} of {second.model} have no problem in common"
+        )
+    differences = np.array([second.rates[id] - first.rates[id] for id in shared])
+    pairs = [
+        Pair(id, first.rates[id], second.rates[id], _shown(first, id, gained < 0), _shown(second, id, gained > 0))
+        for id, gained in zip(shared, differences, strict=True)
+    ]
+    won = tuple(pair for pair, gained in zip(pairs, differences, strict=True) if gained > _SAME)
+    lost = tuple(pair for pair, gained in zip(pairs, differences, strict=True) if gained < -_SAME)
+    return PairedComparison(
+        len(shared),
+        len({*first.by_problem, *second.by_problem}) - len(shared),
+        float(np.mean([first.rates[id] for id in shared])),
+        float(np.mean([second.rates[id] for id in shared])),
+        float(differences.mean()),
+        bootstrap_interval(differences),
+        sign_test(len(won), len(lost)),
+        won,
+        lost,
+    )
+
+
+def sign_test(num_won: int, num_lost: int) -> float:
+    """How likely a share at least as uneven is under even chances, two-sided and exact; 1 if there is nothing to tell.
+
+    Source: Dixon and Mood, "The Statistical Sign Test", JASA 41, 1946; for verdicts it is McNemar's exact test.
+    """
+    number = num_won + num_lost
+    tail = sum(comb(number, count) for count in range(min(num_won, num_lost) + 1))
+    return min(1.0, 2 * tail / 2**number)
+
+
+def _shown(result: BenchmarkResult, id: str, wanted: bool) -> GradedResponse:
+    """A response that is right, or wrong, as `wanted`; the first one if there is none such."""
+    samples = [sample for sample in result.by_problem[id] if sample.score is not None]
+    return next((sample for sample in samples if sample.is_right == wanted), samples[0])

@@ -1,0 +1,128 @@
+"""A model behind a server that speaks OpenAI's chat or completions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, cast
+
+from autoclave.config import EndpointConfig
+from autoclave.core import ConfigError, EngineFault
+from autoclave.evaluation.responses import Asked, Response
+from autoclave.rollout.http_server import Server
+
+_SEED_BASE = 1_000_003
+
+
+class Endpoint:
+    """Asks the server at `url`, which ends in `/v1` or is what comes before that. `key` is called for each request.
+
+    Raises:
+        ConfigError: it has several models and none is named.
+        EngineFault: it does not answer.
+        InputError: it refuses; the message has its words.
+    """
+
+    def __init__(self, url: str, config: EndpointConfig, key: Callable[[], str] = str) -> None:
+        self._config, self._key = config, key
+        self._server = Server(url.rstrip("/").removesuffix("/v1"), config.timeout_s, config.retries)
+        self._model = config.model or self._only_model()
+        self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
+        self._pace = _Pace(config.requests_per_minute)
+        self._counting = threading.Lock()
+        self._requests = self._prompt_tokens = self._tokens = 0
+
+    @property
+    def identity(self) -> Any:
+        """Server and model. What changes behind that name is not seen."""
+        return ["endpoint", self._server.url, self._model]
+
+    @property
+    def model(self) -> str:
+        """Its name at the server."""
+        return self._model
+
+    def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
+        """See `ResponseSource`."""
+        return [self._threads.submit(self._respond, each) for each in asked]
+
+    def account(self) -> Mapping[str, Any]:
+        """Requests, tokens as the server counts them, and what they cost by the prices given."""
+        with self._counting:
+            cost = self._prompt_tokens * self._config.input_price + self._tokens * self._config.output_price
+            return {
+                "requests": self._requests,
+                "prompt_tokens": self._prompt_tokens,
+                "response_tokens": self._tokens,
+                "cost": cost / 1e6,
+            }
+
+    def close(self) -> None:
+        """Ask nothing more. What is under way is waited for, since it is paid for."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _respond(self, asked: Asked) -> Response:
+        path, body = self._request(asked)
+        self._pace.wait()
+        answer = replace(self._server, key=self._key()).ask("POST", path, body)
+        response = self._read(path, answer)
+        with self._counting:
+            self._requests += 1
+            self._prompt_tokens += response.prompt_tokens or 0
+            self._tokens += response.tokens or 0
+        return response
+
+    def _request(self, asked: Asked) -> tuple[str, dict[str, Any]]:
+        parameters = asked.parameters
+        body: dict[str, Any] = {
+            "model": self._model,
+            self._config.token_limit_field: parameters.max_new_tokens,
+            "temperature": parameters.temperature,
+            "seed": _SEED_BASE + asked.sample,
+        }
+        if parameters.top_p < 1:
+            body["top_p"] = parameters.top_p
+        if parameters.stops:
+            body["stop"] = list(parameters.stops)
+        if asked.is_chat:
+            return "/v1/chat/completions", {**body, "messages": [dict(message) for message in asked.messages]}
+        return "/v1/completions", {**body, "prompt": asked.messages[-1]["content"]}
+
+    def _read(self, path: str, answer: Any) -> Response:
+        """What the server says, whose form is not trusted."""
+        try:
+            choice = cast("Mapping[str, Any]", answer["choices"][0])
+            text = choice["message"]["content"] if "message" in choice else choice["text"]
+            usage = cast("Mapping[str, Any]", answer.get("usage") or {})
+            finish = "length" if choice.get("finish_reason") == "length" else "stop"
+        except (KeyError, IndexError, TypeError, AttributeError):
+            raise EngineFault(
+                f"{self._server.url}{path}: the answer has no choice with a text: {str(answer)[:200]}"
+            ) from None
+        return Response(str(text or ""), finish, usage.get("completion_tokens"), usage.get("prompt_tokens"))
+
+    def _only_model(self) -> str:
+        listed = replace(self._server, key=self._key()).ask("GET", "/v1/models") or {}
+        names = [str(model["id"]) for model in listed.get("data", ())]
+        if len(names) != 1:
+            raise ConfigError(f"endpoint.model: {self._server.url} has {', '.join(names) or 'no model'}; name one")
+        return names[0]
+
+
+class _Pace:
+    """Lets at most so many begin in a minute, evenly; 0 lets all."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._gap_s = 60.0 / per_minute if per_minute else 0.0
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            begins = max(now, self._next)
+            self._next = begins + self._gap_s
+        time.sleep(begins - now)

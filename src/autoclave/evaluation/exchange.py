@@ -1,0 +1,193 @@
+"""Results and samples in the formats of LiveCodeBench, EvalPlus, human-eval and CRUXEval, read and written.
+
+Source: the repositories LiveCodeBench/LiveCodeBench (`*_eval_all.json`), evalplus/evalplus (`samples.jsonl`,
+`*_eval_results.json`), openai/human-eval (`*_results.jsonl`) and facebookresearch/cruxeval (scored generations).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from autoclave.core import DataError, InputError, Status
+from autoclave.core.compressed import open_plain
+from autoclave.core.files import atomic_writer, existing_file, read_jsonl
+from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
+from autoclave.evaluation.questions import About
+
+_CODES: Mapping[str, tuple[int, str]] = {
+    Status.WRONG_ANSWER: (-2, "Wrong Answer"),
+    Status.OUTPUT_LIMIT: (-2, "Wrong Answer"),
+    Status.TIME_LIMIT: (-3, "Time Limit Exceeded"),
+}
+_OTHER_CODE = (-4, "Runtime Error")
+_PASSED = ("pass", "passed", True)
+
+
+def to_livecodebench(result: BenchmarkResult) -> str:
+    """An `eval_all` array: for each problem its texts, codes and grades. A response without a verdict is left out.
+
+    LiveCodeBench's own evaluator takes `question_id` and `code_list` of it.
+    """
+    return json.dumps([_evaluated(problem, result) for problem in result.problems], indent=4, ensure_ascii=False)
+
+
+def _evaluated(problem: About, result: BenchmarkResult) -> dict[str, Any]:
+    samples = [sample for sample in result.by_problem[problem.id] if sample.score is not None]
+    return {
+        "question_title": problem.title,
+        "question_content": problem.statement,
+        "platform": problem.source,
+        "question_id": problem.id.rpartition("/")[2],
+        "contest_id": "",
+        "contest_date": f"{problem.released}T00:00:00" if problem.released else "",
+        "starter_code": problem.starter_code,
+        "difficulty": problem.difficulty,
+        "output_list": [sample.response for sample in samples],
+        "code_list": [sample.submission or "" for sample in samples],
+        "graded_list": [sample.is_right for sample in samples],
+        "pass@1": sum(sample.is_right for sample in samples) / len(samples) if samples else 0.0,
+        "metadata": [json.dumps(_error(sample)) for sample in samples],
+    }
+
+
+def _error(sample: GradedResponse) -> dict[str, Any]:
+    if sample.is_right:
+        return {}
+    code, message = _CODES.get(sample.status, _OTHER_CODE)
+    return {"error_code": code, "error_message": message}
+
+
+def to_evalplus(result: BenchmarkResult) -> str:
+    """Lines with `task_id` and `solution`, a whole program: what the prompt begins with stands before it.
+
+    Responses in which there was no program are empty ones, since every problem needs a sample.
+    """
+    about = {problem.id: problem for problem in result.problems}
+    lines = [
+        {"task_id": _task_id(sample.problem_id), "solution": _whole(about[sample.problem_id], sample)}
+        for sample in result.samples
+    ]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def _task_id(id: str) -> str:
+    return f"Mbpp/{id.rpartition('/')[2]}" if id.startswith("mbpp/") else id
+
+
+def _whole(problem: About, sample: GradedResponse) -> str:
+    preamble = problem.preamble.rstrip()
+    return f"{preamble}\n\n{sample.submission or ''}" if preamble else sample.submission or ""
+
+
+EXPORTS: Mapping[str, Callable[[BenchmarkResult], str]] = {"livecodebench": to_livecodebench, "evalplus": to_evalplus}
+"""What can be written, by name."""
+
+
+def write_export(result: BenchmarkResult, format: str, path: Path) -> None:
+    """Write `result` to `path` in a format of `EXPORTS`."""
+    with atomic_writer(path) as file:
+        file.write(EXPORTS[format](result))
+
+
+def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
+    """The grades that a file of others came with, as they are; nothing is judged.
+
+    Read are `eval_all` of LiveCodeBench (`graded_list`), results of EvalPlus (`eval`) and human-eval (`passed`), and
+    lists of grades by id (`scored`), as JSON or JSON lines, also compressed.
+
+    Raises:
+        InputError: the file is not there, or holds no grades.
+        DataError: a record is none of these.
+    """
+    problems: dict[str, About] = {}
+    samples: dict[str, list[GradedResponse]] = {}
+    for where, record in _records(path):
+        about, graded = _recorded(record, where)
+        problems.setdefault(about.id, about)
+        known = samples.setdefault(about.id, [])
+        known += [replace(each, sample=len(known) + place) for place, each in enumerate(graded)]
+    if not problems:
+        raise InputError(f"{path}: holds no grades")
+    fewest = min(map(len, samples.values()))
+    return BenchmarkResult(
+        benchmark,
+        model,
+        tuple(problems.values()),
+        tuple(sample for each in samples.values() for sample in each),
+        k=tuple(k for k in (1, 5, 10, 100) if k <= fewest) or (1,),
+        tables=tuple(
+            name
+            for name, has in (
+                ("difficulty", any(about.difficulty for about in problems.values())),
+                ("month", any(about.released for about in problems.values())),
+                ("source", any(about.source for about in problems.values())),
+            )
+            if has
+        ),
+        recorded=True,
+    )
+
+
+def _records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Records of an array, of EvalPlus's object of tasks, or of JSON lines."""
+    with open_plain(existing_file(path, "results")) as file:
+        text = file.read()
+    try:
+        whole: Any = json.loads(text)
+    except ValueError:
+        return list(read_jsonl(path, "results"))
+    if isinstance(whole, dict) and isinstance(whole.get("eval"), dict):
+        tasks = cast("dict[str, list[dict[str, Any]]]", whole["eval"])
+        return [(f"{path}: {id}", {"task_id": id, **each}) for id, samples in tasks.items() for each in samples]
+    rows = cast("list[Any]", whole if isinstance(whole, list) else [whole])
+    return [(f"{path}[{number}]", row) for number, row in enumerate(rows)]
+
+
+def _recorded(record: Any, where: str) -> tuple[About, list[GradedResponse]]:
+    if not isinstance(record, Mapping):
+        raise DataError(f"{where}: must be an object with grades")
+    row = cast("Mapping[str, Any]", record)
+    id = next((str(row[name]) for name in ("question_id", "task_id", "id") if row.get(name) is not None), "")
+    grades = _grades(row)
+    if not id or grades is None:
+        raise DataError(f"{where}: has no id with grades (graded_list, scored, passed, or base_status)")
+    texts, codes = (row.get(name) or [] for name in ("output_list", "code_list"))
+    single = row.get("solution") or row.get("completion")
+    about = About(
+        id,
+        str(row.get("difficulty") or ""),
+        str(row.get("contest_date") or "")[:10],
+        str(row.get("platform") or ""),
+        (),
+        str(row.get("question_title") or ""),
+        str(row.get("question_content") or ""),
+        str(row.get("starter_code") or ""),
+    )
+    samples = [
+        GradedResponse(
+            id,
+            place,
+            "accepted" if grade else "failed",
+            float(grade),
+            str(texts[place]) if place < len(texts) else str(single or ""),
+            str(codes[place]) if place < len(codes) else single,
+        )
+        for place, grade in enumerate(grades)
+    ]
+    return about, samples
+
+
+def _grades(row: Mapping[str, Any]) -> Sequence[bool] | None:
+    for name in ("graded_list", "scored"):
+        if isinstance(row.get(name), list):
+            return [bool(grade) for grade in row[name]]
+    if "passed" in row:
+        return [bool(row["passed"])]
+    if "base_status" in row:  # EvalPlus: right is what passes the tests of both sets
+        statuses = [row["base_status"], row.get("plus_status") or row["base_status"]]
+        return [all(status in _PASSED for status in statuses)]
+    return None

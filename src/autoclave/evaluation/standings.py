@@ -1,0 +1,202 @@
+"""Standings of Codeforces' contests from files, and the rating of a model among their participants.
+
+A folder has, for each contest, what Codeforces' API answers to `contest.standings` and `contest.ratingChanges`, as
+`<contest>.standings.json` and `<contest>.ratingChanges.json` (docs/evaluation.md has the command). A file of rounds has
+a line per contest: `contest`, `problems` (index -> points, left out in rounds by problems solved) and `rows` with
+`points`, `penalty` and `old_rating` of each rated participant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from autoclave.core import DataError, InputError
+from autoclave.core.compressed import open_plain
+from autoclave.core.files import existing_file, read_jsonl
+from autoclave.evaluation.benchmark_result import BenchmarkResult
+from autoclave.evaluation.codeforces import (
+    Expectation,
+    Score,
+    Standing,
+    contest_result,
+    overall,
+    score_by_points,
+    score_by_solved,
+)
+
+_PROBLEM = re.compile(r"(?:.*/)?(\d+)/?([A-Z]\d{0,2})")
+_MOST_PROBLEMS = 50
+"""No contest has more; a participant with more points did not get them by the number of problems."""
+_STANDINGS, _CHANGES = ".standings.json", ".ratingChanges.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A contest: points of its problems by index, empty where problems are counted; and who was rated in it."""
+
+    id: str
+    worth: Mapping[str, float]
+    standings: Sequence[Standing]
+
+
+def read_contests(path: Path) -> dict[str, Contest]:
+    """The contests of a folder or of a file of rounds, by their number.
+
+    Raises:
+        InputError: there are none.
+        DataError: a file is not what the API gives.
+    """
+    if path.is_dir():
+        files = sorted(path.glob(f"*{_STANDINGS}"))
+        contests = [_of_api(file) for file in files]
+    else:
+        contests = [_of_round(where, line) for where, line in read_jsonl(path, "rounds")]
+    if not contests:
+        raise InputError(f"{path}: has no <contest>{_STANDINGS}; docs/evaluation.md says how to fetch them")
+    return {contest.id: contest for contest in contests}
+
+
+def read_histogram(path: Path) -> dict[int, int]:
+    """Users of each rating, of a JSON object from ratings to numbers.
+
+    Raises:
+        InputError: the file is not there.
+        DataError: it is no such object.
+    """
+    try:
+        given: Any = json.loads(_text(path, "histogram"))
+        return {int(rating): int(number) for rating, number in given.items()}
+    except (ValueError, AttributeError, TypeError):
+        raise DataError(f"{path}: must be an object from ratings to numbers of users") from None
+
+
+def read_problem_ids(path: Path) -> list[str]:
+    """The contest and index of each problem, of a JSON list of such ids, in the order of the set.
+
+    Raises:
+        InputError: the file is not there.
+        DataError: it is no such list.
+    """
+    try:
+        given: Any = json.loads(_text(path, "problem ids"))
+    except ValueError:
+        given = None
+    if not isinstance(given, list) or not all(isinstance(id, str) and _PROBLEM.fullmatch(id) for id in given):
+        raise DataError(f"{path}: must be a list of ids such as 1971A")
+    return cast("list[str]", given)
+
+
+def contest_of(problem_id: str) -> tuple[str, str] | None:
+    """Contest and index of a problem whose id ends in both, such as `codeforces/1971/A` or `1971A`."""
+    found = _PROBLEM.fullmatch(problem_id)
+    return (found[1], found[2]) if found else None
+
+
+def rating_of(
+    result: BenchmarkResult,
+    contests: Mapping[str, Contest],
+    histogram: Mapping[int, int],
+    *,
+    attempts: int,
+    expectation: Expectation = "with_self",
+) -> dict[str, Any]:
+    """The rating of a model among the participants of each contest, and their mean, as JSON data.
+
+    The first `attempts` responses to a problem are its attempts, in order; one without a verdict is none. Contests of
+    the set for which there are no standings are listed, and count for nothing.
+
+    Raises:
+        InputError: no problem is of a contest with standings, or one has no points in a contest that goes by points.
+    """
+    tried: dict[str, dict[str, list[bool]]] = {}
+    for problem in result.problems:
+        place = contest_of(problem.id)
+        if place:
+            right = [each.is_right for each in result.by_problem[problem.id] if each.score is not None]
+            tried.setdefault(place[0], {})[place[1]] = right[:attempts]
+    known = [id for id in tried if id in contests]
+    if not known:
+        raise InputError(
+            f"rating: of the contests {', '.join(list(tried)[:5]) or '(no problem id names one)'} none has standings"
+        )
+    results = [contest_result(id, _score(contests[id], tried[id]), contests[id].standings, expectation) for id in known]
+    per_contest = [asdict(each) for each in results]
+    return {
+        **overall(results, histogram),
+        "expectation": expectation,
+        "without_standings": sorted(set(tried) - set(known)),
+        "per_contest": per_contest,
+    }
+
+
+def _score(contest: Contest, tried: Mapping[str, Sequence[bool]]) -> Score:
+    if not contest.worth:
+        most = max(each.score.points for each in contest.standings)
+        if most > _MOST_PROBLEMS:
+            raise InputError(
+                f"contest {contest.id}: participants have up to {most:g} points, so it goes by points, and its "
+                'standings do not say how many each problem has; add `problems`, such as {"A": 500}'
+            )
+        return score_by_solved(tried)
+    missing = [index for index in tried if index not in contest.worth]
+    if missing:
+        raise InputError(f"contest {contest.id}: its standings have no points for problem {missing[0]}")
+    return score_by_points(tried, contest.worth)
+
+
+def _of_api(path: Path) -> Contest:
+    id = path.name.removesuffix(_STANDINGS)
+    changes = path.with_name(f"{id}{_CHANGES}")
+    standings, rated = _answer(path), _answer(changes)
+    try:
+        ratings = {str(change["handle"]): float(change["oldRating"]) for change in rated}
+        worth = {str(each["index"]): float(each["points"]) for each in standings["problems"] if "points" in each}
+        rows = [row for row in standings["rows"] if row["party"].get("participantType", "CONTESTANT") == "CONTESTANT"]
+        people = [
+            Standing(Score(float(row["points"]), -float(row["penalty"])), ratings[handle])
+            for row in rows
+            for handle in [str(row["party"]["members"][0]["handle"])]
+            if handle in ratings
+        ]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{path}: is not what contest.standings answers ({type(error).__name__}: {error})") from None
+    return _with_people(Contest(id, worth, people), str(path))
+
+
+def _of_round(where: str, line: Mapping[str, Any]) -> Contest:
+    try:
+        people = [
+            Standing(Score(float(row["points"]), -float(row["penalty"])), float(row["old_rating"]))
+            for row in line["rows"]
+        ]
+        worth = {str(index): float(points) for index, points in (line.get("problems") or {}).items()}
+        return _with_people(Contest(str(line["contest"]), worth, people), where)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{where}: must have contest, and rows with points, penalty and old_rating ({error})") from None
+
+
+def _with_people(contest: Contest, where: str) -> Contest:
+    if not contest.standings:
+        raise DataError(f"{where}: no rated participant is in the standings of contest {contest.id}")
+    return contest
+
+
+def _answer(path: Path) -> Any:
+    try:
+        answer: Any = json.loads(_text(path, "answer of the API"))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error})") from None
+    if not isinstance(answer, dict) or answer.get("status", "OK") != "OK" or "result" not in answer:
+        comment = answer.get("comment", "") if isinstance(answer, dict) else ""
+        raise DataError(f"{path}: the API did not answer OK {comment}".rstrip())
+    return answer["result"]
+
+
+def _text(path: Path, what: str) -> bytes:
+    with open_plain(existing_file(path, what)) as file:
+        return file.read()

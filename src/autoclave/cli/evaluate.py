@@ -183,7 +183,8 @@ def _overrides(settings: Sequence[str], data: Path | None, samples: int | None) 
             raise ConfigError(f"{text}: with --benchmark, settings have the form KEY=VALUE; recipes are for training")
     found = [Override("samples", samples, "--samples")] if samples else []
     if data:
-        found += [Override("source.path", str(data), "--data"), Override("source.hub", "", "--data")]
+        cleared = ("source.hub", "source.release") if data.is_file() else ("source.hub",)  # one file is no release
+        found += [Override("source.path", str(data), "--data"), *(Override(path, "", "--data") for path in cleared)]
     return found + [parse_override(text) for text in settings]
 
 
@@ -206,9 +207,9 @@ def _show(result: Any, out: Path | None, as_json: bool) -> None:
         for name, value in figure_rows(metrics):
             click.echo(f"  {name:<38}{value}")
         for name, table in metrics["tables"].items():
-            click.echo(f"\n  {name:<22}{'problems':>9}{'pass@1':>10}")
+            click.echo(f"\n  {name:<22}{'problems':>9}{result.score_name:>11}")
             for key, row in table.items():
-                click.echo(f"  {key:<22}{row['problems']:>9}{100 * row['pass@1']:>9.2f}%")
+                click.echo(f"  {key:<22}{row['problems']:>9}{100 * row[result.score_name]:>10.2f}%")
         if out:
             click.echo(f"\n{out / 'report.html'} shows the responses")
     missing = sum(sample.score is None for sample in result.samples)

@@ -83,6 +83,7 @@ def evaluate_benchmark(
         HostError: this host lacks what is needed.
         FaultError: the model or the judge failed; what was sampled is in the cache, and the same call goes on.
     """
+    _require_model(model)
     problems = _problems(config, say)
     with ExitStack() as opened:
         judge = opened.enter_context(build_judge(config.judge, config.sandbox))

@@ -89,6 +89,11 @@ class BenchmarkResult:
         scores = {id: _scores(samples) for id, samples in self.by_problem.items()}
         return {id: float(np.mean(each)) for id, each in scores.items() if each}
 
+    @property
+    def score_name(self) -> str:
+        """What a mean of scores is called."""
+        return "mean_score" if self.score == "share_of_tests" else "pass@1"
+
     def pass_at(self, k: int, ids: Iterable[str] | None = None) -> float:
         """Unbiased pass@k over the problems (of these ids) with at least k verdicts; NaN if there is none."""
         counts = [_counts(self.by_problem[id]) for id in (self.by_problem if ids is None else ids)]
@@ -116,7 +121,7 @@ class BenchmarkResult:
             "tables": {name: self._table(name) for name in self.tables},
             "account": dict(self.account),
         }
-        if self.score == "share_of_tests":
+        if self.score_name == "mean_score":
             figures["mean_score"] = _mean(list(self.rates.values()))
         return figures | ({"rating": dict(self.rating)} if self.rating else {})
 
@@ -133,14 +138,14 @@ class BenchmarkResult:
         return found
 
     def _table(self, name: str) -> dict[str, dict[str, float]]:
-        """By a property of problems: how many, and the mean score of those with a verdict."""
+        """By a property of problems: how many, and the mean score of those with a verdict, by the name of the score."""
         keys = _KEYS[name]
         members: dict[str, list[str]] = {}
         for problem in self.problems:
             for key in keys(problem):
                 members.setdefault(key or "unknown", []).append(problem.id)
         return {
-            key: {"problems": len(ids), "pass@1": _mean([self.rates[id] for id in ids if id in self.rates])}
+            key: {"problems": len(ids), self.score_name: _mean([self.rates[id] for id in ids if id in self.rates])}
             for key, ids in sorted(members.items())
         }
 

@@ -54,10 +54,10 @@ def figure_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     if metrics["unanswered"]:
         rows.append(("problems without a response", str(metrics["unanswered"])))
     rows.append(("responses", str(metrics["responses"])))
-    around = metrics.get("interval")
+    around, scored = metrics.get("interval"), "mean_score" if "mean_score" in metrics else "pass@1"
     for name, value in metrics.items():
         if name.startswith("pass@"):
-            rows.append((name, _share(value) + (_bounds(around) if name == "pass@1" and around else "")))
+            rows.append((name, _share(value) + (_bounds(around) if name == scored else "")))
     if "mean_score" in metrics:
         rows.append(("mean share of tests passed", _share(metrics["mean_score"]) + _bounds(around)))
     if "wilson_interval" in metrics:

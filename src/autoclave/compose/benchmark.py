@@ -44,6 +44,7 @@ from autoclave.rollout import SamplingParameters
 
 Say = Callable[[str], None]
 _DEFINITIONS = files("autoclave.evaluation") / "definitions"
+_ADDRESS = ("http://", "https://")
 _MOST_LISTED = 5
 
 
@@ -129,6 +130,16 @@ def write_result(result: BenchmarkResult, out: Path) -> None:
     """The result and its page, in the folder `out`."""
     result.save(out)
     write_atomically(out / REPORT, result_page(result))
+
+
+def _require_model(model: str) -> None:
+    """Find out early whether there is anything that could answer.
+
+    Raises:
+        InputError: there is not.
+    """
+    if not model.startswith(_ADDRESS) and not Path(model).exists():
+        raise InputError(f"model {model}: must be the folder of a model, an address (http...), or a file of responses")
 
 
 def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
@@ -236,7 +247,7 @@ def _source(
     path = Path(model)
     if path.is_file():
         return read_responses(path, ids), path.name
-    if model.startswith(("http://", "https://")):
+    if model.startswith(_ADDRESS):
         variable = config.endpoint.api_key_variable
         if variable and variable not in os.environ:
             raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
@@ -244,10 +255,6 @@ def _source(
         source: ResponseSource = opened.enter_context(closing(endpoint))
         name = endpoint.model
     else:
-        if not path.is_dir():
-            raise InputError(
-                f"model {model}: must be the folder of a model, an address (http...), or a file of responses"
-            )
         from autoclave.compose.folder_model import FolderModel
 
         source = opened.enter_context(closing(FolderModel(config, path, _digest(path), opened, say)))

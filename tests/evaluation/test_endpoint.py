@@ -1,0 +1,184 @@
+"""Sampling from a server compatible with OpenAI, on a real one that misbehaves; and the cache of responses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from autoclave.config import EndpointConfig
+from autoclave.core import ConfigError, EngineFault, InputError
+from autoclave.evaluation.endpoint import Endpoint
+from autoclave.evaluation.responses import Asked, CachedResponses, Response, ResponseCache
+from autoclave.rollout import SamplingParameters, http_server
+from tests.evaluation.chat_server import ChatServer
+
+pytestmark = pytest.mark.timeout(60)
+
+QUESTION = Asked(
+    "p",
+    ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say it."}),
+    True,
+    SamplingParameters(0.5, 0.9, 32, ("END",)),
+    0,
+)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "FIRST_WAIT_S", 0.01)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    server = ChatServer(lambda body: f"said {body['seed']}")
+    yield server
+    server.close()
+
+
+def respond(server: ChatServer, *asked: Asked, **settings) -> list[Response]:
+    endpoint = Endpoint(server.url, EndpointConfig(**settings))
+    try:
+        return [given.result() for given in endpoint.respond(asked or [QUESTION])]
+    finally:
+        endpoint.close()
+
+
+def test_what_is_asked_and_said(server):
+    (response,) = respond(server)
+    (body,) = server.bodies
+    assert response == Response(f"said {body['seed']}", "stop", 2, 7)
+    assert body["messages"] == [dict(message) for message in QUESTION.messages]
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"], body["stop"]) == (
+        *("m", 0.5, 0.9, 32),
+        ["END"],
+    )
+
+
+def test_text_that_is_gone_on_from_is_a_completion(server):
+    respond(server, replace(QUESTION, is_chat=False, messages=({"role": "user", "content": "def f():"},)))
+    assert server.bodies[0]["prompt"] == "def f():"
+
+
+def test_samples_of_one_question_have_seeds_of_their_own(server):
+    respond(server, *(replace(QUESTION, sample=sample) for sample in range(4)))
+    assert len({body["seed"] for body in server.bodies}) == 4
+
+
+@pytest.mark.parametrize("trouble", [429, 500, 503, "truncated", "damaged"])
+def test_what_may_pass_is_tried_again(server, trouble):
+    server.trouble = [trouble, trouble]
+    (response,) = respond(server)
+    assert response.text.startswith("said")
+    assert len(server.bodies) == 3
+
+
+def test_a_silent_server_is_asked_again(server):
+    server.trouble = ["silent"]
+    assert respond(server, timeout_s=0.3)[0].text.startswith("said")
+
+
+def test_the_server_says_how_long_to_wait(server):
+    server.trouble, server.retry_after = [429], "1"
+    started = time.monotonic()
+    respond(server)
+    assert time.monotonic() - started >= 1
+
+
+@pytest.mark.parametrize("trouble", [500, "damaged"])
+def test_trouble_that_stays_is_a_fault_with_the_server_named(server, trouble):
+    server.trouble = [trouble] * 10
+    with pytest.raises(EngineFault, match=server.url.removesuffix("/v1")):
+        respond(server, retries=2)
+    assert len(server.bodies) == 3
+
+
+def test_an_answer_without_a_choice_is_a_fault(server):
+    server.trouble = ["empty"]
+    with pytest.raises(EngineFault, match="no choice"):
+        respond(server)
+
+
+def test_a_model_that_is_not_there_is_told_in_the_words_of_the_server(server):
+    with pytest.raises(InputError, match="The model `other` does not exist"):
+        respond(server, model="other")
+
+
+def test_of_several_models_one_is_named():
+    server = ChatServer(lambda body: "", models=("a", "b"))
+    with pytest.raises(ConfigError, match=r"has a, b; name one"):
+        respond(server)
+    server.close()
+
+
+def test_the_key_is_asked_for_each_time(server):
+    keys = iter(["first", "second", "third"])
+    endpoint = Endpoint(server.url, EndpointConfig(concurrency=1), lambda: next(keys))  # the first lists the models
+    for given in endpoint.respond([QUESTION, replace(QUESTION, sample=1)]):
+        given.result()
+    endpoint.close()
+    assert server.keys == ["Bearer second", "Bearer third"]
+
+
+def test_requests_are_begun_at_the_pace_that_is_allowed(server):
+    respond(server, *(replace(QUESTION, sample=sample) for sample in range(4)), requests_per_minute=600)
+    assert server.begun[-1] - server.begun[0] >= 0.29
+
+
+def test_what_was_spent_is_counted(server):
+    endpoint = Endpoint(server.url, EndpointConfig(input_price=1.0, output_price=2.0))
+    for given in endpoint.respond([QUESTION, replace(QUESTION, sample=1)]):
+        given.result()
+    endpoint.close()
+    assert endpoint.account() == {"requests": 2, "prompt_tokens": 14, "response_tokens": 4, "cost": 22 / 1e6}
+
+
+def test_what_was_said_before_is_not_asked_again(server, tmp_path):
+    endpoint = Endpoint(server.url, EndpointConfig())
+    asked = [replace(QUESTION, sample=sample) for sample in range(3)]
+    with ResponseCache(tmp_path / "cache/responses.sqlite") as cache:
+        first = [given.result() for given in CachedResponses(endpoint, cache).respond(asked[:2])]
+    with ResponseCache(tmp_path / "cache/responses.sqlite") as cache:
+        cached = CachedResponses(endpoint, cache)
+        again = [given.result() for given in cached.respond(asked)]
+        assert cached.account()["from_cache"] == 2
+        assert len(server.bodies) == 3
+        assert [given.result() for given in CachedResponses(endpoint, cache, fresh=True).respond(asked)] == again
+    endpoint.close()
+    assert again[:2] == first
+    assert len(server.bodies) == 6
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(QUESTION, sample=1),
+        replace(QUESTION, is_chat=False),
+        replace(QUESTION, messages=QUESTION.messages[1:]),
+        replace(QUESTION, parameters=replace(QUESTION.parameters, temperature=0.6)),
+        replace(QUESTION, parameters=replace(QUESTION.parameters, max_new_tokens=33)),
+        replace(QUESTION, parameters=replace(QUESTION.parameters, stops=())),
+    ],
+)
+def test_whatever_a_response_depends_on_is_in_its_key(other):
+    assert other.key("m") != QUESTION.key("m")
+    assert QUESTION.key("m") != QUESTION.key("n")
+    assert replace(QUESTION, question_id="q").key("m") == QUESTION.key("m")
+
+
+def test_a_fault_is_not_kept(server, tmp_path):
+    server.trouble = [500]
+    endpoint = Endpoint(server.url, EndpointConfig(retries=0))
+    with ResponseCache(tmp_path / "responses.sqlite") as cache:
+        with pytest.raises(EngineFault):
+            CachedResponses(endpoint, cache).respond([QUESTION])[0].result()
+        assert CachedResponses(endpoint, cache).respond([QUESTION])[0].result().text.startswith("said")
+    endpoint.close()
+
+
+def test_a_damaged_cache_is_named(tmp_path):
+    (tmp_path / "responses.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(InputError, match="AUTOCLAVE_CACHE"):
+        ResponseCache(tmp_path / "responses.sqlite")

@@ -109,7 +109,7 @@ def test_a_result_is_kept_and_read_back(tmp_path):
 
 
 def test_a_folder_without_a_result_is_named(tmp_path):
-    with pytest.raises(InputError, match="has no result.json"):
+    with pytest.raises(InputError, match=r"has no result\.json"):
         load_result(tmp_path)
 
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from autoclave.compose.curation import open_source, selection_of
 from autoclave.compose.host import build_judge
-from autoclave.config import BenchmarkConfig, RatingConfig
+from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
 from autoclave.core import ConfigError, InputError, Lesson, Problem
 from autoclave.core.files import cache_folder, write_atomically
 from autoclave.core.json import nearest
@@ -87,7 +87,7 @@ def evaluate_benchmark(
     _require_model(model)
     problems = _problems(config, say)
     with ExitStack() as opened:
-        judge = opened.enter_context(build_judge(config.judge, config.sandbox))
+        judge = opened.enter_context(build_judge(_judge_settings(config), config.sandbox))
         questions = _questions(config, problems, judge, say)
         ids = [question.about.id for question in questions]
         source, name = _source(config, model, ids, opened, say, fresh=fresh)
@@ -120,6 +120,14 @@ def evaluate_benchmark(
     if out:
         write_result(result, out)
     return result
+
+
+def _judge_settings(config: BenchmarkConfig) -> JudgeConfig:
+    """Settings of a judge that takes the time limit of the benchmark as it is."""
+    limit, (low, high) = config.time_limit_s, config.judge.time_limit_range
+    if limit is None or config.judge.backend == "remote":
+        return config.judge
+    return config.judge.model_copy(update={"time_limit_range": (min(low, limit), max(high, limit))})
 
 
 def _advance(bar: tqdm[Any]) -> None:
@@ -168,8 +176,9 @@ def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
     selection = selection_of(config.source)
     found = [row for row in found if selection.complaint(row.problem) is None]
     found = [row for row in found if not config.tags or set(config.tags) & set(row.problem.tags)]
-    if config.profile:
-        found = [replace(row, problem=replace(row.problem, profile=config.profile)) for row in found]
+    changes: dict[str, Any] = {"profile": config.profile, "time_limit_s": config.time_limit_s}
+    changes = {name: value for name, value in changes.items() if value}
+    found = [replace(row, problem=replace(row.problem, **changes)) for row in found]
     if not found:
         raise InputError(f"source: none of the {len(rows)} rows of {record.place} is a problem that is asked for")
     return _pinned(_distinct(found), config.limit)

@@ -136,6 +136,9 @@ class BenchmarkConfig(Config):
     profile: str = ""
     """Profile that programs are judged with; empty: that of each problem."""
 
+    time_limit_s: PositiveFloat | None = None
+    """CPU seconds per test, in place of the problems' own limits; servers have their own range. null: theirs."""
+
     tags: tuple[str, ...] = ()
     """Only problems that have one of these tags; empty: all."""
 

@@ -20,7 +20,7 @@ from autoclave.core import Ended, FloatChecker, InputError, IsolationError, Outc
 from autoclave.judge import JudgeJob, LocalJudge, stream
 from autoclave.judge.gate import Gate
 from autoclave.judge.kinds import kind_of
-from autoclave.judge.limits import limits_of
+from autoclave.judge.limits import ProblemLimits, limits_of
 
 ECHO = "print(input())"
 SLOW = "import time; time.sleep(0.3); print(input())"
@@ -307,6 +307,34 @@ def test_a_run_that_met_the_wall_is_repeated_only_if_it_waited_longer_than_was_g
 ):
     limits = limits_of(stdin_problem(time_limit_s=10.0), SandboxConfig(), JudgeConfig())  # the wall is at 31 seconds
     assert limits.is_borderline(outcome(Ended.WALL_TIME, 3.0, wait_s)) is is_borderline
+
+
+@pytest.mark.parametrize(
+    ("ended", "cpu_s", "wait_s", "is_starved"),
+    [
+        (Ended.WALL_TIME, 3.0, 31.1, True),
+        (Ended.WALL_TIME, 3.0, 30.9, False),
+        (Ended.WALL_TIME, 3.0, None, False),
+        (Ended.WALL_TIME, 10.0, 40.0, False),
+        (Ended.EXITED, 3.0, 40.0, False),
+        (Ended.CPU_TIME, 10.1, 40.0, False),
+    ],
+)
+def test_a_run_that_others_kept_from_its_core_decides_nothing(stdin_problem, ended, cpu_s, wait_s, is_starved):
+    limits = limits_of(stdin_problem(time_limit_s=10.0), SandboxConfig(), JudgeConfig())
+    assert limits.is_starved(outcome(ended, cpu_s, wait_s)) is is_starved
+
+
+def test_a_starved_run_alone_is_tried_again_and_the_first_that_is_not_decides(
+    judged, stdin_problem, monkeypatch: pytest.MonkeyPatch
+):
+    starved = iter([True, True, False])
+    alone, count = Gate.alone, []
+    monkeypatch.setattr(Gate, "alone", lambda gate: (count.append(gate), alone(gate))[1])
+    monkeypatch.setattr(ProblemLimits, "is_borderline", lambda limits, ended: True)
+    monkeypatch.setattr(ProblemLimits, "is_starved", lambda limits, ended: next(starved))
+    assert judged(stdin_problem(("", "1")), "print(1)").is_accepted
+    assert len(count) == 3
 
 
 def test_a_sleeper_or_a_stopped_program_costs_one_wall_limit(judged, stdin_problem, monkeypatch: pytest.MonkeyPatch):

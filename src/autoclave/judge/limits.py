@@ -42,6 +42,13 @@ class ProblemLimits:
         is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
         return _NEAR <= share <= _GRACE or is_starved or is_killed
 
+    def is_starved(self, outcome: Outcome) -> bool:
+        """Whether a run met the wall for want of a core, and not all that it waited was given back: it decides nothing,
+        alone or not.
+        """
+        is_short = outcome.cpu_s < self.time_limit_s and outcome.ended is Ended.WALL_TIME
+        return is_short and outcome.wait_s is not None and outcome.wait_s > self.exact.wall_s
+
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:
     """The problem's own limits, clipped to the settings."""

@@ -220,8 +220,8 @@ def concurrency(far: Judge, sources: Sources, rounds: int) -> dict[str, float]:
 def overload(url: str, pid: int, time_s: float) -> dict[str, float]:
     """Verdicts per second when ten times as many programs are offered as can be judged, over those at full load.
 
-    Clients send groups of eight at a steady rate, whatever the server says, and do not wait for verdicts. What is still
-    unanswered at the end is not waited for.
+    Clients send groups of eight at a steady rate, whatever the server says, and do not wait for verdicts. At most so many
+    groups are unanswered at a time, and those at the end are not waited for; what was sent is printed beside the rate.
     """
     with httpx.Client(base_url=url, trust_env=False) as client:
         problem = problem_of(2, 1, 3)
@@ -232,17 +232,21 @@ def overload(url: str, pid: int, time_s: float) -> dict[str, float]:
         """The statuses of the answers."""
         limits = httpx.Limits(max_connections=32)
         answers = Counter[int]()
+
+        def note(task: asyncio.Task[int]) -> None:
+            tasks.discard(task)
+            if not task.cancelled():
+                answers[task.result()] += 1
+
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=None, limits=limits) as client:
             started, tasks, number = time.monotonic(), set[asyncio.Task[int]](), 0
             while (now := time.monotonic() - started) < time_s:
-                for _ in range(int(now * per_s / GROUP) - number):
+                for _ in range(min(int(now * per_s / GROUP) - number, UNANSWERED - len(tasks))):
                     number += 1
-                    tasks.add(asyncio.create_task(send(client, number)))
+                    tasks.add(task := asyncio.create_task(send(client, number)))
+                    task.add_done_callback(note)
                 await asyncio.sleep(0.005)
-                done = {task for task in tasks if task.done()}
-                answers.update(task.result() for task in done)
-                tasks -= done
-            for task in tasks:
+            for task in [*tasks]:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return answers
@@ -266,12 +270,14 @@ def overload(url: str, pid: int, time_s: float) -> dict[str, float]:
     peak, _ = judged_per_s(1.3 * capacity)
     before_mb = memory_mb(pid)
     goodput, answers = judged_per_s(10 * peak)
-    print(f"offered {10 * peak:.0f} programs per second: answers {dict(answers)}")
+    sent_per_s = GROUP * answers.total() / time_s
+    print(f"to be offered {10 * peak:.0f} programs per second, sent {sent_per_s:.0f}: answers {dict(answers)}")
     if set(answers) != {202, 429}:
         raise SystemExit(f"expected 202 and 429 alone: {answers}")
     return {
         "peak_programs_per_s": peak,
         "overload_goodput_ratio": goodput / peak,
+        "overload_sent_ratio": sent_per_s / peak,
         "overload_refused_share": answers[429] / answers.total(),
         "overload_memory_growth_mb": memory_mb(pid) - before_mb,
         "overload_memory_mb": memory_mb(pid),
@@ -350,3 +356,5 @@ def check(verdicts: Sequence[Verdict], expected: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     main()
+UNANSWERED = 256
+"""Groups that overloading clients have under way at a time."""

@@ -44,6 +44,8 @@ CORES = len(os.sched_getaffinity(0))
 *SERVERS_CORES, CLIENTS_CORE = sorted(os.sched_getaffinity(0))
 CONCURRENT = 128
 GROUP = 8
+UNANSWERED = 256
+"""Groups that overloading clients have under way at a time."""
 SUM = "print(sum(map(int, input().split())))"
 KINDS = {
     "accepted": SUM,
@@ -220,8 +222,8 @@ def concurrency(far: Judge, sources: Sources, rounds: int) -> dict[str, float]:
 def overload(url: str, pid: int, time_s: float) -> dict[str, float]:
     """Verdicts per second when ten times as many programs are offered as can be judged, over those at full load.
 
-    Clients send groups of eight at a steady rate, whatever the server says, and do not wait for verdicts. At most so many
-    groups are unanswered at a time, and those at the end are not waited for; what was sent is printed beside the rate.
+    Clients send groups of eight at a steady rate, whatever the server says, and do not wait for verdicts. At most
+    `UNANSWERED` groups are under way at a time, those at the end are not waited for, and what was sent is printed.
     """
     with httpx.Client(base_url=url, trust_env=False) as client:
         problem = problem_of(2, 1, 3)
@@ -356,5 +358,3 @@ def check(verdicts: Sequence[Verdict], expected: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     main()
-UNANSWERED = 256
-"""Groups that overloading clients have under way at a time."""

@@ -54,9 +54,6 @@ def main() -> None:
                 config,
                 str(folder / "responses.jsonl"),
                 out=folder / "out",
-                partial=False,
-                fresh=False,
-                say=lambda text: None,
             )
             right["graded"] = sum(sample.is_right for sample in result.samples)
 

@@ -193,27 +193,39 @@ def test_right_and_wrong_responses_are_told_apart(name, data, tmp_path):
     config = config_of(name, path)
     ids = data({"problem_id": "x", "response": "x"}, name="other.jsonl")
     with pytest.raises(InputError, match="such as") as complaint:
-        evaluate_benchmark(config, str(ids), out=None, partial=False, fresh=False, say=lambda text: None)
+        evaluate_benchmark(config, str(ids), out=None)
     id = str(complaint.value).partition("['")[2].partition("'")[0]
     said = [{"problem_id": id, "response": text} for text in (right, wrong)]
     responses = data(*said, name="responses.jsonl")
-    result = evaluate_benchmark(
-        config, str(responses), out=tmp_path / "out", partial=False, fresh=False, say=lambda text: None
-    )
+    result = evaluate_benchmark(config, str(responses), out=tmp_path / "out")
     assert [sample.score for sample in result.samples] == [1.0, 0.0], result.samples
     assert result.to_metrics()["pass@1"] == 0.5
     assert load_result(tmp_path / "out") == result
     assert "</html>" in (tmp_path / "out/report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("livecodebench", ADD), ("codeforces", ADD), ("humaneval", FUNCTION), ("mbpp", FUNCTION)],
+)
+def test_programs_may_import_numpy_as_elsewhere(name, code, data):
+    row = CASES[name][0]
+    responses = data(
+        {"problem_id": row.get("task_id") or row.get("question_id") or "1A", "solution": f"import numpy\n{code}"},
+        name="r.jsonl",
+    )
+    result = evaluate_benchmark(config_of(name, data(row)), str(responses), out=None)
+    assert result.samples[0].is_right, result.samples
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_policy_goes_through(name, data, policy, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path / "cache"))
     config = config_of(name, data(CASES[name][0]), samples=2, k=[1], temperature=1.0, max_new_tokens=8)
-    result = evaluate_benchmark(config, str(policy), out=None, partial=False, fresh=False, say=lambda text: None)
+    result = evaluate_benchmark(config, str(policy), out=None)
     assert len(result.samples) == 2
     assert all(sample.score is not None for sample in result.samples)
-    again = evaluate_benchmark(config, str(policy), out=None, partial=False, fresh=False, say=lambda text: None)
+    again = evaluate_benchmark(config, str(policy), out=None)
     assert again.samples == result.samples
     assert again.account["from_cache"] == 2
 

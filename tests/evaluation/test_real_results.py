@@ -31,7 +31,7 @@ def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> Be
     changes = {"source.path": f"{DATA}/{data}", "source.hub": "", "source.release": "", **settings}
     overrides = [Override(path, value, "test") for path, value in changes.items()]
     config = load(BenchmarkConfig, definition_of(name), overrides).config
-    return evaluate_benchmark(config, str(responses), out=None, partial=False, fresh=False, say=lambda text: None)
+    return evaluate_benchmark(config, str(responses))
 
 
 def test_code_is_taken_from_answers_as_the_harness_took_it():
@@ -109,9 +109,7 @@ def test_stdin_programs_pass_the_samples_as_recorded(tmp_path):
         "name: samples\nsource: {set: autoclave, path: " + str(tmp_path / "problems.jsonl") + "}\nextraction: lcb\n"
     )
     config = load(BenchmarkConfig, tmp_path / "samples.yaml").config
-    result = evaluate_benchmark(
-        config, str(tmp_path / "programs.jsonl"), out=None, partial=False, fresh=False, say=lambda text: None
-    )
+    result = evaluate_benchmark(config, str(tmp_path / "programs.jsonl"), out=None)
     passed = {each.problem_id: each.is_right for each in result.samples}
     assert sum(passed[row["question_id"]] for row in rows if row["graded"]) == 94
     assert sum(passed[row["question_id"]] for row in rows if not row["graded"]) == 9

@@ -72,7 +72,7 @@ def evaluated(address: str, tmp_path: Path, **settings: object):
     changes = {"source.path": str(path), "source.hub": "", "max_new_tokens": 8, "endpoint.retries": 1, **settings}
     overrides = [Override(place, value, "test") for place, value in changes.items()]
     config = load(BenchmarkConfig, definition_of("mbpp"), overrides).config
-    return evaluate_benchmark(config, address, out=None, partial=False, fresh=False, say=lambda text: None)
+    return evaluate_benchmark(config, address)
 
 
 def test_a_served_model_goes_through_a_benchmark(address, policy, tmp_path, monkeypatch):

@@ -67,7 +67,14 @@ def definition_of(name: str) -> Path:
 
 
 def evaluate_benchmark(
-    config: BenchmarkConfig, model: str, *, out: Path | None, partial: bool, fresh: bool, say: Say
+    config: BenchmarkConfig,
+    model: str,
+    *,
+    out: Path | None = None,
+    partial: bool = False,
+    fresh: bool = False,
+    say: Say = lambda text: None,
+    key: Callable[[], str] | None = None,
 ) -> BenchmarkResult:
     """Ask `model` the questions of a benchmark and grade its responses.
 
@@ -78,6 +85,7 @@ def evaluate_benchmark(
         partial: problems to which a file has no response are left out, and counted; else they are an error.
         fresh: responses of before are not used.
         say: hears what goes on.
+        key: gives the key to a server, for each request; by default it is in the environment, where settings say so.
 
     Raises:
         ConfigError, InputError: something given cannot be used.
@@ -90,7 +98,7 @@ def evaluate_benchmark(
         judge = opened.enter_context(build_judge(_judge_settings(config), config.sandbox))
         questions = _questions(config, problems, judge, say)
         ids = [question.about.id for question in questions]
-        source, name = _source(config, model, ids, opened, say, fresh=fresh)
+        source, name = _source(config, model, ids, opened, say, fresh=fresh, key=key)
         count = _num_samples(config, source, ids, model, partial=partial)
         total = sum(map(count, ids))
         with tqdm(total=total, unit="response", desc=config.name, disable=None) as bar:
@@ -250,17 +258,21 @@ def _lessons(config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge)
 
 
 def _source(
-    config: BenchmarkConfig, model: str, ids: Sequence[str], opened: ExitStack, say: Say, *, fresh: bool
+    config: BenchmarkConfig,
+    model: str,
+    ids: Sequence[str],
+    opened: ExitStack,
+    say: Say,
+    *,
+    fresh: bool,
+    key: Callable[[], str] | None,
 ) -> tuple[ResponseSource, str]:
     """What gives responses, and what the model is called."""
     path = Path(model)
     if path.is_file():
         return read_responses(path, ids), path.name
     if model.startswith(_ADDRESS):
-        variable = config.endpoint.api_key_variable
-        if variable and variable not in os.environ:
-            raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
-        endpoint = Endpoint(model, config.endpoint, lambda: os.environ.get(variable, "") if variable else "")
+        endpoint = Endpoint(model, config.endpoint, key or _key_of_environment(config.endpoint.api_key_variable))
         source: ResponseSource = opened.enter_context(closing(endpoint))
         name = endpoint.model
     else:
@@ -270,6 +282,17 @@ def _source(
         name = path.name if path.name != "model" else str(path)
     cache = opened.enter_context(ResponseCache(cache_folder() / "responses.sqlite"))
     return CachedResponses(source, cache, fresh=fresh), name
+
+
+def _key_of_environment(variable: str) -> Callable[[], str]:
+    """What gives the key in this variable; without one, none.
+
+    Raises:
+        ConfigError: it is not set.
+    """
+    if variable and variable not in os.environ:
+        raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
+    return lambda: os.environ[variable] if variable else ""
 
 
 def _digest(folder: Path) -> str:

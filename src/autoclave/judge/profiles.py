@@ -1,7 +1,7 @@
 """The interpreters that problems ask for by name, and the runners that drive a program in its cell.
 
-`lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` is `lcb`
-with numpy to import. More come from the settings.
+`lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` and
+`plain_numpy` are these with numpy to import. More come from the settings.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ _LCB = Profile(
     int_max_str_digits=_DEEP,
     is_rehearsed=True,
 )
+_PLAIN = Profile(name="plain", modules=("sys",), is_rehearsed=True)
 _NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the last two are else loaded at first use
 
 PROFILES: Mapping[str, Profile] = {
     "lcb": _LCB,
-    "plain": Profile(name="plain", modules=("sys",), is_rehearsed=True),
+    "plain": _PLAIN,
+    "plain_numpy": replace(_PLAIN, name="plain_numpy", modules=("sys", *_NUMPY_MODULES), packages=("numpy",)),
     "lcb_numpy": replace(_LCB, name="lcb_numpy", modules=_STARRED + _NUMPY_MODULES, packages=("numpy",)),
 }
 """Those that every judge has."""
@@ -61,7 +63,12 @@ def _extended(name: str, config: ProfileConfig) -> Profile:
     )
 
 
-VALUE_RULES: Mapping[str, ValueRule] = {"lcb": "lenient", "plain": "strict", "lcb_numpy": "lenient"}
+VALUE_RULES: Mapping[str, ValueRule] = {
+    "lcb": "lenient",
+    "plain": "strict",
+    "lcb_numpy": "lenient",
+    "plain_numpy": "strict",
+}
 """How values that calls return are compared under each profile that every judge has."""
 
 

@@ -85,3 +85,20 @@ def test_a_program_cannot_take_the_place_of_the_reference(read, judge):
 def test_tests_for_pytest_run_without_it(read, judge, body, expected):
     found = read("kodcode", **KODCODE)
     assert status(judge, found, f"def add(a, b):\n    return {body}\n") == expected
+
+
+def test_tests_that_import_numpy_find_it(read, judge):
+    row = {
+        "task_id": "HumanEval/7",
+        "prompt": "def add(a, b):\n",
+        "entry_point": "add",
+        "canonical_solution": "    return a + b\n",
+        "test": "import numpy as np\n\ndef check(candidate):\n    np.testing.assert_allclose(candidate(1, 2), 3)\n",
+    }
+    found = read("humaneval", **row)
+    assert found.problem.profile == "plain_numpy"
+    assert status(judge, found, found.problem.solutions[0]) == "accepted"
+    assert status(judge, found, "def add(a, b):\n    return a") == "wrong_answer"
+    asserts = {"task_id": 2, "text": "Add.", "test_list": ["assert add(1, 2) == 3"]}
+    assert read("mbpp", **asserts, code="import numpy as np\ndef add(a, b): ...").problem.profile == "plain_numpy"
+    assert read("mbpp", **asserts, code="def add(a, b): ...").problem.profile == "plain"

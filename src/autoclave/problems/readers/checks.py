@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -16,8 +17,9 @@ from autoclave.problems.readers.plus_tests import comparison_source
 from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
 from autoclave.problems.readers.statements import day, difficulty, without_prompt
 
-_PLAIN = "plain"
+_PLAIN, _NUMPY = "plain", "plain_numpy"
 """These tests import what they use; a profile with more names would hide the program's own functions from them."""
+_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 
 
 def humaneval(row: Row) -> ReadProblem:
@@ -69,7 +71,7 @@ def mbpp(row: Row) -> ReadProblem:
         tests,
         id=f"mbpp/{number}" if number else "",
         solutions=[solution],
-        profile=_PLAIN,
+        profile=_profile(tests, solution),
         source="mbpp",
     )
     return ReadProblem(problem, key=f"mbpp/{number}" if number else "")
@@ -89,8 +91,8 @@ def leetcode(row: Row) -> ReadProblem:
         tests,
         id=f"leetcode/{slug}" if slug else "",
         starter_code=row.text_or("", "starter_code") or meta.text_or("", "lang_code", "starter_code"),
-        solutions=texts([row.fields.get("completion")]),
-        profile=_PLAIN,
+        solutions=(solutions := texts([row.fields.get("completion")])),
+        profile=_profile(tests, *solutions),
         source="leetcode",
         released=day(meta.text_or("", "estimated_date")),
         difficulty=difficulty(meta.text_or("", "difficulty")),
@@ -123,11 +125,11 @@ def kodcode(row: Row) -> ReadProblem:
     number = row.text_or("", "question_id", "conversation_id")
     problem = Problem(
         row.text("question"),
-        CheckTests("check", entry_point, checked, "\n".join(f"{name}()" for name in checks)),
+        tests := CheckTests("check", entry_point, checked, "\n".join(f"{name}()" for name in checks)),
         id=f"kodcode/{number}" if number else "",
         starter_code="",
-        solutions=texts([row.fields.get("solution")]),
-        profile=_PLAIN,
+        solutions=(solutions := texts([row.fields.get("solution")])),
+        profile=_profile(tests, *solutions),
         source=row.text_or("kodcode", "subset"),
         difficulty=difficulty(row.text_or("", "gpt_difficulty")),
     )
@@ -141,8 +143,16 @@ def _function(
     id = id or row.text_or("", "task_id")
     preamble = prompt.partition(f"def {entry_point}(")[0]
     tests = CheckTests("check", entry_point, source, invocation, preamble)
-    problem = Problem(prompt, tests, id=id, solutions=solutions, profile=_PLAIN, source="humaneval")
+    problem = Problem(
+        prompt, tests, id=id, solutions=solutions, profile=_profile(tests, *solutions), source="humaneval"
+    )
     return ReadProblem(problem, key=id)
+
+
+def _profile(tests: CheckTests, *solutions: str) -> str:
+    """The interpreter that tests, prompt and solutions need."""
+    needs_numpy = any(_IMPORTS_NUMPY.search(text) for text in (tests.source, tests.preamble, *solutions))
+    return _NUMPY if needs_numpy else _PLAIN
 
 
 def _tolerance(row: Row) -> float:

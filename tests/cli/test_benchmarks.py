@@ -193,7 +193,7 @@ def test_right_and_wrong_responses_are_told_apart(name, data, tmp_path):
     config = config_of(name, path)
     ids = data({"problem_id": "x", "response": "x"}, name="other.jsonl")
     with pytest.raises(InputError, match="such as") as complaint:
-        evaluate_benchmark(config, str(ids), out=None)
+        evaluate_benchmark(config, str(ids))
     id = str(complaint.value).partition("['")[2].partition("'")[0]
     said = [{"problem_id": id, "response": text} for text in (right, wrong)]
     responses = data(*said, name="responses.jsonl")
@@ -214,7 +214,7 @@ def test_programs_may_import_numpy_as_elsewhere(name, code, data):
         {"problem_id": row.get("task_id") or row.get("question_id") or "1A", "solution": f"import numpy\n{code}"},
         name="r.jsonl",
     )
-    result = evaluate_benchmark(config_of(name, data(row)), str(responses), out=None)
+    result = evaluate_benchmark(config_of(name, data(row)), str(responses))
     assert result.samples[0].is_right, result.samples
 
 
@@ -222,10 +222,10 @@ def test_programs_may_import_numpy_as_elsewhere(name, code, data):
 def test_a_policy_goes_through(name, data, policy, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path / "cache"))
     config = config_of(name, data(CASES[name][0]), samples=2, k=[1], temperature=1.0, max_new_tokens=8)
-    result = evaluate_benchmark(config, str(policy), out=None)
+    result = evaluate_benchmark(config, str(policy))
     assert len(result.samples) == 2
     assert all(sample.score is not None for sample in result.samples)
-    again = evaluate_benchmark(config, str(policy), out=None)
+    again = evaluate_benchmark(config, str(policy))
     assert again.samples == result.samples
     assert again.account["from_cache"] == 2
 
@@ -286,6 +286,20 @@ def test_killed_again_and_again_nothing_is_sampled_twice(data, tmp_path):
     assert again.samples == whole.samples
     assert len(server.answered) == 40
     assert sum(server.answered.values()) - 40 <= 2 * kills  # at most those under way at each kill
+
+
+def test_the_key_to_a_server_is_given_or_in_the_environment(data, monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
+    monkeypatch.setenv("THE_KEY", "of the environment")
+    server = ChatServer(lambda body: fenced(FUNCTION))
+    path = data(MBPP)
+    evaluate_benchmark(config_of("mbpp", path), server.url, key=lambda: "given", fresh=True)
+    evaluate_benchmark(config_of("mbpp", path, **{"endpoint.api_key_variable": "THE_KEY"}), server.url, fresh=True)
+    with pytest.raises(ConfigError, match="NO_KEY"):
+        evaluate_benchmark(config_of("mbpp", path, **{"endpoint.api_key_variable": "NO_KEY"}), server.url)
+    server.close()
+    assert server.keys == ["Bearer given", "Bearer of the environment"]
+    assert not any(b"of the environment" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 def test_two_results_are_compared(data, tmp_path, autoclave):

@@ -109,7 +109,7 @@ def test_stdin_programs_pass_the_samples_as_recorded(tmp_path):
         "name: samples\nsource: {set: autoclave, path: " + str(tmp_path / "problems.jsonl") + "}\nextraction: lcb\n"
     )
     config = load(BenchmarkConfig, tmp_path / "samples.yaml").config
-    result = evaluate_benchmark(config, str(tmp_path / "programs.jsonl"), out=None)
+    result = evaluate_benchmark(config, str(tmp_path / "programs.jsonl"))
     passed = {each.problem_id: each.is_right for each in result.samples}
     assert sum(passed[row["question_id"]] for row in rows if row["graded"]) == 94
     assert sum(passed[row["question_id"]] for row in rows if not row["graded"]) == 9

@@ -160,7 +160,8 @@ def test_an_empty_evaluation_set_or_statement_finds_nothing():
 
 def test_a_stream_gives_its_hits_in_order():
     evaluation = [problem(text(seed), ("x", f"{seed}")) for seed in range(3)]
-    hits = Decontamination(evaluation, DecontaminationConfig()).contaminated(problem(text(seed)) for seed in (2, 8, 0))
+    against = Decontamination(evaluation, DecontaminationConfig())
+    hits = [hit for seed in (2, 8, 0) if (hit := against.find(problem(text(seed))))]
     assert [found.rule.value for found in hits] == ["exact", "exact"]
 
 

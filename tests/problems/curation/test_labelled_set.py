@@ -68,8 +68,8 @@ def test_contamination_is_found_and_other_problems_pass(real: list[Candidate], t
     training = [each for each in real if each.origin.set in ("apps", "code_contests", "codeforces", "mbpp")]
     planted = copies_of(real, {"lcb", "leetcode"}, 420, 3, tests)
     against = Decontamination(evaluation, DecontaminationConfig())
-    hits = {hit.dropped: hit.evaluation for hit in against.contaminated(each.copy for each in planted)}
+    hits = {hit.dropped: hit.evaluation for each in planted if (hit := against.find(each.copy))}
     right = sum(hits.get(Name.of(each.copy)) == Name.of(each.original) for each in planted)
-    wrong = list(against.contaminated(training))
+    wrong = [hit for each in training if (hit := against.find(each))]
     assert right / len(planted) >= least_recall
     assert len(wrong) <= 0.005 * len(training)

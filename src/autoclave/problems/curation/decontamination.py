@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -130,12 +130,6 @@ class Decontamination:
     def _ngrams(self, words: list[str]) -> list[int]:
         size = self._config.ngram_words
         return [hash_of_words(words[at : at + size]) for at in range(len(words) - size + 1)]
-
-    def contaminated(self, training: Iterable[Candidate]) -> Iterator[Contamination]:
-        """The problems of a stream that are too close, in its order, each by the first rule that finds it."""
-        for candidate in training:
-            if found := self.find(candidate):
-                yield found
 
     def find(self, candidate: Candidate) -> Contamination | None:
         """Why a problem must not be trained on; None if nothing speaks against it."""

@@ -25,7 +25,7 @@ from autoclave.core import ConfigError, InputError, Lesson, Problem
 from autoclave.core.files import cache_folder, write_atomically
 from autoclave.core.json import nearest
 from autoclave.evaluation.benchmark import graded_responses
-from autoclave.evaluation.benchmark_result import REPORT, BenchmarkResult
+from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult
 from autoclave.evaluation.endpoint import Endpoint
 from autoclave.evaluation.pages import result_page
 from autoclave.evaluation.questions import Question, problem_questions, trace_questions
@@ -93,6 +93,9 @@ def evaluate_benchmark(
         FaultError: the model or the judge failed; what was sampled is in the cache, and the same call goes on.
     """
     _require_model(model)
+    if out:
+        _require_folder(out)
+    rate = _rater(config.rating) if config.rating else None
     problems = _problems(config, say)
     with ExitStack() as opened:
         judge = opened.enter_context(build_judge(_judge_settings(config), config.sandbox))
@@ -123,8 +126,8 @@ def evaluate_benchmark(
         config.score,
         account,
     )
-    if config.rating:
-        result = replace(result, rating=_rating(config.rating, result))
+    if rate:
+        result = replace(result, rating=rate(result))
     if out:
         write_result(result, out)
     return result
@@ -156,6 +159,19 @@ def _require_model(model: str) -> None:
     """
     if not model.startswith(_ADDRESS) and not Path(model).exists():
         raise InputError(f"model {model}: must be the folder of a model, an address (http...), or a file of responses")
+
+
+def _require_folder(out: Path) -> None:
+    """Make the folder for the result early.
+
+    Raises:
+        InputError: nothing can be written there.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / SAMPLES).touch()
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from None
 
 
 def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
@@ -329,11 +345,13 @@ def _settings(config: BenchmarkConfig) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def _rating(config: RatingConfig, result: BenchmarkResult) -> dict[str, Any]:
-    return rating_of(
-        result,
-        read_contests(Path(config.standings)),
-        read_histogram(Path(config.histogram)),
-        attempts=config.attempts,
-        expectation=config.expectation,
+def _rater(config: RatingConfig) -> Callable[[BenchmarkResult], dict[str, Any]]:
+    """What rates a result; the files are read now, before anything is asked.
+
+    Raises:
+        InputError: a file is not there, or is not what it should be.
+    """
+    contests, histogram = read_contests(Path(config.standings)), read_histogram(Path(config.histogram))
+    return lambda result: rating_of(
+        result, contests, histogram, attempts=config.attempts, expectation=config.expectation
     )

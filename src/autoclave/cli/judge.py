@@ -25,7 +25,7 @@ from autoclave.judge.trace_files import refuse_to_overwrite
 def judge(
     problems: Path, programs: Path, settings: tuple[str, ...], out: Path, traces: Path | None, as_json: bool
 ) -> None:
-    r"""Judge the programs of a JSONL file on the tests of a problem file.
+    """Judge the programs of a JSONL file on the tests of a problem file.
 
     \b
     Settings: judge.*, sandbox.*, extraction, answer, tests, stop_at_failure.

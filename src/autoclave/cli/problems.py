@@ -32,7 +32,7 @@ def problems() -> None:
 @click.argument("id")
 @click.option("--json", "as_json", is_flag=True, help="Print the line of the problem.")
 def show(file: Path, id: str, as_json: bool) -> None:
-    r"""Show one problem: its statement, its first tests and its first solution.
+    """Show one problem: its statement, its first tests and its first solution.
 
     \b
     Example: autoclave problems show curated/problems.jsonl.zst two-sum
@@ -51,7 +51,7 @@ def show(file: Path, id: str, as_json: bool) -> None:
 @click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
 def stats(file: Path, as_json: bool) -> None:
-    r"""Count the problems of a file by kind of tests, source, difficulty, language and date.
+    """Count the problems of a file by kind of tests, source, difficulty, language and date.
 
     \b
     Example: autoclave problems stats curated/problems.jsonl.zst
@@ -80,7 +80,7 @@ def stats(file: Path, as_json: bool) -> None:
 @click.argument("second", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print one object per difference.")
 def diff(first: Path, second: Path, as_json: bool) -> None:
-    r"""List problems that are in one of two files alone, or not the same in both.
+    """List problems that are in one of two files alone, or not the same in both.
 
     \b
     Example: autoclave problems diff before/problems.jsonl.zst after/problems.jsonl.zst
@@ -100,7 +100,7 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another sample.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines of the problems.")
 def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
-    r"""Show some problems of a file, drawn at random.
+    """Show some problems of a file, drawn at random.
 
     \b
     Example: autoclave problems sample curated/problems.jsonl.zst -n 2

@@ -24,7 +24,7 @@ _LANGUAGES = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON instead of the program's output.")
 def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
-    r"""Run one program sealed, with the standard input of this command.
+    """Run one program sealed, with the standard input of this command.
 
     A file that ends in .cpp, .cc or .cxx is C++, any other Python. Its output passes through. The exit code is 0 if
     the program exited with 0, else 1.

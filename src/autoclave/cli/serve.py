@@ -33,7 +33,7 @@ class _Serve(click.Group):
 @click.option("--ray", "on_ray", is_flag=True, help="As a deployment of Ray Serve; short for ray={}.")
 @click.pass_context
 def serve(context: click.Context, on_ray: bool) -> None:
-    r"""Judge programs for others over HTTP, until SIGTERM or Ctrl-C.
+    """Judge programs for others over HTTP, until SIGTERM or Ctrl-C.
 
     Without tokens only this machine can connect. Accepted programs survive a crash and are judged after the next start.
 
@@ -71,7 +71,7 @@ def token() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the token and its record as JSON.")
 @takes_settings
 def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, settings: tuple[str, ...]) -> None:
-    r"""Make a token and print it. It cannot be shown again: the store keeps its hash.
+    """Make a token and print it. It cannot be shown again: the store keeps its hash.
 
     \b
     Settings: store.
@@ -92,7 +92,7 @@ def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, set
 @click.option("--json", "as_json", is_flag=True, help="Print the records as JSON.")
 @takes_settings
 def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
-    r"""List all tokens by name, without what proves them.
+    """List all tokens by name, without what proves them.
 
     \b
     Settings: store.
@@ -116,7 +116,7 @@ def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
 @click.argument("name")
 @takes_settings
 def revoke(name: str, settings: tuple[str, ...]) -> None:
-    r"""Make a token useless, at once. NAME is the first word of its line in the list.
+    """Make a token useless, at once. NAME is the first word of its line in the list.
 
     \b
     Settings: store.

@@ -40,7 +40,7 @@ from autoclave.judge.profiles import PROFILES
 def trace(
     file: Path, settings: tuple[str, ...], entry_point: str | None, arguments: str | None, profile: str, as_json: bool
 ) -> None:
-    r"""Run one Python program sealed and print the final values of its variables.
+    """Run one Python program sealed and print the final values of its variables.
 
     It reads the standard input of this command; its output is not shown. Names of `main()` begin with `main.`, a call
     ends with its `return` value. The exit code is 0 if the program ended normally, else 1.

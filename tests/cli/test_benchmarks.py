@@ -16,7 +16,7 @@ import pytest
 
 from autoclave.compose.benchmark import definition_names, definition_of, evaluate_benchmark
 from autoclave.config import BenchmarkConfig, Override, load
-from autoclave.core import ConfigError, InputError
+from autoclave.core import ConfigError, EngineFault, InputError
 from autoclave.evaluation.benchmark_result import load_result
 from autoclave.models import save_policy
 from autoclave.rollout.conformance import build_policy
@@ -357,6 +357,35 @@ def test_problems_without_a_response_are_an_error_unless_they_may_be_left_out(da
     ended = autoclave(*words, "--partial")
     figures = json.loads(ended.stdout)
     assert (figures["unanswered"], figures["pass@1"]) == (1, 1.0)
+
+
+def test_what_is_left_out_is_said_and_kept(data, tmp_path):
+    said: list[str] = []
+    path = data(MBPP, MBPP | {"task_id": 12, "test_list": []})
+    responses = data({"task_id": 11, "solution": FUNCTION}, name="said.jsonl")
+    config = config_of("mbpp", path, samples=4, k=[1, 4], temperature=1.0)
+    result = evaluate_benchmark(config, str(responses), out=tmp_path / "out", say=said.append)
+    assert "1 of 2 rows" in said[0]
+    assert "no_function" in said[0]
+    assert said[1] == "pass@k for k = [4] is left out: there are problems with 1 responses"
+    assert list(result.notes) == said
+    assert said[1] in (tmp_path / "out/report.html").read_text()
+
+
+def test_answers_under_way_are_kept_when_another_fails(data, monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
+    server = ChatServer(lambda body: fenced(FUNCTION))
+    server.trouble, server.pause_s = ["empty"], 0.5
+    rows = [MBPP | {"task_id": number, "text": f"Add, variant {number}."} for number in range(11, 15)]
+    config = config_of("mbpp", data(*rows), **{"endpoint.concurrency": 4})
+    with pytest.raises(EngineFault, match="no choice"):
+        evaluate_benchmark(config, server.url)
+    asked = len(server.bodies)
+    server.pause_s = 0.0
+    result = evaluate_benchmark(config, server.url)
+    server.close()
+    assert result.account["from_cache"] == asked - 1
+    assert len(server.answered) == 4
 
 
 def test_an_unknown_benchmark_is_named():

@@ -96,10 +96,16 @@ def evaluate_benchmark(
     if out:
         _require_folder(out)
     rate = _rater(config.rating) if config.rating else None
-    problems = _problems(config, say)
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        say(text)
+
+    problems = _problems(config, note)
     with ExitStack() as opened:
         judge = opened.enter_context(build_judge(_judge_settings(config), config.sandbox))
-        questions = _questions(config, problems, judge, say)
+        questions = _questions(config, problems, judge, note)
         ids = [question.about.id for question in questions]
         source, name = _source(config, model, ids, opened, say, fresh=fresh, key=key)
         count = _num_samples(config, source, ids, model, partial=partial)
@@ -114,7 +120,9 @@ def evaluate_benchmark(
                 tick=lambda: _advance(bar),
             )
         account = source.account()
-    fewest = min((count(id) for id in ids if count(id)), default=1)
+    fewest = min(count(id) for id in ids if count(id))
+    if missing := [k for k in config.k if k > fewest]:
+        note(f"pass@k for k = {missing} is left out: there are problems with {fewest} responses")
     result = BenchmarkResult(
         config.name,
         name,
@@ -125,6 +133,7 @@ def evaluate_benchmark(
         config.tables,
         config.score,
         account,
+        notes=tuple(notes),
     )
     if rate:
         result = replace(result, rating=rate(result))
@@ -287,6 +296,7 @@ def _source(
     path = Path(model)
     if path.is_file():
         return read_responses(path, ids), path.name
+    cache = opened.enter_context(ResponseCache(cache_folder() / "responses.sqlite"))  # open until all answers are in
     if model.startswith(_ADDRESS):
         endpoint = Endpoint(model, config.endpoint, key or _key_of_environment(config.endpoint.api_key_variable))
         source: ResponseSource = opened.enter_context(closing(endpoint))
@@ -296,7 +306,6 @@ def _source(
 
         source = opened.enter_context(closing(FolderModel(config, path, _digest(path), opened, say)))
         name = path.name if path.name != "model" else str(path)
-    cache = opened.enter_context(ResponseCache(cache_folder() / "responses.sqlite"))
     return CachedResponses(source, cache, fresh=fresh), name
 
 

@@ -42,7 +42,7 @@ class FolderModel:
         self._tokenizer = load_tokenizer(path, model.chat_template)
         self._samplers = opened.enter_context(open_samplers(settings, path, say))
         self._seed = model.seed
-        self.identity: Any = ["folder", digest, model.model_dump(mode="json")]
+        self.identity: Any = ["folder", digest, model.engine.name, model.chat_template, model.dtype, model.seed]
 
     def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
         """See `ResponseSource`."""

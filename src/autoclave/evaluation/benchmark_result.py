@@ -60,6 +60,7 @@ class BenchmarkResult:
         score: `all_tests` or `share_of_tests`.
         account: what sampling cost.
         rating: a rating of contests, where one was asked for.
+        notes: what was left out, in sentences.
         recorded: whether the grades are those that a file came with, and were not made here.
     """
 
@@ -73,6 +74,7 @@ class BenchmarkResult:
     score: str = "all_tests"
     account: Mapping[str, Any] = field(default_factory=dict[str, Any])
     rating: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
     recorded: bool = False
 
     @cached_property
@@ -164,7 +166,7 @@ class BenchmarkResult:
         write_atomically(folder / RESULT, json.dumps(kept, ensure_ascii=False) + "\n")
 
 
-_KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "recorded")
+_KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "notes", "recorded")
 _KEYS: Mapping[str, Callable[[About], Sequence[str]]] = {
     "difficulty": lambda problem: (problem.difficulty,),
     "month": lambda problem: (problem.released[:7],),
@@ -191,7 +193,7 @@ def load_result(folder: Path) -> BenchmarkResult:
     values: dict[str, Any] = {name: kept[name] for name in _KEPT}
     values["problems"] = tuple(from_plain(About, each, f"{path}: problems") for each in kept["problems"])
     values["samples"] = tuple(_samples(folder / SAMPLES))
-    values |= {name: tuple(kept[name]) for name in ("k", "tables")}
+    values |= {name: tuple(kept[name]) for name in ("k", "tables", "notes")}
     return BenchmarkResult(**values)
 
 

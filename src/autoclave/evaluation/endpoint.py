@@ -12,7 +12,7 @@ from typing import Any, cast
 from autoclave.config import EndpointConfig
 from autoclave.core import ConfigError, EngineFault
 from autoclave.evaluation.responses import Asked, Response
-from autoclave.rollout.http_server import Server
+from autoclave.rollout.http_server import Line, Server
 
 _SEED_BASE = 1_000_003
 
@@ -33,6 +33,7 @@ class Endpoint:
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
         self._pace = _Pace(config.requests_per_minute)
         self._counting = threading.Lock()
+        self._line = Line()
         self._requests = self._prompt_tokens = self._tokens = 0
 
     @property
@@ -61,13 +62,14 @@ class Endpoint:
             }
 
     def close(self) -> None:
-        """Ask nothing more. What is under way is waited for, since it is paid for."""
+        """Ask nothing more, and try nothing again. Answers under way are waited for, since they are paid for."""
+        self._line.is_cut.set()
         self._threads.shutdown(cancel_futures=True)
 
     def _respond(self, asked: Asked) -> Response:
         path, body = self._request(asked)
         self._pace.wait()
-        answer = replace(self._server, key=self._key()).ask("POST", path, body)
+        answer = replace(self._server, key=self._key()).ask("POST", path, body, self._line)
         response = self._read(path, answer)
         with self._counting:
             self._requests += 1

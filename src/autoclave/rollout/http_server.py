@@ -60,14 +60,15 @@ class Server:
     retries: int
     key: str = field(default="", repr=False)
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, line: Line | None = None) -> Any:
         """The answer, from JSON; None if it is empty or not JSON. Tried again as often as is allowed.
 
         Raises:
             EngineFault: the server does not answer.
             InputError: it refuses; the message has its words.
+            Cut: `line` was cut before a try.
         """
-        line, tries = Line(), 0
+        line, tries = line or Line(), 0
         while True:
             try:
                 with self._open(method, path, body, line) as reply:

@@ -136,6 +136,9 @@ class BenchmarkConfig(Config):
     profile: str = ""
     """Profile that programs are judged with; empty: that of each problem."""
 
+    profile_with_numpy: str = ""
+    """Profile of programs that name numpy, which other harnesses have; it takes time. Empty: that of the others."""
+
     time_limit_s: PositiveFloat | None = None
     """CPU seconds per test, in place of the problems' own limits; servers have their own range. null: theirs."""
 

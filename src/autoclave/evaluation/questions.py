@@ -74,7 +74,8 @@ def problem_questions(problems: Sequence[Problem], config: BenchmarkConfig, judg
     """
     ask, rule = prompt_of(config.prompt, config.system), rule_of(config.extraction, config.stops)
     for problem in problems:
-        judge.check(problem)
+        for each in {problem.profile, config.profile_with_numpy or problem.profile}:
+            judge.check(replace(problem, profile=each))
     return [
         Question(about(problem), ask(problem), partial(_judged, problem, rule, config, judge)) for problem in problems
     ]
@@ -124,8 +125,9 @@ def _judged(
         settled: Future[Grade] = Future()
         settled.set_result(Grade(Status.BAD_FORMAT, 0.0, 0.0, None, "nothing to judge in the response"))
         return settled
+    profile = config.profile_with_numpy if "numpy" in submission else ""
     job = JudgeJob(
-        problem,
+        replace(problem, profile=profile) if profile else problem,
         Program(submission, problem.language),
         tests=config.tests,
         stop_at_failure=config.score == "all_tests",

@@ -120,6 +120,15 @@ def test_a_damaged_line_is_named(tmp_path):
         load_result(tmp_path)
 
 
+def test_a_damaged_result_is_named(tmp_path):
+    RESULT.save(tmp_path)
+    kept = json.loads((tmp_path / "result.json").read_text())
+    for changed in ({**kept, "k": "one"}, {name: value for name, value in kept.items() if name != "model"}, {"a": 1}):
+        (tmp_path / "result.json").write_text(json.dumps(changed))
+        with pytest.raises(InputError, match=r"result\.json"):
+            load_result(tmp_path)
+
+
 def test_comparison_is_paired():
     other = replace(
         RESULT,

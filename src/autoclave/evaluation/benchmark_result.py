@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -190,11 +190,9 @@ def load_result(folder: Path) -> BenchmarkResult:
     kept = parse_object(existing_file(path, "result").read_text("utf-8"), str(path))
     if kept.get("format") != FORMAT:
         raise InputError(f"{path}: format = {kept.get('format')!r}: must be {FORMAT!r}")
-    values: dict[str, Any] = {name: kept[name] for name in _KEPT}
-    values["problems"] = tuple(from_plain(About, each, f"{path}: problems") for each in kept["problems"])
-    values["samples"] = tuple(_samples(folder / SAMPLES))
-    values |= {name: tuple(kept[name]) for name in ("k", "tables", "notes")}
-    return BenchmarkResult(**values)
+    stored = {name: value for name, value in kept.items() if name not in ("format", "metrics")}
+    result = from_plain(BenchmarkResult, {**stored, "samples": []}, str(path))
+    return replace(result, samples=tuple(_samples(folder / SAMPLES)))
 
 
 def _samples(path: Path) -> Iterator[GradedResponse]:

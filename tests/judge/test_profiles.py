@@ -133,7 +133,8 @@ def test_an_absent_package_is_named_with_the_mend_before_anything_runs(rich_judg
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(rich_judge: LocalJudge):
     problem = Problem("s", StdinTests("stdin", [StdinCase("", "")]), id="p", profile="magic")
-    with pytest.raises(InputError, match="problem 'p': profile = 'magic': must be one of lcb, plain, lcb_numpy, mine"):
+    known = "lcb, plain, lcb_numpy, plain_numpy, mine"
+    with pytest.raises(InputError, match=f"problem 'p': profile = 'magic': must be one of {known}"):
         rich_judge.check(problem)
 
 

@@ -42,7 +42,7 @@ from autoclave.service.serving import DrainingServer, listen
 from autoclave.service.store import Batch, JobSpec, Store
 from autoclave.service.tokens import Scope, create_token
 
-DEADLINE_S = 90.0
+DEADLINE_S = 180.0
 
 
 class LiveServer:

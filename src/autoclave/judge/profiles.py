@@ -40,8 +40,8 @@ _NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the l
 PROFILES: Mapping[str, Profile] = {
     "lcb": _LCB,
     "plain": _PLAIN,
-    "plain_numpy": replace(_PLAIN, name="plain_numpy", modules=("sys", *_NUMPY_MODULES), packages=("numpy",)),
     "lcb_numpy": replace(_LCB, name="lcb_numpy", modules=_STARRED + _NUMPY_MODULES, packages=("numpy",)),
+    "plain_numpy": replace(_PLAIN, name="plain_numpy", modules=("sys", *_NUMPY_MODULES), packages=("numpy",)),
 }
 """Those that every judge has."""
 

@@ -294,6 +294,15 @@ def test_runs_near_the_limit_are_borderline(stdin_problem, ended: Ended, cpu_s: 
     assert limits.is_borderline(outcome(ended, cpu_s)) is is_borderline
 
 
+@pytest.mark.parametrize(("system_s", "is_borderline"), [(0.5, False), (5.9, False), (6.0, True), (15.0, True)])
+def test_a_run_far_above_the_limit_is_borderline_if_the_kernel_alone_brought_it_there(
+    stdin_problem, system_s: float, is_borderline: bool
+):
+    limits = limits_of(stdin_problem(("", ""), time_limit_s=10.0), SandboxConfig(), JudgeConfig())
+    ended = replace(outcome(Ended.CPU_TIME, 16.0), system_s=system_s)
+    assert limits.is_borderline(ended) is is_borderline
+
+
 @pytest.mark.parametrize(("printed", "is_borderline"), [(4095, False), (4096, True)])
 def test_a_wall_that_was_met_by_one_that_prints_much_is_borderline(stdin_problem, printed: int, is_borderline: bool):
     limits = limits_of(stdin_problem(("", ""), time_limit_s=10.0), SandboxConfig(), JudgeConfig())

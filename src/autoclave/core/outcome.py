@@ -33,7 +33,8 @@ class Outcome:
 
     `exit_code` is None unless the program exited, `signal` is None unless a signal ended it. `cpu_s` counts all
     processes of the run, as far as they were reaped or a control group counts them. `wait_s` is how long its threads
-    were ready but had no core, and how long we were late to serve them; None where that was not seen.
+    were ready but had no core, and how long we were late to serve them; None where that was not seen. `system_s` is
+    the part of `cpu_s` that the kernel took on behalf of the processes that were reaped: on a busy machine it grows.
     """
 
     ended: Ended
@@ -48,3 +49,4 @@ class Outcome:
     memory_mb: float
     detail: str = ""
     wait_s: float | None = None
+    system_s: float = 0.0

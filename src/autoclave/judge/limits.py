@@ -33,14 +33,18 @@ class ProblemLimits:
         The wall clock is no reason by itself: what a test waited for a core was given back to it (`wait_s`), so one
         that sleeps or stopped would have met the wall alone too. It is one when the wait is not known, or was so long
         that not all of it was given back; or where the test printed more than a pipe may hold, and may have waited for
-        us to read it.
+        us to read it. What the kernel did for a test (memory that it touched first, files) is charged to the test but
+        takes several times as long while neighbours ask for the same: above the grace, the rest of the time decides
+        whether the limit was surely met.
         """
         share = outcome.cpu_s / self.time_limit_s
+        own_share = share - outcome.system_s / self.time_limit_s
         is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
         has_printed_much = len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES
         is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.wall_s or has_printed_much
         is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
-        return _NEAR <= share <= _GRACE or is_starved or is_killed
+        is_near = share >= _NEAR and (share <= _GRACE or own_share <= 1)
+        return is_near or is_starved or is_killed
 
     def is_starved(self, outcome: Outcome) -> bool:
         """Whether a run met the wall for want of a core, and not all that it waited was given back: it decides nothing,

@@ -143,6 +143,11 @@ class SandboxConformance:
         assert outcome.ended is Ended.CPU_TIME
         assert 0.45 < outcome.cpu_s < 1.5
 
+    def test_the_part_of_the_kernel_in_the_cpu_time_is_told(self, run: Run):
+        calls = run("import os\nwhile True: os.urandom(1 << 20)", cpu_s=0.5)
+        assert 0.5 * calls.cpu_s < calls.system_s <= calls.cpu_s + 0.1
+        assert run("while True: pass", cpu_s=0.5).system_s < 0.2
+
     def test_the_kernel_which_may_count_in_ticks_does_not_stop_a_program_before_we_do(self, run: Run):
         outcome = run("import resource; print(*resource.getrlimit(resource.RLIMIT_CPU))", cpu_s=3)
         assert all(int(limit) > 2 * 3 for limit in outcome.stdout.split())

@@ -74,6 +74,7 @@ def outcome_of(
         memory_mb=peak_mb,
         detail=printable(account),
         wait_s=observed.wait_s,
+        system_s=system_s,
     )
 
 

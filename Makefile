@@ -30,8 +30,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
 
-test: setup  ## Run the tests, two files at a time
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+test: setup  ## Run the tests, two files at a time; at last those that need the machine for themselves
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not alone"
+	@$(BIN)/pytest -m alone
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
 	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py

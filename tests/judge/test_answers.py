@@ -129,7 +129,7 @@ def test_plain_integers_are_compared_without_a_cell_as_math_verify_does(
     verdict = verdict_on(value_judge, problem(expected), answer)
     read = [math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (expected, answer)]
     assert verdict.is_accepted == math_verify.verify(*read, timeout_seconds=None)
-    assert not value_judge._environments.spare_cells._cells
+    assert not value_judge._examination.environments.spare_cells._cells
 
 
 @pytest.mark.parametrize(
@@ -268,14 +268,14 @@ def test_an_answer_that_alone_makes_its_cell_die_gains_nothing(value_judge: Loca
 
 def test_a_cell_that_is_gone_between_two_answers_is_replaced(value_judge: LocalJudge):
     assert verdict_on(value_judge, problem("7", "value"), "7").is_accepted
-    ((_, cell),) = value_judge._environments.spare_cells._cells.values()
+    ((_, cell),) = value_judge._examination.environments.spare_cells._cells.values()
     cell.close()
     assert verdict_on(value_judge, problem("8", "value"), "8").is_accepted
 
 
 def test_one_cell_serves_many_answers(value_judge: LocalJudge):
     def spare() -> list[int]:
-        return [id(cell) for _, cell in value_judge._environments.spare_cells._cells.values()]
+        return [id(cell) for _, cell in value_judge._examination.environments.spare_cells._cells.values()]
 
     verdict_on(value_judge, problem("7", "value"), "7")
     first = spare()

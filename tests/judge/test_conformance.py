@@ -1,4 +1,4 @@
-"""The judge on this machine does what every judge must do."""
+"""The judges on this machine do what every judge must do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
-from autoclave.judge import LocalJudge
+from autoclave.judge import LocalJudge, ProcessJudge
 from autoclave.judge.conformance import JudgeConformance, check_closing
 
 
-def open_judge() -> LocalJudge:
+def open_judge(kind: type[LocalJudge | ProcessJudge]) -> LocalJudge | ProcessJudge:
     try:
-        return LocalJudge(SandboxConfig(), JudgeConfig(workers=2))
+        return kind(SandboxConfig(), JudgeConfig(workers=2))
     except IsolationError as error:
         pytest.skip(f"this host cannot make sealed cells: {error}")
 
@@ -22,10 +22,19 @@ def open_judge() -> LocalJudge:
 class TestLocalJudge(JudgeConformance):
     @pytest.fixture(scope="class")
     @classmethod
-    def judge(cls) -> Iterator[LocalJudge]:
-        with open_judge() as judge:
+    def judge(cls) -> Iterator[LocalJudge | ProcessJudge]:
+        with open_judge(LocalJudge) as judge:
             yield judge
 
 
-def test_closing():
-    check_closing(open_judge())
+class TestProcessJudge(JudgeConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def judge(cls) -> Iterator[LocalJudge | ProcessJudge]:
+        with open_judge(ProcessJudge) as judge:
+            yield judge
+
+
+@pytest.mark.parametrize("kind", [LocalJudge, ProcessJudge])
+def test_closing(kind: type[LocalJudge | ProcessJudge]):
+    check_closing(open_judge(kind))

@@ -105,6 +105,7 @@ def test_ten_runs_give_the_same_verdicts():
         assert verdicts(jobs, workers=0) == first
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
 def test_a_machine_that_is_far_too_busy_changes_no_verdict(every: int):

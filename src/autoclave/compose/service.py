@@ -14,7 +14,7 @@ from autoclave.config import ServeConfig, TlsConfig
 from autoclave.config.service import is_database
 from autoclave.core import ConfigError, HostError, Verdict
 from autoclave.core.files import alone_with, existing_file
-from autoclave.judge import LocalJudge, PlainRunner
+from autoclave.judge import PlainRunner, ProcessJudge
 
 if TYPE_CHECKING:
     from autoclave.service.audit import AuditLog
@@ -85,7 +85,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
         store = opened.enter_context(contextlib.closing(open_store(config.store)))
         _require_somebody(config, store)
         audit = opened.enter_context(contextlib.closing(AuditLog(config.audit_file, sources=config.audit.sources)))
-        judge = opened.enter_context(LocalJudge(config.sandbox, config.judge))
+        judge = opened.enter_context(ProcessJudge(config.sandbox, config.judge))
         slots = config.judge.workers or len(os.sched_getaffinity(0))
         notices, metrics = Notices(), Metrics()
         problems = ProblemCache(store, config.cached_problems_mb * 2**20)

@@ -7,6 +7,7 @@ from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.local import LocalJudge
 from autoclave.judge.plain_run import NotebookCell, PlainRunner, RunOrder, RunResult, run_program
+from autoclave.judge.process import ProcessJudge
 from autoclave.judge.stream import stream
 from autoclave.judge.trace_files import trace_file
 
@@ -18,6 +19,7 @@ __all__ = [
     "LocalJudge",
     "NotebookCell",
     "PlainRunner",
+    "ProcessJudge",
     "RunOrder",
     "RunResult",
     "examine_languages",

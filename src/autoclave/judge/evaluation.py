@@ -15,7 +15,7 @@ from autoclave.judge.kinds import Judgement, TestKind, Trial
 from autoclave.judge.limits import ProblemLimits, limits_of
 from autoclave.sandbox import Limits, Sandbox
 
-_RUNS_ALONE = 3
+_RUNS_ALONE = 2
 """How often a run alone is tried that other programs of the host keep from its core."""
 _CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 

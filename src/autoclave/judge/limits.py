@@ -15,6 +15,10 @@ _GRACE = 1.25
 """A first run is killed at this multiple of the time limit ..."""
 _NEAR = 0.8
 """... and counts only if it used less than this share of the limit, or more than the grace."""
+_PATIENCE = 4
+"""A run alone, which decides, gets back what it waited for a core up to so many wall limits. More would let one program
+keep all others waiting.
+"""
 _PIPE_BYTES = 4096
 """What a pipe holds at least: less where its user has many."""
 
@@ -41,7 +45,7 @@ class ProblemLimits:
         own_share = share - outcome.system_s / self.time_limit_s
         is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
         has_printed_much = len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES
-        is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.wall_s or has_printed_much
+        is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.most_given_back_s or has_printed_much
         is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
         is_near = share >= _NEAR and (share <= _GRACE or own_share <= 1)
         return is_near or is_starved or is_killed
@@ -51,7 +55,7 @@ class ProblemLimits:
         alone or not.
         """
         is_short = outcome.cpu_s < self.time_limit_s and outcome.ended is Ended.WALL_TIME
-        return is_short and outcome.wait_s is not None and outcome.wait_s > self.exact.wall_s
+        return is_short and outcome.wait_s is not None and outcome.wait_s > self.exact.most_given_back_s
 
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:
@@ -59,8 +63,9 @@ def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> P
     low, high = judge.time_limit_range
     wanted_s = judge.default_time_limit_s if problem.time_limit_s is None else problem.time_limit_s
     time_limit_s = min(max(wanted_s, low), high)
-    exact = sandbox_limits(sandbox, time_limit_s, problem.memory_limit_mb)
-    return ProblemLimits(time_limit_s, replace(exact, cpu_s=_GRACE * time_limit_s), exact)
+    limits = sandbox_limits(sandbox, time_limit_s, problem.memory_limit_mb)
+    exact = replace(limits, given_back_s=_PATIENCE * limits.wall_s)
+    return ProblemLimits(time_limit_s, replace(limits, cpu_s=_GRACE * time_limit_s), exact)
 
 
 def sandbox_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb: int | None = None) -> Limits:

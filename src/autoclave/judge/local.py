@@ -12,11 +12,9 @@ import logging
 import os
 import queue
 import threading
-import weakref
 from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
 from autoclave.core import (
@@ -34,13 +32,11 @@ from autoclave.core import (
     Trace,
     Verdict,
 )
-from autoclave.judge.environments import Environments
-from autoclave.judge.evaluation import Evaluation, PreparedJob, Unwanted, prepare
+from autoclave.judge.evaluation import Evaluation, PreparedJob, Unwanted
+from autoclave.judge.examination import Examination
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
-from autoclave.judge.kinds import TestKind, kind_of
-from autoclave.judge.limits import require_room_for_output
-from autoclave.judge.traces import PreparedTrace, SharedCell, prepare_trace
+from autoclave.judge.traces import PreparedTrace, SharedCell
 from autoclave.sandbox import Sandbox, open_sandbox
 
 _ATTEMPTS = 3
@@ -63,15 +59,6 @@ _log = logging.getLogger(__name__)
 
 _Key = tuple[str, str, bytes, str, bool]
 """Digests of problem, language and source (the source itself may be large), choice of tests, whether to stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownProblem:
-    """What is worked out once per problem, over all of its tests, and holds while somebody holds the problem."""
-
-    problem: weakref.ref[Problem]
-    kind: TestKind
-    digest: str
 
 
 @dataclass(slots=True)
@@ -110,7 +97,7 @@ class LocalJudge(Closing):
         """
         self._sandbox_config = sandbox_config or SandboxConfig()
         self._judge_config = judge_config or JudgeConfig()
-        self._environments = Environments(self._judge_config)
+        self._examination = Examination(self._sandbox_config, self._judge_config)
         cores = sorted(os.sched_getaffinity(0))
         num_workers = self._judge_config.workers or len(cores)
         self._gate = Gate()
@@ -119,7 +106,6 @@ class LocalJudge(Closing):
         self._pending_traces: dict[_TraceKey, _PendingTraces] = {}
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
         self._num_remembered = self._num_judged = 0
-        self._known: dict[int, _KnownProblem] = {}
         self._queue: queue.SimpleQueue[_Pending | _PendingTraces | None] = queue.SimpleQueue()
         self._is_closed = False
         self._sandboxes = [open_sandbox(self._sandbox_config) for _ in range(num_workers)]
@@ -140,11 +126,11 @@ class LocalJudge(Closing):
         return self._sandboxes[0].level
 
     def check(self, problem: Problem) -> None:
-        self._examined(problem)
+        self._examination.of(problem)
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
-        problem = self._examined(job.problem)
-        prepared = self._prepared(job)
+        problem = self._examination.of(job.problem)
+        prepared = self._examination.prepared(job)
         future: Future[Verdict] = Future()
         key = (problem.digest, job.program.language, _digest_of(job.program), job.tests, job.stop_at_failure)
         with self._lock:
@@ -163,9 +149,9 @@ class LocalJudge(Closing):
             return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        prepared = prepare_trace(self._prepared(job), index, self._environments.profiles)
+        prepared = self._examination.prepared_trace(job, index)
         future: Future[Trace] = Future()
-        key = (self._examined(job.problem).digest, job.program.language, _digest_of(job.program))
+        key = (self._examination.of(job.problem).digest, job.program.language, _digest_of(job.program))
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -191,10 +177,7 @@ class LocalJudge(Closing):
             sandbox.close()
         for thread in self._threads:
             thread.join()
-        self._environments.close()
-
-    def _prepared(self, job: JudgeJob) -> PreparedJob:
-        return prepare(job, self._examined(job.problem).kind, self._sandbox_config, self._judge_config)
+        self._examination.close()
 
     def _enqueue(self, key: _Key, prepared: PreparedJob, future: Future[Verdict]) -> None:
         item = self._pending.get(key)
@@ -202,22 +185,6 @@ class LocalJudge(Closing):
             item = self._pending[key] = _Pending(key, prepared)
             self._queue.put(item)
         item.waiting.append((prepared.job, future))
-
-    def _examined(self, problem: Problem) -> _KnownProblem:
-        """The problem's digest and tests, found fit to be judged here. Many programs share a problem.
-
-        Raises:
-            InputError: they are not fit.
-        """
-        number = id(problem)
-        known = self._known.get(number)
-        if known is None or known.problem() is not problem:
-            kind = kind_of(problem, self._environments)
-            require_room_for_output(problem, self._sandbox_config)
-            forget = partial(_forget, weakref.ref(self), number)
-            known = _KnownProblem(weakref.ref(problem, forget), kind, problem.digest)
-            self._known[number] = known
-        return known
 
     def _work(self, sandbox: Sandbox, core: int | None) -> None:
         if core is not None:
@@ -329,8 +296,7 @@ class LocalJudge(Closing):
         return not is_of_host and not self._is_closed and self._is_canary_accepted(_canary_for(problem), sandbox)
 
     def _is_canary_accepted(self, canary: JudgeJob, sandbox: Sandbox) -> bool:
-        kind = kind_of(canary.problem, self._environments)
-        prepared = prepare(canary, kind, self._sandbox_config, self._judge_config)
+        prepared = self._examination.prepared(canary)
         try:
             return Evaluation(prepared, sandbox, self._gate).run().is_accepted
         except SandboxFault:
@@ -378,9 +344,3 @@ def _digest_of(program: Program) -> bytes:
 def _addressed(verdict: Verdict, job: JudgeJob) -> Verdict:
     """The same verdict under the ids of `job`."""
     return replace(verdict, problem_id=job.problem.id, id=job.id)
-
-
-def _forget(judge: weakref.ref[LocalJudge], number: int, _: weakref.ref[Problem]) -> None:
-    """What is known of a problem that is gone. Without the lock: this runs wherever the last holder lets go."""
-    if opened := judge():
-        opened._known.pop(number, None)  # pyright: ignore[reportPrivateUsage]

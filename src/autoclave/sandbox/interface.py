@@ -16,7 +16,10 @@ from autoclave.core import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one test may use. All are enforced, and the outcome says which one ended it."""
+    """What one test may use. All are enforced, and the outcome says which one ended it.
+
+    What a test waits for a core is added to `wall_s`, up to `given_back_s`; without that, up to `wall_s` once again.
+    """
 
     cpu_s: float
     wall_s: float
@@ -25,6 +28,12 @@ class Limits:
     processes: int
     disk_mb: int
     open_files: int
+    given_back_s: float | None = None
+
+    @property
+    def most_given_back_s(self) -> float:
+        """Seconds that waiting can add to the wall clock's limit."""
+        return self.wall_s if self.given_back_s is None else self.given_back_s
 
 
 @dataclass(frozen=True, slots=True)

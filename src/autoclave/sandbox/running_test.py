@@ -253,9 +253,9 @@ class RunningTest:
             self._meet_wall(now)
 
     def _meet_wall(self, now: float) -> None:
-        """Give back what the test had to wait for a core, or for us; but no more than the limit once again."""
-        wall_s = self._limits.wall_s
-        self._wall_deadline = self._started + wall_s + min(self._observed.wait_s or 0.0, wall_s)
+        """Give back what the test had to wait for a core, or for us, up to the limit of that."""
+        given_back_s = min(self._observed.wait_s or 0.0, self._limits.most_given_back_s)
+        self._wall_deadline = self._started + self._limits.wall_s + given_back_s
         if now >= self._wall_deadline:
             self._stop(Ended.WALL_TIME)
 

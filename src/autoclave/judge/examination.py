@@ -1,0 +1,100 @@
+"""What is known of problems and jobs before anything runs: whether they can be judged here, and by which tests."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import Problem
+from autoclave.judge.environments import Environments
+from autoclave.judge.evaluation import PreparedJob, prepare
+from autoclave.judge.interface import JudgeJob
+from autoclave.judge.kinds import TestKind, kind_of
+from autoclave.judge.limits import require_room_for_output
+from autoclave.judge.traces import PreparedTrace, prepare_trace
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProblem:
+    """What is worked out once per problem, over all of its tests, and holds while somebody holds the problem.
+
+    `number` is no other problem's, before or after.
+    """
+
+    problem: weakref.ref[Problem]
+    number: int
+    kind: TestKind
+    digest: str
+
+
+class Examination:
+    """One per judge. Many programs share a problem. Safe to use from several threads.
+
+    `forgotten` is given the number of a problem that nobody holds any more, in whichever thread let go of it last: it
+    must take no lock.
+    """
+
+    def __init__(
+        self,
+        sandbox_config: SandboxConfig,
+        judge_config: JudgeConfig,
+        forgotten: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        self.environments = Environments(judge_config)
+        self._sandbox_config = sandbox_config
+        self._judge_config = judge_config
+        self._forgotten = forgotten
+        self._numbers = itertools.count()
+        self._known: dict[int, KnownProblem] = {}
+
+    def of(self, problem: Problem) -> KnownProblem:
+        """The problem, found fit to be judged here.
+
+        Raises:
+            InputError: it is not fit.
+            HostError: this host lacks what its programs need.
+        """
+        place = id(problem)
+        known = self._known.get(place)
+        if known is None or known.problem() is not problem:
+            kind = kind_of(problem, self.environments)
+            require_room_for_output(problem, self._sandbox_config)
+            number = next(self._numbers)
+            forget = partial(_forget, weakref.ref(self), place, number)
+            known = KnownProblem(weakref.ref(problem, forget), number, kind, problem.digest)
+            self._known[place] = known
+        return known
+
+    def prepared(self, job: JudgeJob) -> PreparedJob:
+        """The job, found possible.
+
+        Raises:
+            InputError: it cannot be run, or its problem is not fit.
+            HostError: this host lacks what the problem's programs need.
+        """
+        return prepare(job, self.of(job.problem).kind, self._sandbox_config, self._judge_config)
+
+    def prepared_trace(self, job: JudgeJob, index: int) -> PreparedTrace:
+        """A trace of the job's program on one test, found possible.
+
+        Raises:
+            InputError: there is no such test, or nothing to see in it; or as for `prepared`.
+            HostError: as for `prepared`.
+        """
+        return prepare_trace(self.prepared(job), index, self.environments.profiles)
+
+    def close(self) -> None:
+        """Free what environments keep."""
+        self.environments.close()
+
+
+def _forget(examination: weakref.ref[Examination], place: int, number: int, _: weakref.ref[Problem]) -> None:
+    if opened := examination():
+        known = opened._known.get(place)  # pyright: ignore[reportPrivateUsage]
+        if known is not None and known.number == number:
+            del opened._known[place]  # pyright: ignore[reportPrivateUsage]
+        opened._forgotten(number)  # pyright: ignore[reportPrivateUsage]

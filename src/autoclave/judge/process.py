@@ -1,0 +1,302 @@
+"""`ProcessJudge`: a `LocalJudge` in a process of its own.
+
+The threads of a judge wake up for every small thing that their cells do. In an interpreter that has other work, an HTTP
+server say, both would wait for each other. A process that dies is replaced, and what it had in hand is judged again; a
+job that was in hand each time gets a fault, never a verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, cast
+
+from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
+from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
+from autoclave.judge.examination import Examination, KnownProblem
+from autoclave.judge.interface import JudgeJob
+from autoclave.judge.process_host import Answer, Begin, Cancel, End, Hold, Outbox, Ready, Refusal, Release, Reply
+
+_START = (
+    "import json, sys\n"
+    "path, end = json.loads(sys.argv[1])\n"
+    "sys.path[:] = path\n"
+    "from autoclave.judge.process_host import serve\n"
+    "serve(end)"
+)
+_MOST_DEATHS = 2
+"""A job that was in hand when so many processes died gets a fault."""
+_PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Before each try to start a process after one died."""
+_CLOSE_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the process has in hand. Its job holds the problem."""
+
+    order: Begin
+    job: JudgeJob
+    future: Future[Any]
+    deaths: int = 0
+
+
+class ProcessJudge(Closing):
+    """A `Judge` in another process of this machine. Safe to use from several threads."""
+
+    def __init__(self, sandbox_config: SandboxConfig | None = None, judge_config: JudgeConfig | None = None) -> None:
+        """Start the process.
+
+        Raises:
+            IsolationError: this host cannot isolate as much as `sandbox_config.minimum_level` asks.
+            JudgeFault: the process died while it started.
+        """
+        self._configs = sandbox_config or SandboxConfig(), judge_config or JudgeConfig()
+        self._examination = Examination(*self._configs, forgotten=self._forget)
+        self._tickets = itertools.count()
+        self._lock = threading.Lock()
+        self._has_work = threading.Condition(self._lock)
+        self._asked: dict[int, _Asked] = {}
+        self._num_judged = 0
+        self._is_closed = False
+        self._process = _Process(*self._configs)
+        self._thread = threading.Thread(target=self._work, name="judge", daemon=True)
+        self._thread.start()
+
+    @property
+    def level(self) -> Level:
+        return self._process.level
+
+    @property
+    def process_id(self) -> int:
+        """Of the process that judges now."""
+        return self._process.id
+
+    def check(self, problem: Problem) -> None:
+        self._examination.of(problem)
+
+    def submit(self, job: JudgeJob) -> Future[Verdict]:
+        self._examination.prepared(job)
+        return self._ask(job)
+
+    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
+        self._examination.prepared_trace(job, index)
+        return self._ask(job, index)
+
+    def state(self) -> str:
+        with self._lock:
+            return f"{len(self._asked)} programs wait or are judged, {self._num_judged} were judged"
+
+    def close(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            asked = list(self._asked.values())
+            self._asked.clear()
+            self._process.outbox.put(End())
+            self._has_work.notify_all()
+        for each in asked:
+            each.future.cancel()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+        self._process.end()
+        self._thread.join()
+        self._examination.close()
+
+    def _ask(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
+        known = self._examination.of(job.problem)
+        ticket = next(self._tickets)
+        order = Begin(ticket, known.number, job.program, job.id, job.tests, job.stop_at_failure, traced)
+        asked = _Asked(order, job, Future())
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the judge is closed")
+            self._asked[ticket] = asked
+            self._process.begin(asked, known)
+            self._has_work.notify_all()
+        asked.future.add_done_callback(partial(self._note_cancelled, ticket))
+        return asked.future
+
+    def _note_cancelled(self, ticket: int, future: Future[Any]) -> None:
+        if future.cancelled():
+            with self._lock:
+                self._asked.pop(ticket, None)
+                self._process.outbox.put(Cancel(ticket))
+
+    def _forget(self, number: int) -> None:
+        """Nobody holds a problem any more. Called from anywhere, so without the lock."""
+        self._process.release(number)
+
+    # --- The thread ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    for reply in self._process.receive():
+                        self._take(reply)
+            ending = self._process.end()
+            if self._is_closed:
+                return
+            _log.error("alarm: the process that judges has ended (%s); another one begins", ending)
+            self._note_death(f"the process that judges ended meanwhile, {_MOST_DEATHS} times ({ending})")
+            if not self._start_again():
+                return
+
+    def _take(self, reply: Reply) -> None:
+        if isinstance(reply, logging.LogRecord):
+            logging.getLogger(reply.name).handle(reply)
+        elif isinstance(reply, Answer):
+            with self._lock:
+                asked = self._asked.pop(reply.ticket, None)
+                self._num_judged += asked is not None and asked.order.traced is None
+            if asked is None or not asked.future.set_running_or_notify_cancel():
+                return
+            if reply.error is not None:
+                asked.future.set_exception(reply.error)
+            else:
+                asked.future.set_result(reply.value)
+
+    def _note_death(self, reason: str) -> None:
+        """Give up what was in hand too often."""
+        with self._lock:
+            for asked in self._asked.values():
+                asked.deaths += 1
+            given_up = [asked for asked in self._asked.values() if asked.deaths >= _MOST_DEATHS]
+        self._fail(given_up, reason)
+
+    def _start_again(self) -> bool:
+        """Replace the process, and give the new one what is in hand; False once the judge is closed.
+
+        While none can be started, what is asked for gets a fault.
+        """
+        reason = ""
+        while True:
+            for pause_s in _PAUSES_S:
+                with self._lock:
+                    if self._has_work.wait_for(lambda: self._is_closed, pause_s):
+                        return False
+                try:
+                    process = _Process(*self._configs)
+                except Exception as error:  # noqa: BLE001  whatever it is, there is no judge
+                    reason = f"the process that judges cannot be started: {error}"
+                    _log.error("%s", reason)
+                    continue
+                with self._lock:
+                    self._process = process
+                    for asked in self._asked.values():
+                        process.begin(asked, self._examination.of(asked.job.problem))
+                    if self._is_closed:
+                        process.outbox.put(End())
+                return True
+            with self._lock:
+                given_up = list(self._asked.values())
+            self._fail(given_up, reason)
+            with self._lock:
+                self._has_work.wait_for(lambda: self._is_closed or self._asked)
+
+    def _fail(self, given_up: list[_Asked], reason: str) -> None:
+        for asked in given_up:
+            with self._lock:
+                self._asked.pop(asked.order.ticket, None)
+            if not asked.future.set_running_or_notify_cancel():
+                continue
+            if asked.order.traced is not None:
+                asked.future.set_exception(JudgeFault(reason))
+                continue
+            fault = Verdict.none(Fault("judge", reason), problem_id=asked.job.problem.id, id=asked.job.id)
+            asked.future.set_result(replace(fault, level=self.level))
+
+
+class _Process:
+    """One process with a judge, seen from outside."""
+
+    def __init__(self, sandbox_config: SandboxConfig, judge_config: JudgeConfig) -> None:
+        """Start it.
+
+        Raises:
+            IsolationError: this host cannot isolate as the settings ask.
+            JudgeFault: it died.
+        """
+        here, there = socket.socketpair()
+        self._connection = Connection(here.detach())
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, json.dumps([sys.path, there.fileno()])],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # nothing it prints is output of the command
+                pass_fds=[there.fileno()],
+                start_new_session=True,  # Ctrl-C is for the one that asks
+            )
+        self.id = self._process.pid
+        self._ending = threading.Lock()
+        self._held: set[int] = set()
+        try:
+            self._connection.send((sandbox_config, judge_config, logging.getLogger().getEffectiveLevel()))
+            self.level: Level = self._when_ready()
+        except AutoclaveError:  # some are of class OSError, too
+            self.end()
+            raise
+        except (EOFError, OSError):
+            raise JudgeFault(f"the process that judges has ended while it started ({self.end()})") from None
+        self.outbox = Outbox(self._connection)
+
+    def receive(self) -> list[Reply]:
+        """What it says next.
+
+        Raises:
+            EOFError: it has ended.
+        """
+        return cast("list[Reply]", self._connection.recv())
+
+    def begin(self, asked: _Asked, known: KnownProblem) -> None:
+        """Hand it a job; its problem first, if it has not got that."""
+        if known.number != asked.order.problem:
+            asked.order = replace(asked.order, problem=known.number)
+        if known.number not in self._held:
+            self._held.add(known.number)
+            self.outbox.put(Hold(known.number, asked.job.problem))
+        self.outbox.put(asked.order)
+
+    def release(self, number: int) -> None:
+        """It need not hold a problem any more. Waits for nothing."""
+        if number in self._held:
+            self._held.discard(number)
+            self.outbox.put(Release(number))
+
+    def end(self) -> str:
+        """Kill it if it lives, with all that it started, and say how it ended."""
+        with self._ending:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.id, signal.SIGKILL)
+                self._process.wait()
+                self._connection.close()
+            code = self._process.wait()
+        return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+    def _when_ready(self) -> Level:
+        while True:
+            for reply in self.receive():
+                match reply:
+                    case Ready(level):
+                        return level
+                    case Refusal(error):
+                        raise error
+                    case logging.LogRecord():
+                        logging.getLogger(reply.name).handle(reply)
+                    case Answer():
+                        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,8 @@ from autoclave.config import (
     SandboxConfig,
     ServeConfig,
 )
-from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
+from autoclave.core import Fault, IsolationError, Problem, StdinCase, StdinTests, Verdict
+from autoclave.judge import JudgeJob
 from autoclave.service.client import RemoteJudge
 from autoclave.service.parts import Parts
 from autoclave.service.server import create_app
@@ -72,6 +74,22 @@ class LiveServer:
         return httpx.Client(
             base_url=self.url, timeout=60.0, trust_env=False, headers={"Authorization": f"Bearer {text}"}
         )
+
+    def break_cells(self, failures: int | None = None) -> None:
+        """From now on programs get no verdict, for want of a cell; or the next so many."""
+        judge, left = self.parts.judge, itertools.repeat(0) if failures is None else iter(range(failures))
+        whole = judge.submit
+
+        def submit(job: JudgeJob) -> Future[Verdict]:
+            if next(left, None) is None:
+                return whole(job)
+            future: Future[Verdict] = Future()
+            future.set_result(Verdict.none(Fault("sandbox", "no cell")))
+            return future
+
+        judge.submit = submit
+        if failures is None:
+            self.parts.runner._sandbox.close()
 
     def end(self) -> None:
         """As after SIGTERM."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,19 +100,10 @@ def test_a_verdict_is_told_while_another_program_runs(start_server, remote_judge
     assert slow.result(DEADLINE_S).is_accepted
 
 
-def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, remote_judge, monkeypatch):
+def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, remote_judge):
     server = start_server()
+    server.break_cells(failures=12)
     judge = remote_judge(server.url, retries=8)
-    whole, failures = server.parts.judge.submit, iter(range(12))
-
-    def failing(job: JudgeJob) -> Any:
-        if next(failures, None) is None:
-            return whole(job)
-        future: Future[Verdict] = Future()
-        future.set_result(Verdict.none(Fault("sandbox", "no cell")))
-        return future
-
-    monkeypatch.setattr(server.parts.judge, "submit", failing)
     assert all_accepted([judge.submit(one) for one in jobs(20)])
 
 
@@ -194,8 +184,7 @@ def test_no_server_is_a_fault_that_names_it_and_no_reward(start_process, remote_
 
 def test_a_server_that_only_has_faults_is_named(start_server, remote_judge):
     server = start_server()
-    for sandbox in server.parts.judge._sandboxes:
-        sandbox.close()
+    server.break_cells()
     judge = remote_judge(server.url, retries=2)
     verdict = judge.submit(jobs(1, "fault")[0]).result(DEADLINE_S)
     assert (verdict.status, verdict.reward) == (None, None)
@@ -205,8 +194,7 @@ def test_a_server_that_only_has_faults_is_named(start_server, remote_judge):
 
 def test_a_server_that_only_has_faults_does_not_keep_others_from_judging(start_server, remote_judge):
     broken, sound = start_server(), start_server()
-    for sandbox in broken.parts.judge._sandboxes:
-        sandbox.close()
+    broken.break_cells()
     judge = remote_judge(broken.url, sound.url, retries=20)
     assert all_accepted([judge.submit(job) for job in jobs(30, "broken")])
 
@@ -256,7 +244,7 @@ def test_a_server_that_is_not_there_is_named_with_the_mend(unused_port: int):
 
 
 def test_a_server_below_the_minimum_level_is_refused(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server.parts.judge._sandboxes[0], "level", "open")
+    monkeypatch.setattr(server.parts.judge._process, "level", "open")
     with pytest.raises(IsolationError, match="minimum_level"):
         RemoteJudge(RemoteJudgeConfig(urls=(server.url,)))
 

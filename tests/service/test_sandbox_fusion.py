@@ -177,9 +177,7 @@ def test_a_full_server_answers_what_clients_repeat(start_server, monkeypatch: py
 
 def test_a_fault_is_no_end_of_a_program(start_server):
     server = start_server(compatible=CompatibleConfig(protocols=("sandbox_fusion",)))
-    server.parts.runner._sandbox.close()
-    for sandbox in server.parts.judge._sandboxes:
-        sandbox.close()
+    server.break_cells()
     digest = upload(server.client, problem())[0]
     replies = [
         server.client.post("/run_code", json={"code": "1", "language": "python"}),

@@ -15,12 +15,13 @@ from typing import Any
 
 class ChatServer:
     """`say` makes the text of a response from the body of its request. `trouble`: for the next requests, in order, a
-    status code, "truncated" (half an answer), "damaged" (JSON that is cut), "empty" (no choices) or "silent".
+    status code, "truncated" (half an answer), "damaged" (JSON that is cut), "page" (no JSON), "silent", "empty" (no
+    choices), or a choice to answer with.
     """
 
     def __init__(self, say: Callable[[dict[str, Any]], str], *, models: tuple[str, ...] = ("m",)) -> None:
         self.say, self.models = say, models
-        self.trouble: list[int | str] = []
+        self.trouble: list[int | str | dict[str, Any]] = []
         self.retry_after = "0"
         self.pause_s = 0.0
         self.bodies: list[dict[str, Any]] = []
@@ -64,6 +65,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if trouble == "silent":
             time.sleep(3)
+            return
+        if trouble == "page":
+            self._send(200, b"<html>busy</html>", 17)
+            return
+        if isinstance(trouble, dict):
+            self._reply(200, {"choices": [trouble], "usage": {"prompt_tokens": "7", "completion_tokens": None}})
             return
         time.sleep(self.served.pause_s)
         text = self.served.say(body)

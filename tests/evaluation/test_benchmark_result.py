@@ -167,6 +167,38 @@ def test_results_with_nothing_in_common_are_not_compared():
         compare_results(RESULT, other)
 
 
+def test_scores_of_different_kinds_are_not_compared():
+    with pytest.raises(InputError, match="share_of_tests"):
+        compare_results(RESULT, replace(RESULT, score="share_of_tests"))
+
+
+def test_what_else_than_the_model_differs_is_noted():
+    first = replace(RESULT, settings={"prompt": "code", "temperature": 0.6, "judge": 1})
+    assert compare_results(first, replace(first, settings={**first.settings, "judge": 2})).notes == ()
+    other = replace(first, benchmark="other", settings={**first.settings, "temperature": 1.0})
+    found = compare_results(first, other)
+    assert found.notes == ("the benchmarks have different names: bench and other", "temperature differs: 0.6 and 1.0")
+    assert "temperature differs" in comparison_page(first, other, found)
+    assert len(compare_results(first, replace(first, recorded=True)).notes) == 1
+
+
+def test_samples_of_another_result_are_named(tmp_path):
+    RESULT.save(tmp_path / "one")
+    replace(RESULT, problems=(About("z"),), samples=tuple(graded("z", 1.0))).save(tmp_path / "other")
+    (tmp_path / "other/samples.jsonl").replace(tmp_path / "one/samples.jsonl")
+    with pytest.raises(DataError, match=r"samples\.jsonl:1: problem_id = 'z'"):
+        load_result(tmp_path / "one")
+
+
+def test_a_result_that_is_replaced_is_gone_before_its_samples_are(tmp_path, monkeypatch):
+    RESULT.save(tmp_path)
+    monkeypatch.setattr("autoclave.evaluation.benchmark_result.write_atomically", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        replace(RESULT, samples=()).save(tmp_path)
+    with pytest.raises(InputError, match=r"has no result\.json"):
+        load_result(tmp_path)
+
+
 def test_what_a_model_wrote_is_text_on_the_pages():
     evil = "</pre><script>alert(1)</script>\u202e"
     samples = tuple(replace(each, response=evil, submission=None) for each in RESULT.samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,7 +68,7 @@ def test_samples_of_one_question_have_seeds_of_their_own(server):
     assert len({body["seed"] for body in server.bodies}) == 4
 
 
-@pytest.mark.parametrize("trouble", [429, 500, 503, "truncated", "damaged"])
+@pytest.mark.parametrize("trouble", [429, 500, 503, 529, "truncated", "damaged", "page", "empty", {"text": 3}])
 def test_what_may_pass_is_tried_again(server, trouble):
     server.trouble = [trouble, trouble]
     (response,) = respond(server)
@@ -95,10 +96,59 @@ def test_trouble_that_stays_is_a_fault_with_the_server_named(server, trouble):
     assert len(server.bodies) == 3
 
 
-def test_an_answer_without_a_choice_is_a_fault(server):
-    server.trouble = ["empty"]
+def test_answers_without_a_choice_are_a_fault_in_the_end(server):
+    server.trouble = ["empty"] * 3
     with pytest.raises(EngineFault, match="no choice"):
+        respond(server, retries=2)
+
+
+def test_what_another_try_will_not_change_is_not_tried_again(server):
+    server.trouble = [501]
+    with pytest.raises(InputError, match="501"):
         respond(server)
+    assert len(server.bodies) == 1
+
+
+def test_a_date_can_be_waited_for(server):
+    server.trouble = [429]
+    server.retry_after = email.utils.formatdate(time.time() + 2, usegmt=True)
+    started = time.monotonic()
+    respond(server)
+    assert 0.9 < time.monotonic() - started < 20
+
+
+def test_what_the_server_keeps_back_is_told_apart(server):
+    server.trouble = [{"message": {"content": None}, "finish_reason": "content_filter"}]
+    assert respond(server) == [Response("", "filtered")]  # and numbers of tokens that are none are not counted
+
+
+def test_more_stops_than_servers_take_are_cut_at_here(server):
+    server.say = lambda body: "one\nif two"
+    stops = ("\nclass", "\ndef", "\n#", "\n@", "\nif")
+    (response,) = respond(server, replace(QUESTION, parameters=replace(QUESTION.parameters, stops=stops)))
+    assert server.bodies[0]["stop"] == [*stops[:4]]
+    assert response.text == "one"
+
+
+def test_white_space_around_a_key_is_no_part_of_it_and_no_key_is_ever_shown(server):
+    endpoint = Endpoint(server.url, EndpointConfig(), lambda: "sk-SECRET\n")
+    endpoint.respond([QUESTION])[0].result()
+    endpoint.close()
+    assert server.keys == ["Bearer sk-SECRET"]
+    for key in ("sk-SE\nCRET", "sk-SECRÉT"):
+        with pytest.raises(ConfigError, match="the key for") as error:
+            Endpoint(server.url, EndpointConfig(), lambda key=key: key)
+        assert "CR" not in str(error.value)
+
+
+def test_what_several_ask_alike_is_asked_once(server, tmp_path):
+    endpoint = Endpoint(server.url, EndpointConfig())
+    with ResponseCache(tmp_path / "responses.sqlite") as cache:
+        asked = [QUESTION, replace(QUESTION, question_id="same"), replace(QUESTION, sample=1)]
+        given = [each.result() for each in CachedResponses(endpoint, cache).respond(asked)]
+    endpoint.close()
+    assert given[0] == given[1] != given[2]
+    assert len(server.bodies) == 2
 
 
 def test_a_model_that_is_not_there_is_told_in_the_words_of_the_server(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ RESULT = BenchmarkResult(
     ),
     tables=("difficulty",),
 )
+JUDGED = replace(RESULT, samples=tuple(sample for sample in RESULT.samples if sample.score is not None))
 
 
 def texts(path: Path, ids: list[str], id: str) -> list[tuple[str, str]]:
@@ -44,7 +46,7 @@ def texts(path: Path, ids: list[str], id: str) -> list[tuple[str, str]]:
 
 
 def test_eval_all_of_livecodebench_has_texts_codes_and_grades():
-    first, second = json.loads(to_livecodebench(RESULT))
+    first, second = json.loads(to_livecodebench(JUDGED))
     assert first["question_id"] == "1873_A"
     assert first["contest_date"] == "2023-08-21T00:00:00"
     assert first["output_list"] == ["```python\nx\n```", "```python\ny\n```"]
@@ -59,11 +61,11 @@ def test_eval_all_of_livecodebench_has_texts_codes_and_grades():
 
 
 def test_what_is_given_away_comes_back_with_the_same_figures(tmp_path):
-    write_export(RESULT, "livecodebench", path := tmp_path / "eval_all.json")
+    write_export(JUDGED, "livecodebench", path := tmp_path / "eval_all.json")
     found = recorded_result(path, "LiveCodeBench", "model")
     assert found.recorded
-    assert found.to_metrics()["pass@1"] == RESULT.to_metrics()["pass@1"]
-    assert found.to_metrics()["tables"]["difficulty"] == RESULT.to_metrics()["tables"]["difficulty"]
+    assert found.to_metrics()["pass@1"] == JUDGED.to_metrics()["pass@1"]
+    assert found.to_metrics()["tables"]["difficulty"] == JUDGED.to_metrics()["tables"]["difficulty"]
     assert found.problems[0].title == "A. Short Sort"
 
 
@@ -82,6 +84,13 @@ def test_samples_of_evalplus_are_whole_programs(tmp_path):
     assert texts(tmp_path / "samples.jsonl", ["HumanEval/0", "mbpp/11"], "mbpp/11") == [("", "submission")]
 
 
+def test_what_a_form_cannot_say_is_not_written():
+    with pytest.raises(InputError, match="1 of 4 responses have no verdict"):
+        to_livecodebench(RESULT)
+    with pytest.raises(InputError, match="1873_A"):
+        to_evalplus(RESULT)
+
+
 @pytest.mark.parametrize(
     ("text", "pass_at_1"),
     [
@@ -95,6 +104,20 @@ def test_samples_of_evalplus_are_whole_programs(tmp_path):
 def test_grades_of_others_are_taken_over(tmp_path, text, pass_at_1):
     (tmp_path / "f").write_text(text)
     assert recorded_result(tmp_path / "f", "b", "m").to_metrics()["pass@1"] == pass_at_1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"task_id": "a", "passed": "false"}',
+        '[{"question_id": "a", "graded_list": [-2]}]',
+        '[{"id": "a", "scored": [null]}]',
+    ],
+)
+def test_a_grade_that_is_no_truth_value_is_named(tmp_path, text):
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(DataError, match="must be true or false"):
+        recorded_result(tmp_path / "f", "b", "m")
 
 
 @pytest.mark.parametrize("text", ['[{"question_id": "a"}]', "[3]", '{"passed": true}\n{"passed": true}\n'])
@@ -126,6 +149,12 @@ def test_responses_are_found_by_the_names_that_others_use(tmp_path, line, id, ex
     (tmp_path / "array.json.gz").write_bytes(gzip.compress(json.dumps([line]).encode()))
     assert texts(tmp_path / "lines.jsonl", IDS, id) == expected
     assert texts(tmp_path / "array.json.gz", IDS, id) == expected
+
+
+def test_responses_to_another_set_are_none_to_this_one(tmp_path):
+    (tmp_path / "f.jsonl").write_text('{"task_id": "Mbpp/0", "solution": "x"}')
+    with pytest.raises(InputError, match="none of its 1 responses"):
+        read_responses(tmp_path / "f.jsonl", ["HumanEval/0"])
 
 
 def test_a_name_that_means_two_problems_means_none(tmp_path):

@@ -77,9 +77,17 @@ def test_a_contest_by_hand(tmp_path):
 
 def test_attempts_beyond_the_limit_and_those_without_a_verdict_are_none(tmp_path):
     write_contest(tmp_path)
-    late = {"1971A": [False] * 8 + [True], "1971B": [None, True]}
+    late = {"1971A": [False, None, *[False] * 6, True], "1971B": [None, True]}
     (contest,) = rated(tmp_path, late)["per_contest"]
     assert contest["score"]["points"] == 1000
+
+
+def test_what_the_rating_leaves_out_is_told(tmp_path):
+    write_contest(tmp_path)
+    found = rated(tmp_path, {"1971A": [True], "1971A#2": [True], "puzzle": [True]})
+    assert found["without_contest"] == ["1971A#2", "puzzle"]
+    (contest,) = found["per_contest"]
+    assert (contest["problems_asked"], contest["problems_in_contest"]) == (1, 2)
 
 
 def test_rounds_without_points_go_by_problems_and_penalty(tmp_path):
@@ -152,6 +160,7 @@ def test_a_folder_without_standings_is_named(tmp_path):
     [
         ("codeforces/1971/A", ("1971", "A")),
         ("1972D2", ("1972", "D2")),
+        ("livecodebench/1873_A", ("1873", "A")),
         ("codeforces/1971A", ("1971", "A")),
         ("HumanEval/3", None),
         ("livecodebench/abc301_a", None),

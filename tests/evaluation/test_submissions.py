@@ -26,10 +26,16 @@ def found(rule: str, response: str, stops: tuple[str, ...] = ()) -> str | None:
         ("reasoning without a beginning</think>\nx", "\nx"),
         ("<think>it never ends ```python\n1\n```", ""),
         ("a</think>b</think>c", "c"),
+        ("done</think> <think>again", ""),
     ],
 )
 def test_reasoning_is_not_graded(response, rest):
     assert without_thinking(response, "</think>") == rest
+
+
+def test_where_the_prompt_begins_the_reasoning_a_response_without_its_end_is_all_reasoning():
+    assert without_thinking("a draft ```python\n1\n```", "</think>", is_opened=True) == ""
+    assert without_thinking("a draft</think>answer", "</think>", is_opened=True) == "answer"
 
 
 def test_without_a_mark_all_is_graded():

@@ -22,6 +22,8 @@ last_fence, lcb, whole = (EXTRACTION_RULES[name] for name in ("last_fence", "lcb
         ("  ```Python3\r\na\r\n  ```", "a\r"),
         ("````python\n```\ninner\n```\n````", "```\ninner\n```"),
         ("```python\n```", ""),
+        ("1. So:\n   ```python\n   def f():\n       return 1\n\n  # less\n   ```", "def f():\n    return 1\n\n# less"),
+        ("\t```\n\tif a:\n\t\tb\n\t```", "if a:\n\tb"),
         ("no program", None),
         ("```python\nunfinished", None),
         ("inline ```code``` only", None),
@@ -62,8 +64,14 @@ def test_a_fenced_program_is_found_as_it_was_written(program: str, around: str):
 def test_the_place_of_a_program_holds_it(lines: list[str]):
     response = "\n".join(lines)
     for name, rule in EXTRACTION_RULES.items():
-        place = program_place(response, name)
-        assert rule(response) == (None if place is None else response[slice(*place)])
+        place, program = program_place(response, name), rule(response)
+        if program is None or place is None:
+            assert program is place
+        else:  # but for the indentation of a fence
+            found = response[slice(*place)]
+            assert [line.lstrip(" ") for line in program.split("\n")] == [
+                line.lstrip(" ") for line in found.split("\n")
+            ]
 
 
 def test_of_two_equal_programs_the_place_is_that_of_the_one_that_is_taken():

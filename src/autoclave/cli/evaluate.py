@@ -111,6 +111,7 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(found.to_json()))
         return
     rows = [
+        *(f"note: {note}" for note in found.notes),
         f"{found.num_problems} problems" + (f", {found.num_left_out} left out" if found.num_left_out else ""),
         f"{results[0].model:<24}{100 * found.first:8.2f} %",
         f"{results[1].model:<24}{100 * found.second:8.2f} %",

@@ -255,7 +255,7 @@ def _questions(config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge
     if config.asks == "trace_inference":
         lessons = _lessons(config, problems, judge)
         say(f"{len(lessons)} runs of solutions of {len(problems)} problems are asked")
-        return trace_questions(lessons, config.thinking_end)
+        return trace_questions(lessons, config)
     questions = problem_questions(problems, config, judge)
     return [replace(each, about=replace(each.about, title=titles[each.about.id])) for each in questions]
 
@@ -323,9 +323,9 @@ def _key_of_environment(variable: str) -> Callable[[], str]:
 def _digest(folder: Path) -> str:
     """sha256 of all files of a model."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+            digest.update(f"{path.relative_to(folder)} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
 
 

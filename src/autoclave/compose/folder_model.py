@@ -15,10 +15,14 @@ from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.workers import open_samplers
 from autoclave.config import BenchmarkConfig, ModelConfig, SamplerConfig, TrainConfig
 from autoclave.core import Completion, FinishReason
+from autoclave.core.json import canonical_json
 from autoclave.core.rollout import IntArray
 from autoclave.evaluation.responses import Asked, Response
+from autoclave.evaluation.submissions import THINKING_BEGIN
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.rollout import Request
+
+_END_TOKENS = 16
 
 
 class FolderModel:
@@ -42,12 +46,17 @@ class FolderModel:
         self._tokenizer = load_tokenizer(path, model.chat_template)
         self._samplers = opened.enter_context(open_samplers(settings, path, say))
         self._seed = model.seed
-        self.identity: Any = ["folder", digest, model.engine.name, model.chat_template, model.dtype, model.seed]
+        engine = model.engine.model_dump(mode="json")
+        self.identity: Any = ["folder", digest, engine, model.chat_template, model.dtype, model.seed]
 
     def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
         """See `ResponseSource`."""
-        requests = [Request(self._encoded(each), each.parameters, self._numbers(each)) for each in asked]
-        return [_response(completion) for completion in self._samplers.submit(requests)]
+        prompts = [self._encoded(each) for each in asked]
+        requests = [
+            Request(prompt, each.parameters, self._numbers(each)) for prompt, each in zip(prompts, asked, strict=True)
+        ]
+        completions = self._samplers.submit(requests)
+        return [_response(each, self._opening(prompt)) for each, prompt in zip(completions, prompts, strict=True)]
 
     def account(self) -> Mapping[str, Any]:
         """Nothing is spent that is counted."""
@@ -61,13 +70,18 @@ class FolderModel:
             return encode_prompt(self._tokenizer, asked.messages)
         return np.asarray(self._tokenizer.encode(asked.messages[-1]["content"]), dtype=np.int64)
 
+    def _opening(self, prompt: IntArray) -> str:
+        """The begin of reasoning where the template puts it into the prompt: it belongs to the response."""
+        end = str(self._tokenizer.decode(prompt[-_END_TOKENS:])).rstrip()
+        return f"{THINKING_BEGIN}\n" if end.endswith(THINKING_BEGIN) else ""
+
     def _numbers(self, asked: Asked) -> tuple[int, ...]:
-        """What the random numbers of a response come from: the question and the sample, not what else is asked."""
-        name = hashlib.sha256(asked.question_id.encode()).digest()
+        """What the random numbers of a response come from: what is asked and the sample, not what else is asked."""
+        name = hashlib.sha256(canonical_json([asked.messages, asked.is_chat])).digest()
         return (self._seed, int.from_bytes(name[:6], "big"), asked.sample)
 
 
-def _response(completion: Future[Completion]) -> Future[Response]:
+def _response(completion: Future[Completion], opening: str) -> Future[Response]:
     response: Future[Response] = Future()
 
     def finish(done: Future[Completion]) -> None:
@@ -75,7 +89,7 @@ def _response(completion: Future[Completion]) -> Future[Response]:
             found = done.result()
             cut = found.finish_reason is not FinishReason.STOP
             response.set_result(
-                Response(found.text, "length" if cut else "stop", len(found.tokens), len(found.prompt_tokens))
+                Response(opening + found.text, "length" if cut else "stop", len(found.tokens), len(found.prompt_tokens))
             )
         except BaseException as error:  # noqa: BLE001  it is raised where the response is waited for
             response.set_exception(error)

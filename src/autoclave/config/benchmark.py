@@ -124,6 +124,10 @@ class BenchmarkConfig(Config):
     thinking_end: str = "</think>"
     """What stands between reasoning and answer: only what comes after it is graded. Empty: all is."""
 
+    thinking_opened: bool = False
+    """Whether the chat template of a server begins the reasoning (`<think>` is in the prompt, not in the response):
+    then a response without its end is all reasoning. Of a model in a folder it is seen."""
+
     extraction: SubmissionRule = "last_fence"
     """Where the program or the answer stands in a response."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autoclave.core import InputError
+from autoclave.core import DataError, InputError
 from autoclave.core.files import atomic_writer, existing_file, read_jsonl, write_atomically
 from autoclave.core.json import finite, from_plain, parse_object, to_plain
 from autoclave.evaluation.intervals import bootstrap_interval, wilson_interval
@@ -116,6 +116,7 @@ class BenchmarkResult:
             **self._intervals(),
             "tests_passed": _mean(passed) if len(passed) == len(samples) else math.nan,
             "truncated_share": _mean([finish == "length" for finish in finishes]),
+            "filtered_share": _mean([finish == "filtered" for finish in finishes]),
             "format_error_share": _mean([sample.status == "bad_format" for sample in samples]),
             "no_verdict_share": _mean([sample.score is None for sample in samples]),
             "response_length": {"mean": _mean(lengths), "median": _median(lengths), "most": max(lengths, default=None)},
@@ -154,6 +155,7 @@ class BenchmarkResult:
     def save(self, folder: Path) -> None:
         """Write `result.json` and `samples.jsonl`; the former last, so that a folder that has it is whole."""
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / RESULT).unlink(missing_ok=True)  # of before: its samples go now
         with atomic_writer(folder / SAMPLES) as file:
             for sample in self.samples:
                 file.write(json.dumps(to_plain(sample), ensure_ascii=False) + "\n")
@@ -192,12 +194,15 @@ def load_result(folder: Path) -> BenchmarkResult:
         raise InputError(f"{path}: format = {kept.get('format')!r}: must be {FORMAT!r}")
     stored = {name: value for name, value in kept.items() if name not in ("format", "metrics")}
     result = from_plain(BenchmarkResult, {**stored, "samples": []}, str(path))
-    return replace(result, samples=tuple(_samples(folder / SAMPLES)))
+    return replace(result, samples=tuple(_samples(folder / SAMPLES, {problem.id for problem in result.problems})))
 
 
-def _samples(path: Path) -> Iterator[GradedResponse]:
+def _samples(path: Path, known: Set[str]) -> Iterator[GradedResponse]:
     for where, line in read_jsonl(path, "graded responses"):
-        yield from_plain(GradedResponse, line, where)
+        sample = from_plain(GradedResponse, line, where)
+        if sample.problem_id not in known:
+            raise DataError(f"{where}: problem_id = {sample.problem_id!r}: {RESULT} beside it has no such problem")
+        yield sample
 
 
 def _scores(samples: Iterable[GradedResponse]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -13,6 +14,11 @@ from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedRespons
 from autoclave.evaluation.intervals import Interval, bootstrap_interval
 
 _SAME = 1e-12
+_THAT_MATTER = (
+    *("asks", "prompt", "system", "chat", "thinking_end", "thinking_opened", "extraction", "stops", "tests"),
+    *("profile", "profile_with_numpy", "time_limit_s", "temperature", "top_p", "max_new_tokens"),
+)
+"""Settings by which scores change though the model is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class PairedComparison:
         p_value: of the exact sign test, two-sided: how likely so uneven a share of won and lost problems is if neither
             is better. Problems on which both are equal do not count.
         won, lost: problems on which the second is better, and worse.
+        notes: what else than the model is not the same, in sentences.
     """
 
     num_problems: int
@@ -50,6 +57,7 @@ class PairedComparison:
     p_value: float
     won: tuple[Pair, ...]
     lost: tuple[Pair, ...]
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The figures and the ids, as JSON data."""
@@ -61,6 +69,7 @@ class PairedComparison:
             "difference": self.difference,
             "interval": [self.interval.lower, self.interval.upper],
             "p_value": self.p_value,
+            "notes": list(self.notes),
             "won": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.won],
             "lost": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.lost],
         }
@@ -70,8 +79,13 @@ def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedCo
     """Compare two results problem by problem.
 
     Raises:
-        InputError: no problem has verdicts in both.
+        InputError: no problem has verdicts in both, or their scores do not mean the same.
     """
+    if first.score != second.score:
+        raise InputError(
+            f"score = {first.score} in {first.benchmark} of {first.model}, but {second.score} in {second.benchmark} of "
+            f"{second.model}; evaluate both with the same"
+        )
     shared = [id for id in first.rates if id in second.rates]
     if not shared:
         raise InputError(
@@ -94,7 +108,19 @@ def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedCo
         sign_test(len(won), len(lost)),
         won,
         lost,
+        tuple(_differences(first, second)),
     )
+
+
+def _differences(first: BenchmarkResult, second: BenchmarkResult) -> Iterator[str]:
+    if first.benchmark != second.benchmark:
+        yield f"the benchmarks have different names: {first.benchmark} and {second.benchmark}"
+    if first.recorded != second.recorded:
+        yield "the grades of one were imported, those of the other were made here"
+        return
+    for name in _THAT_MATTER:
+        if name in first.settings and name in second.settings and first.settings[name] != second.settings[name]:
+            yield f"{name} differs: {first.settings[name]!r} and {second.settings[name]!r}"
 
 
 def sign_test(num_won: int, num_lost: int) -> float:

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from autoclave.config import EndpointConfig
-from autoclave.core import ConfigError, EngineFault
+from autoclave.core import ConfigError
 from autoclave.evaluation.responses import Asked, Response
-from autoclave.rollout.http_server import Line, Server
+from autoclave.rollout.http_server import Line, Server, Unavailable
 
 _SEED_BASE = 1_000_003
+_MOST_STOPS = 4
+"""OpenAI takes no more; the text is cut at the others here."""
 
 
 class Endpoint:
@@ -69,8 +71,9 @@ class Endpoint:
     def _respond(self, asked: Asked) -> Response:
         path, body = self._request(asked)
         self._pace.wait()
-        answer = replace(self._server, key=self._key()).ask("POST", path, body, self._line)
-        response = self._read(path, answer)
+        response = replace(self._server, key=self._key()).ask(
+            "POST", path, body, self._line, lambda answer: _response(answer, asked.parameters.stops)
+        )
         with self._counting:
             self._requests += 1
             self._prompt_tokens += response.prompt_tokens or 0
@@ -88,23 +91,10 @@ class Endpoint:
         if parameters.top_p < 1:
             body["top_p"] = parameters.top_p
         if parameters.stops:
-            body["stop"] = list(parameters.stops)
+            body["stop"] = list(parameters.stops[:_MOST_STOPS])
         if asked.is_chat:
             return "/v1/chat/completions", {**body, "messages": [dict(message) for message in asked.messages]}
         return "/v1/completions", {**body, "prompt": asked.messages[-1]["content"]}
-
-    def _read(self, path: str, answer: Any) -> Response:
-        """What the server says, whose form is not trusted."""
-        try:
-            choice = cast("Mapping[str, Any]", answer["choices"][0])
-            text = choice["message"]["content"] if "message" in choice else choice["text"]
-            usage = cast("Mapping[str, Any]", answer.get("usage") or {})
-            finish = "length" if choice.get("finish_reason") == "length" else "stop"
-        except (KeyError, IndexError, TypeError, AttributeError):
-            raise EngineFault(
-                f"{self._server.url}{path}: the answer has no choice with a text: {str(answer)[:200]}"
-            ) from None
-        return Response(str(text or ""), finish, usage.get("completion_tokens"), usage.get("prompt_tokens"))
 
     def _only_model(self) -> str:
         listed = replace(self._server, key=self._key()).ask("GET", "/v1/models") or {}
@@ -112,6 +102,29 @@ class Endpoint:
         if len(names) != 1:
             raise ConfigError(f"endpoint.model: {self._server.url} has {', '.join(names) or 'no model'}; name one")
         return names[0]
+
+
+def _response(answer: Any, stops: Sequence[str]) -> Response:
+    """What the server says, whose form is not trusted.
+
+    Raises:
+        Unavailable: it is no response.
+    """
+    try:
+        choice = cast("Mapping[str, Any]", answer["choices"][0])
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        usage = cast("Mapping[str, Any]", answer.get("usage") or {})
+        reason = choice.get("finish_reason")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise Unavailable(f"the answer has no choice with a text: {str(answer)[:200]}") from None
+    if not isinstance(text, str | None):
+        raise Unavailable(f"the text of the answer is none: {str(text)[:200]}")
+    whole = text or ""
+    ends = [place for stop in stops if (place := whole.find(stop)) >= 0]
+    numbers = (usage.get(name) for name in ("completion_tokens", "prompt_tokens"))
+    tokens, prompt_tokens = (number if type(number) is int else None for number in numbers)
+    finish = "length" if reason == "length" else "filtered" if reason == "content_filter" else "stop"
+    return Response(whole[: min(ends, default=len(whole))], finish, tokens, prompt_tokens)
 
 
 class _Pace:

@@ -7,6 +7,7 @@ Source: the repositories LiveCodeBench/LiveCodeBench (`*_eval_all.json`), evalpl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,19 +25,28 @@ _CODES: Mapping[str, tuple[int, str]] = {
     Status.TIME_LIMIT: (-3, "Time Limit Exceeded"),
 }
 _OTHER_CODE = (-4, "Runtime Error")
+_TASK = re.compile(r"(HumanEval|Mbpp)/\d+")
 _PASSED = ("pass", "passed", True)
 
 
 def to_livecodebench(result: BenchmarkResult) -> str:
-    """An `eval_all` array: for each problem its texts, codes and grades. A response without a verdict is left out.
+    """An `eval_all` array: for each problem its texts, codes and grades.
 
     LiveCodeBench's own evaluator takes `question_id` and `code_list` of it.
+
+    Raises:
+        InputError: a response has no verdict, which that form cannot say.
     """
+    if missing := sum(sample.score is None for sample in result.samples):
+        raise InputError(
+            f"--format livecodebench: {missing} of {len(result.samples)} responses have no verdict, which this form "
+            "cannot say; evaluate again (responses are kept, and judged anew)"
+        )
     return json.dumps([_evaluated(problem, result) for problem in result.problems], indent=4, ensure_ascii=False)
 
 
 def _evaluated(problem: About, result: BenchmarkResult) -> dict[str, Any]:
-    samples = [sample for sample in result.by_problem[problem.id] if sample.score is not None]
+    samples = result.by_problem[problem.id]
     return {
         "question_title": problem.title,
         "question_content": problem.statement,
@@ -65,6 +75,9 @@ def to_evalplus(result: BenchmarkResult) -> str:
     """Lines with `task_id` and `solution`, a whole program: what the prompt begins with stands before it.
 
     Responses in which there was no program are empty ones, since every problem needs a sample.
+
+    Raises:
+        InputError: a problem is of neither set that EvalPlus has.
     """
     about = {problem.id: problem for problem in result.problems}
     lines = [
@@ -75,7 +88,12 @@ def to_evalplus(result: BenchmarkResult) -> str:
 
 
 def _task_id(id: str) -> str:
-    return f"Mbpp/{id.rpartition('/')[2]}" if id.startswith("mbpp/") else id
+    task = f"Mbpp/{id.rpartition('/')[2]}" if id.startswith("mbpp/") else id
+    if not _TASK.fullmatch(task):
+        raise InputError(
+            f"--format evalplus: problem {id!r} is neither of HumanEval nor of MBPP, which EvalPlus grades"
+        )
+    return task
 
 
 def _whole(problem: About, sample: GradedResponse) -> str:
@@ -152,7 +170,7 @@ def _recorded(record: Any, where: str) -> tuple[About, list[GradedResponse]]:
         raise DataError(f"{where}: must be an object with grades")
     row = cast("Mapping[str, Any]", record)
     id = next((str(row[name]) for name in ("question_id", "task_id", "id") if row.get(name) is not None), "")
-    grades = _grades(row)
+    grades = _grades(row, where)
     if not id or grades is None:
         raise DataError(f"{where}: has no id with grades (graded_list, scored, passed, or base_status)")
     texts, codes = (row.get(name) or [] for name in ("output_list", "code_list"))
@@ -181,13 +199,20 @@ def _recorded(record: Any, where: str) -> tuple[About, list[GradedResponse]]:
     return about, samples
 
 
-def _grades(row: Mapping[str, Any]) -> Sequence[bool] | None:
+def _grades(row: Mapping[str, Any], where: str) -> Sequence[bool] | None:
     for name in ("graded_list", "scored"):
         if isinstance(row.get(name), list):
-            return [bool(grade) for grade in row[name]]
+            return [_grade(grade, f"{where}: {name}") for grade in row[name]]
     if "passed" in row:
-        return [bool(row["passed"])]
+        return [_grade(row["passed"], f"{where}: passed")]
     if "base_status" in row:  # EvalPlus: right is what passes the tests of both sets
         statuses = [row["base_status"], row.get("plus_status") or row["base_status"]]
         return [all(status in _PASSED for status in statuses)]
     return None
+
+
+def _grade(value: Any, where: str) -> bool:
+    """Whether a response was right. Nothing but truth values and 0 and 1 is read as that."""
+    if not isinstance(value, bool | int | float) or value not in (0, 1):
+        raise DataError(f"{where} = {str(value)[:60]!r}: a grade must be true or false")
+    return bool(value)

@@ -64,6 +64,7 @@ def figure_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("interval by Wilson", _bounds(metrics["wilson_interval"]).strip()))
     rows += [
         ("truncated", _share(metrics["truncated_share"])),
+        ("kept back by the server", _share(metrics["filtered_share"])),
         ("nothing to judge in the response", _share(metrics["format_error_share"])),
         ("without a verdict", _share(metrics["no_verdict_share"])),
     ]

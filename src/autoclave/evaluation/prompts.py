@@ -92,7 +92,9 @@ def prompt_of(name: str, system: str | None) -> Callable[[Problem], Messages]:
 def _filled_in(text: str) -> Callable[[Problem], Messages]:
     places = _PLACE.findall(text)
     if "statement" not in places:
-        raise ConfigError(f"prompt = {text!r}: {nearest(text, list(PROMPTS))}; a text of your own needs {{statement}}")
+        known = "" if places else f"{nearest(text, list(PROMPTS))}; "
+        can = ", ".join(f"{{{name}}}" for name in _PLACES)
+        raise ConfigError(f"prompt = {text!r}: {known}a text of your own needs {{statement}}, of the places {can}")
     return lambda problem: plain_messages(
         _PLACE.sub(lambda place: _PLACES[place[1]](problem) if place[1] in _PLACES else place[0], text)
     )

@@ -81,7 +81,7 @@ def problem_questions(problems: Sequence[Problem], config: BenchmarkConfig, judg
     ]
 
 
-def trace_questions(lessons: Sequence[tuple[Problem, Lesson]], thinking_end: str) -> list[Question]:
+def trace_questions(lessons: Sequence[tuple[Problem, Lesson]], config: BenchmarkConfig) -> list[Question]:
     """What a program returns or prints, and the final values of its variables, in order.
 
     Source: Jiang et al., CodeRL+, appendix C (Exact@1).
@@ -92,7 +92,7 @@ def trace_questions(lessons: Sequence[tuple[Problem, Lesson]], thinking_end: str
         item = task.item(lesson)
 
         def grade(response: Response, item=item) -> Future[Grade]:
-            answer = without_thinking(response.text, thinking_end)
+            answer = _answer_of(response, config)
             return _then(task.reward(item, answer), lambda reward: _compared(answer, reward))
 
         asked = replace(
@@ -140,7 +140,7 @@ def _submission(problem: Problem, rule: SubmissionOf, config: BenchmarkConfig, r
         return response.text
     if response.form == "completion":
         return completion((), problem, response.text)
-    return rule(problem, without_thinking(response.text, config.thinking_end))
+    return rule(problem, _answer_of(response, config))
 
 
 def _graded(verdict: Verdict, submission: str, config: BenchmarkConfig) -> Grade:
@@ -169,3 +169,7 @@ def _then(future: Future[T], make: Callable[[T], Grade]) -> Future[Grade]:
 
     future.add_done_callback(finish)
     return made
+
+
+def _answer_of(response: Response, config: BenchmarkConfig) -> str:
+    return without_thinking(response.text, config.thinking_end, is_opened=config.thinking_opened)

@@ -118,18 +118,15 @@ def _text(value: Any, where: str, name: str) -> str:
 
 
 class _Names:
-    """Problems by the names that other files give them: any case, and without what stands before the last slash."""
+    """Problems by the names that other files give them: any case, and without what stands before a slash."""
 
     def __init__(self, problem_ids: Iterable[str]) -> None:
         self._ids = {id: id for id in problem_ids}
         self._loose: dict[str, str | None] = {}
         for id in self._ids:
-            for name in {id.casefold(), id.rpartition("/")[2].casefold()}:
+            parts = id.casefold().split("/")
+            for name in {"/".join(parts[begin:]) for begin in range(len(parts))}:
                 self._loose[name] = None if name in self._loose else id  # of two, none is meant
 
     def find(self, given: str) -> str | None:
-        return self._ids.get(given) or self._loose.get(given.casefold()) or self._loose.get(_tail(given))
-
-
-def _tail(given: str) -> str:
-    return given.rpartition("/")[2].casefold()
+        return self._ids.get(given) or self._loose.get(given.casefold())

@@ -28,7 +28,8 @@ class Response:
 
     Attributes:
         text: without the stop that ended it, where the source leaves that out.
-        finish: `length` if the limit cut it; empty where the source does not say.
+        finish: `length` if the limit cut it, `filtered` if its server kept it back; empty where the source does not
+            say.
         tokens: how many it has, None where the source does not say.
         prompt_tokens: how many its prompt has, likewise.
         form: `text` as a model says it, `submission`: a program or an answer as it is judged, `completion`: code that
@@ -36,7 +37,7 @@ class Response:
     """
 
     text: str
-    finish: Literal["stop", "length", ""] = ""
+    finish: Literal["stop", "length", "filtered", ""] = ""
     tokens: int | None = None
     prompt_tokens: int | None = None
     form: Literal["text", "submission", "completion"] = "text"
@@ -130,12 +131,12 @@ class CachedResponses(Closing):
         return self._source.identity
 
     def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
-        """See `ResponseSource`."""
+        """See `ResponseSource`. What several ask alike is asked once."""
         keys = [each.key(self.identity) for each in asked]
         known = {} if self._fresh else {key: found for key in keys if (found := self._cache.get(key)) is not None}
         self.num_found += sum(key in known for key in keys)
-        wanted = [(key, each) for key, each in zip(keys, asked, strict=True) if key not in known]
-        given = dict(zip((key for key, _ in wanted), self._source.respond([each for _, each in wanted]), strict=True))
+        wanted = {key: each for key, each in zip(keys, asked, strict=True) if key not in known}
+        given = dict(zip(wanted, self._source.respond(list(wanted.values())), strict=True))
         return [_settled(known[key]) if key in known else self._kept(key, given[key]) for key in keys]
 
     def _kept(self, key: bytes, given: Future[Response]) -> Future[Response]:

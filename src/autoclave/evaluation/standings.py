@@ -29,7 +29,7 @@ from autoclave.evaluation.codeforces import (
     score_by_solved,
 )
 
-_PROBLEM = re.compile(r"(?:.*/)?(\d+)/?([A-Z]\d{0,2})")
+_PROBLEM = re.compile(r"(?:.*/)?(\d+)[/_]?([A-Z]\d{0,2})")
 _MOST_PROBLEMS = 50
 """No contest has more; a participant with more points did not get them by the number of problems."""
 _STANDINGS, _CHANGES = ".standings.json", ".ratingChanges.json"
@@ -92,7 +92,7 @@ def read_problem_ids(path: Path) -> list[str]:
 
 
 def contest_of(problem_id: str) -> tuple[str, str] | None:
-    """Contest and index of a problem whose id ends in both, such as `codeforces/1971/A` or `1971A`."""
+    """Contest and index of a problem whose id ends in both, such as `codeforces/1971/A`, `1971A` or `1971_A`."""
     found = _PROBLEM.fullmatch(problem_id)
     return (found[1], found[2]) if found else None
 
@@ -108,28 +108,36 @@ def rating_of(
     """The rating of a model among the participants of each contest, and their mean, as JSON data.
 
     The first `attempts` responses to a problem are its attempts, in order; one without a verdict is none. Contests of
-    the set for which there are no standings are listed, and count for nothing.
+    the set for which there are no standings are listed, and so are problems whose ids name none; both count for
+    nothing. A problem of a contest that is not in the set counts as not solved: how many of each were asked is told.
 
     Raises:
         InputError: no problem is of a contest with standings, or one has no points in a contest that goes by points.
     """
     tried: dict[str, dict[str, list[bool]]] = {}
+    without_contest: list[str] = []
     for problem in result.problems:
         place = contest_of(problem.id)
         if place:
-            right = [each.is_right for each in result.by_problem[problem.id] if each.score is not None]
-            tried.setdefault(place[0], {})[place[1]] = right[:attempts]
+            first = result.by_problem[problem.id][:attempts]
+            tried.setdefault(place[0], {})[place[1]] = [each.is_right for each in first if each.score is not None]
+        else:
+            without_contest.append(problem.id)
     known = [id for id in tried if id in contests]
     if not known:
         raise InputError(
             f"rating: of the contests {', '.join(list(tried)[:5]) or '(no problem id names one)'} none has standings"
         )
     results = [contest_result(id, _score(contests[id], tried[id]), contests[id].standings, expectation) for id in known]
-    per_contest = [asdict(each) for each in results]
+    per_contest = [
+        {**asdict(each), "problems_asked": len(tried[id]), "problems_in_contest": len(contests[id].worth) or None}
+        for id, each in zip(known, results, strict=True)
+    ]
     return {
         **overall(results, histogram),
         "expectation": expectation,
         "without_standings": sorted(set(tried) - set(known)),
+        "without_contest": without_contest,
         "per_contest": per_contest,
     }
 

@@ -49,13 +49,16 @@ _PARTS = (
 """What an argument may be made of, beside calls of builders: it is a value, and does nothing to the function."""
 
 
-def without_thinking(response: str, end: str) -> str:
-    """What comes after reasoning: after the last `end`. Of a response whose reasoning never ends, nothing."""
+def without_thinking(response: str, end: str, *, is_opened: bool = False) -> str:
+    """What comes after reasoning: after the last `end`. Of a response whose reasoning never ends, nothing.
+
+    `is_opened`: the prompt began the reasoning, so that a response without an end is nothing else.
+    """
     if not end:
         return response
-    if end in response:
-        return response.rpartition(end)[2]
-    return "" if response.lstrip().startswith(THINKING_BEGIN) else response
+    _, found, rest = response.rpartition(end)
+    is_reasoning = rest.lstrip().startswith(THINKING_BEGIN) or (is_opened and not found)
+    return "" if is_reasoning else rest
 
 
 def completion(stops: Sequence[str], problem: Problem, response: str) -> str | None:

@@ -10,8 +10,19 @@ _PYTHON_TAGS = frozenset({"python", "python3", "py", "py3"})
 
 
 def last_fence(response: str) -> str | None:
-    """The last complete fenced block that is tagged as Python, else the last complete one."""
-    return _text(response, _last_fence(response))
+    """The last complete fenced block that is tagged as Python, else the last complete one.
+
+    One that is indented, as in a list, is taken without so much indentation as its fence has.
+    """
+    place = _last_fence(response)
+    if place is None:
+        return None
+    fence = response[: place[0]].split("\n")[-2]
+    indentation = fence[: len(fence) - len(fence.lstrip(" \t"))]
+    text = response[place[0] : place[1]]
+    if not indentation:
+        return text
+    return "\n".join(line[_common(indentation, line) :] for line in text.split("\n"))
 
 
 def lcb(response: str) -> str | None:
@@ -52,6 +63,11 @@ _PLACES: Mapping[str, Callable[[str], tuple[int, int] | None]] = {
     "lcb": _lcb,
     "whole": lambda response: (0, len(response)),
 }
+
+
+def _common(indentation: str, line: str) -> int:
+    """How much of the indentation a line begins with."""
+    return next((place for place, char in enumerate(indentation) if line[place : place + 1] != char), len(indentation))
 
 
 def _text(response: str, place: tuple[int, int] | None) -> str | None:

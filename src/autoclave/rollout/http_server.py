@@ -9,19 +9,26 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Generator, Iterator, Mapping
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from autoclave.core import EngineFault, InputError
+from autoclave.core import ConfigError, EngineFault, InputError
 
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Status codes after which another try may succeed."""
+_BUSY = frozenset({408, 425, 429})
+_NEVER = frozenset({501, 505})
+"""Of the errors of servers, those that another try will not change."""
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
+LONGEST_ASKED_WAIT_S = 300.0
+"""What a server may ask for at most."""
+
+T = TypeVar("T")
 
 
 class Unavailable(Exception):
@@ -53,15 +60,31 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it is, and how long and how often it is tried."""
+    """Where it is, and how long and how often it is tried. White space around the key is no part of it.
+
+    Raises:
+        ConfigError: the key cannot be sent.
+    """
 
     url: str
     timeout_s: float
     retries: int
     key: str = field(default="", repr=False)
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, line: Line | None = None) -> Any:
-        """The answer, from JSON; None if it is empty or not JSON. Tried again as often as is allowed.
+    def __post_init__(self) -> None:
+        if not (self.key.strip().isascii() and self.key.strip().isprintable()):  # http.client would show it
+            raise ConfigError(f"the key for {self.url} has characters that no key has, such as a line break inside")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        line: Line | None = None,
+        read: Callable[[Any], T] = lambda answer: answer,
+    ) -> T:
+        """What `read` makes of the answer from JSON, of None if it is empty or not JSON. Tried again as often as is
+        allowed, also when `read` raises `Unavailable`.
 
         Raises:
             EngineFault: the server does not answer.
@@ -73,7 +96,7 @@ class Server:
             try:
                 with self._open(method, path, body, line) as reply:
                     text = reply.read()
-                return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
+                return read(json.loads(text) if text.strip().startswith((b"{", b"[")) else None)
             except (Unavailable, OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 if tries >= self.retries:
                     raise EngineFault(f"{self.url}{path} does not answer: {_reason(error)}") from error
@@ -106,7 +129,7 @@ class Server:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         headers = {"Content-Type": "application/json", "Connection": "close"}
         if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
+            headers["Authorization"] = f"Bearer {self.key.strip()}"
         content = None if body is None else json.dumps(body)
         with closing(kind(parts.netloc, timeout=self.timeout_s)) as connection:
             connection.connect()
@@ -119,7 +142,7 @@ class Server:
                 yield reply
 
     def _require_success(self, path: str, reply: http.client.HTTPResponse) -> None:
-        if reply.status in BUSY:
+        if reply.status in _BUSY or (reply.status >= 500 and reply.status not in _NEVER):
             raise Unavailable(f"status {reply.status} {reply.reason}", _retry_after(reply))
         if reply.status >= 300:
             words = reply.read(2000).decode(errors="replace")
@@ -129,7 +152,7 @@ class Server:
 def waiting_s(tries: int, error: BaseException) -> float:
     """Seconds to wait after so many tries: doubled each time, or what the server asked for."""
     asked = error.wait_s if isinstance(error, Unavailable) else None
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**tries if asked is None else asked)
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**tries) if asked is None else min(LONGEST_ASKED_WAIT_S, asked)
 
 
 def _data_of(reply: http.client.HTTPResponse) -> Iterator[Any]:
@@ -145,8 +168,14 @@ def _data_of(reply: http.client.HTTPResponse) -> Iterator[Any]:
 
 
 def _retry_after(reply: http.client.HTTPResponse) -> float | None:
-    text = reply.headers.get("Retry-After", "")
-    return float(text) if text.replace(".", "", 1).isdigit() else None
+    """Seconds, of a number or of a date."""
+    text = reply.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
 
 
 def _reason(error: BaseException) -> str:

@@ -377,7 +377,7 @@ def test_answers_under_way_are_kept_when_another_fails(data, monkeypatch, tmp_pa
     server = ChatServer(lambda body: fenced(FUNCTION))
     server.trouble, server.pause_s = ["empty"], 0.5
     rows = [MBPP | {"task_id": number, "text": f"Add, variant {number}."} for number in range(11, 15)]
-    config = config_of("mbpp", data(*rows), **{"endpoint.concurrency": 4})
+    config = config_of("mbpp", data(*rows), **{"endpoint.concurrency": 4, "endpoint.retries": 0})
     with pytest.raises(EngineFault, match="no choice"):
         evaluate_benchmark(config, server.url)
     asked = len(server.bodies)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from autoclave.core import InputError
 from autoclave.core.closing import Closing
 from autoclave.core.json import canonical_json, from_plain, to_plain
+from autoclave.core.kept_texts import KeptTexts
 from autoclave.problems.prompts import Messages
 from autoclave.rollout import SamplingParameters
-
-_SCHEMA = "CREATE TABLE IF NOT EXISTS responses (key BLOB PRIMARY KEY, response TEXT NOT NULL) WITHOUT ROWID"
-_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,33 +85,19 @@ class ResponseCache(Closing):
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                f"{path}: responses cannot be kept there ({error}); remove it, or set AUTOCLAVE_CACHE to another folder"
-            ) from None
+        self._kept = KeptTexts(path, "responses")
 
     def get(self, key: bytes) -> Response | None:
         """The response that was kept under this key."""
-        with self._lock:
-            row = self._connection.execute("SELECT response FROM responses WHERE key = ?", (key,)).fetchone()
-        return None if row is None else from_plain(Response, json.loads(row[0]), "cached response")
+        text = self._kept.get(key)
+        return None if text is None else from_plain(Response, json.loads(text), "cached response")
 
     def put(self, key: bytes, response: Response) -> None:
         """Keep a response."""
-        text = json.dumps(to_plain(response))
-        with self._lock:
-            self._connection.execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", (key, text))
+        self._kept.put([(key, json.dumps(to_plain(response)))])
 
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
+        self._kept.close()
 
 
 class CachedResponses(Closing):

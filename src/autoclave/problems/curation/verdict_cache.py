@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from pathlib import Path
 
-from autoclave.core import InputError, Verdict
+from autoclave.core import Verdict
 from autoclave.core.closing import Closing
 from autoclave.core.json import canonical_json, from_plain, to_plain
+from autoclave.core.kept_texts import KeptTexts
 from autoclave.judge import JudgeJob
 
-_SCHEMA = "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID"
 _TOGETHER = 64
 """Verdicts that are kept in one transaction."""
-_PATIENCE_S = 60.0
 
 
 class VerdictCache(Closing):
@@ -30,27 +28,18 @@ class VerdictCache(Closing):
     """
 
     def __init__(self, path: Path, judge_settings: object) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                f"{path}: verdicts cannot be kept there ({error}); remove it, or set AUTOCLAVE_CACHE to another folder"
-            ) from None
+        self._kept = KeptTexts(path, "verdicts")
         self.judge_identity = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
         self._waiting: list[tuple[bytes, str]] = []
         self.num_found = self.num_kept = 0
 
     def get(self, job: JudgeJob) -> Verdict | None:
         """What this program got before."""
-        row = self._connection.execute("SELECT verdict FROM verdicts WHERE key = ?", (self._key(job),)).fetchone()
-        if row is None:
+        text = self._kept.get(self._key(job))
+        if text is None:
             return None
         self.num_found += 1
-        return from_plain(Verdict, json.loads(row[0]), "cached verdict")
+        return from_plain(Verdict, json.loads(text), "cached verdict")
 
     def put(self, job: JudgeJob, verdict: Verdict) -> None:
         """Keep a verdict; it is durable once some more have come, or `flush` was called."""
@@ -64,9 +53,7 @@ class VerdictCache(Closing):
     def flush(self) -> None:
         """Make all that was put durable."""
         if self._waiting:
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", self._waiting)
+            self._kept.put(self._waiting)
             self._waiting = []
 
     def _key(self, job: JudgeJob) -> bytes:
@@ -82,4 +69,4 @@ class VerdictCache(Closing):
 
     def close(self) -> None:
         self.flush()
-        self._connection.close()
+        self._kept.close()

@@ -9,6 +9,7 @@ import sys
 import click
 
 from autoclave import __version__
+from autoclave.cli.act import act
 from autoclave.cli.config import config
 from autoclave.cli.curate import curate
 from autoclave.cli.doctor import doctor
@@ -65,6 +66,7 @@ for command in (
     config,
     report,
     view,
+    act,
     timeline,
 ):
     cli.add_command(command)

@@ -1,78 +1,125 @@
 """Typed settings of every package, and the loader. Imports `core` only; no torch, no ray."""
 
-from autoclave.config.algorithm import (
-    AdaptiveKlConfig,
-    AlgorithmSettings,
-    CispoConfig,
-    DapoConfig,
-    DrGrpoConfig,
-    FixedKlConfig,
-    GroupSettings,
-    GrpoConfig,
-    GrpoPlusConfig,
-    GspoConfig,
-    MaskedCorrectionConfig,
-    NoCorrectionConfig,
-    PpoConfig,
-    ReinforcePlusPlusConfig,
-    RlooConfig,
-    TruncatedCorrectionConfig,
-)
-from autoclave.config.algorithm_choice import AlgorithmConfig
-from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
-from autoclave.config.base import Config
-from autoclave.config.benchmark import BenchmarkConfig, EndpointConfig, EvaluatedModelConfig, RatingConfig
-from autoclave.config.critic import CriticConfig, RewardModelConfig
-from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
-from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
-from autoclave.config.engine import (
-    EngineConfig,
-    OpenAiEngineConfig,
-    RemoteEngineSettings,
-    SglangEngineConfig,
-    TransformersEngineConfig,
-    VllmEngineConfig,
-)
-from autoclave.config.health import HealthConfig
-from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
-from autoclave.config.lengthening import (
-    AdvanceAtPlateauConfig,
-    AdvanceAtStepsConfig,
-    AdvanceConfig,
-    LengtheningConfig,
-    LengthStageConfig,
-)
-from autoclave.config.load import Override, Resolved, dump, load, parse_override
-from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
-from autoclave.config.optimizer import OptimizerConfig
-from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
-from autoclave.config.publish import ProbeConfig, PublishConfig
-from autoclave.config.remote import JobPriority, RemoteJudgeConfig
-from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
-from autoclave.config.service import (
-    AdmissionConfig,
-    AuditConfig,
-    CompatibleConfig,
-    Protocol,
-    RayServeConfig,
-    ServeConfig,
-    TlsConfig,
-)
-from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
-from autoclave.config.trainer import LoraConfig, TrainerConfig
-from autoclave.config.training import (
-    AsynchronousConfig,
-    CheckpointConfig,
-    EvaluationConfig,
-    MinibatchPipelineConfig,
-    OneOffPipelineConfig,
-    ScheduleConfig,
-    ScheduleSettings,
-    SftConfig,
-    SynchronousConfig,
-    TrainConfig,
-)
-from autoclave.config.workers import PoolConfig, WorkersConfig
+from typing import TYPE_CHECKING
+
+from autoclave.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from autoclave.config.algorithm import (
+        AdaptiveKlConfig,
+        AlgorithmSettings,
+        CispoConfig,
+        DapoConfig,
+        DrGrpoConfig,
+        FixedKlConfig,
+        GroupSettings,
+        GrpoConfig,
+        GrpoPlusConfig,
+        GspoConfig,
+        MaskedCorrectionConfig,
+        NoCorrectionConfig,
+        PpoConfig,
+        ReinforcePlusPlusConfig,
+        RlooConfig,
+        TruncatedCorrectionConfig,
+    )
+    from autoclave.config.algorithm_choice import AlgorithmConfig
+    from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
+    from autoclave.config.base import Config
+    from autoclave.config.benchmark import BenchmarkConfig, EndpointConfig, EvaluatedModelConfig, RatingConfig
+    from autoclave.config.critic import CriticConfig, RewardModelConfig
+    from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
+    from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
+    from autoclave.config.engine import (
+        EngineConfig,
+        OpenAiEngineConfig,
+        RemoteEngineSettings,
+        SglangEngineConfig,
+        TransformersEngineConfig,
+        VllmEngineConfig,
+    )
+    from autoclave.config.health import HealthConfig
+    from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
+    from autoclave.config.lengthening import (
+        AdvanceAtPlateauConfig,
+        AdvanceAtStepsConfig,
+        AdvanceConfig,
+        LengtheningConfig,
+        LengthStageConfig,
+    )
+    from autoclave.config.loader import Override, Resolved, dump, load, parse_override
+    from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
+    from autoclave.config.optimizer import OptimizerConfig
+    from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+    from autoclave.config.publish import ProbeConfig, PublishConfig
+    from autoclave.config.remote import JobPriority, RemoteJudgeConfig
+    from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
+    from autoclave.config.service import (
+        AdmissionConfig,
+        AuditConfig,
+        CompatibleConfig,
+        Protocol,
+        RayServeConfig,
+        ServeConfig,
+        TlsConfig,
+    )
+    from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
+    from autoclave.config.trainer import LoraConfig, TrainerConfig
+    from autoclave.config.training import (
+        AsynchronousConfig,
+        CheckpointConfig,
+        EvaluationConfig,
+        MinibatchPipelineConfig,
+        OneOffPipelineConfig,
+        ScheduleConfig,
+        ScheduleSettings,
+        SftConfig,
+        SynchronousConfig,
+        TrainConfig,
+    )
+    from autoclave.config.workers import PoolConfig, WorkersConfig
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "algorithm": (
+                "AdaptiveKlConfig AlgorithmSettings CispoConfig DapoConfig DrGrpoConfig FixedKlConfig "
+                "GroupSettings GrpoConfig GrpoPlusConfig GspoConfig MaskedCorrectionConfig NoCorrectionConfig "
+                "PpoConfig ReinforcePlusPlusConfig RlooConfig TruncatedCorrectionConfig"
+            ),
+            "algorithm_choice": "AlgorithmConfig",
+            "alignment": "AlignmentConfig LessonGrowthConfig LessonLimitsConfig",
+            "base": "Config",
+            "benchmark": "BenchmarkConfig EndpointConfig EvaluatedModelConfig RatingConfig",
+            "critic": "CriticConfig RewardModelConfig",
+            "curate": "CurateConfig DifficultyConfig SourceConfig StrengthConfig VerificationConfig",
+            "curation": "DecontaminationConfig DeduplicationConfig",
+            "engine": (
+                "EngineConfig OpenAiEngineConfig RemoteEngineSettings SglangEngineConfig "
+                "TransformersEngineConfig VllmEngineConfig"
+            ),
+            "health": "HealthConfig",
+            "languages": "BUILT_IN_PROFILES CppConfig ProfileConfig",
+            "lengthening": (
+                "AdvanceAtPlateauConfig AdvanceAtStepsConfig AdvanceConfig LengtheningConfig LengthStageConfig"
+            ),
+            "loader": "Override Resolved dump load parse_override",
+            "model": "ModelConfig SamplerConfig TinyModelConfig",
+            "optimizer": "OptimizerConfig",
+            "problems": "ArithmeticConfig CurriculumConfig ProblemFilesConfig ProblemsConfig",
+            "publish": "ProbeConfig PublishConfig",
+            "remote": "JobPriority RemoteJudgeConfig",
+            "sandbox": "LEVELS JudgeConfig Level SandboxConfig",
+            "service": "AdmissionConfig AuditConfig CompatibleConfig Protocol RayServeConfig ServeConfig TlsConfig",
+            "task": "CodeGenerationConfig JudgeRunConfig MathematicsConfig TaskConfig",
+            "trainer": "LoraConfig TrainerConfig",
+            "training": (
+                "AsynchronousConfig CheckpointConfig EvaluationConfig MinibatchPipelineConfig "
+                "OneOffPipelineConfig ScheduleConfig ScheduleSettings SftConfig SynchronousConfig TrainConfig"
+            ),
+            "workers": "PoolConfig WorkersConfig",
+        },
+    )
 
 __all__ = [
     "BUILT_IN_PROFILES",

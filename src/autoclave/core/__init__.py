@@ -1,5 +1,7 @@
 """The nouns, the errors, and atomic file I/O. Imports nothing of ours, and neither torch nor ray."""
 
+from typing import TYPE_CHECKING
+
 from autoclave.core.closing import Closing
 from autoclave.core.errors import (
     AutoclaveError,
@@ -19,6 +21,7 @@ from autoclave.core.errors import (
     WorkerDied,
     WorkerFault,
 )
+from autoclave.core.lazy import lazily
 from autoclave.core.lesson import Lesson
 from autoclave.core.outcome import Ended, Outcome
 from autoclave.core.problem import (
@@ -36,9 +39,18 @@ from autoclave.core.problem import (
     read_problems,
 )
 from autoclave.core.program import Program, Submission, read_submissions
-from autoclave.core.rollout import Completion, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
 from autoclave.core.trace import MAIN_PROGRAM, Primitive, Trace, TraceStatus
 from autoclave.core.verdict import Fault, Status, TestResult, Verdict
+
+if TYPE_CHECKING:
+    from autoclave.core.rollout import Completion, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "rollout": "Completion FinishReason Group MaskReason Reward Rollout TaskItem",
+        },
+    )
 
 __all__ = [
     "MAIN_PROGRAM",

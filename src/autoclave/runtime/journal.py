@@ -1,0 +1,252 @@
+"""The journal of actions: an SQLite file to which records are only added, and a file of signed checkpoints and its key.
+
+A record is durable when `append` or `advance` returns, before what it announces is done. Several processes may write:
+each addition is one transaction that holds the file. Checkpoints and key belong where nobody who can write to the
+journal can write, such as another user's folder; else they show accidents only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoclave.core import DataError, InputError
+from autoclave.core.closing import Closing
+from autoclave.core.files import sync_directory
+from autoclave.runtime.records import NO_DIGEST, Checkpoint, Finding, Record, audit
+from autoclave.runtime.states import ActionState, require_step
+
+_VERSION = 1
+_KEY_BYTES = 32
+_PATIENCE_S = 60.0
+_SCHEMA = """
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
+    previous BLOB NOT NULL, digest BLOB NOT NULL
+);
+CREATE INDEX records_of_subject ON records (subject, number);
+CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'records are never removed'); END;
+"""
+_STATES = {state.value for state in ActionState}
+_NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(_STATES))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an action stands: its state, since when, what was recorded with it, and what was proposed."""
+
+    action: str
+    state: ActionState
+    at: float
+    body: Mapping[str, Any]
+    proposed: Mapping[str, Any]
+
+
+class Journal(Closing):
+    """Safe to use from several threads and processes.
+
+    Args:
+        path: the journal; made with its folder if it is not there.
+        checkpoints: the file of checkpoints, and `<checkpoints>.key` beside it; likewise.
+
+    Raises:
+        InputError: a file is damaged, or nothing can be written there.
+    """
+
+    def __init__(self, path: Path, checkpoints: Path) -> None:
+        self._lock = threading.Lock()
+        self._checkpoints = checkpoints
+        try:
+            for each in (path, checkpoints):
+                each.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._key = _key_in(checkpoints.with_name(f"{checkpoints.name}.key"))
+            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._make_tables()
+            path.chmod(0o600)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{path}: the journal cannot be used ({error})") from None
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def append(self, kind: str, subject: str, body: Mapping[str, Any]) -> Record:
+        """Record something; durable when this returns.
+
+        Raises:
+            InputError: `kind` is a state of an action, which `advance` records.
+        """
+        if kind in _STATES:
+            raise InputError(f"record {kind}: a state of an action; it follows from the state before")
+        return self._add(kind, subject, body)
+
+    def advance(
+        self, action: str, state: ActionState, body: Mapping[str, Any] | None = None, *, seal: bool = False
+    ) -> Record:
+        """Record that an action has come to a state; durable when this returns. `seal`: make a checkpoint, too.
+
+        Raises:
+            InputError: that state does not follow from the one in which the action is.
+        """
+        record = self._add(state.value, action, body or {}, wanted=state)
+        if seal:
+            self.seal()
+        return record
+
+    def seal(self) -> Checkpoint:
+        """Sign how many records there are, and the last. Durable when this returns."""
+        with self._lock:
+            count, head = self._end()
+        checkpoint = Checkpoint.signed(count, head, self._key)
+        line = {"count": count, "head": head.hex(), "signature": checkpoint.signature.hex()}
+        with self._lock, self._checkpoints.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # of a line that was being written when a process died
+            file.write(f"{json.dumps(line)}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        return checkpoint
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def records(self, subject: str | None = None) -> list[Record]:
+        """All records, or those of a subject, in order."""
+        where, values = ("", ()) if subject is None else ("WHERE subject = ?", (subject,))
+        return [_record(row) for row in self._rows(f"SELECT * FROM records {where} ORDER BY number", values)]
+
+    def standing(self, action: str) -> Standing:
+        """Where an action stands.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        found = self._standings("AND subject = ?", (action,))
+        if not found:
+            raise InputError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
+        return found[0]
+
+    def standings(self) -> list[Standing]:
+        """Where all actions stand, in the order in which they were proposed."""
+        return self._standings("", ())
+
+    def audit(self) -> list[Finding]:
+        """What was done to the journal by other means than this class; empty when nothing was.
+
+        Raises:
+            DataError: a line of the checkpoints cannot be read.
+        """
+        return audit(self.records(), list(self._read_checkpoints()), self._key)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    # --- Inside -----------------------------------------------------------------------------------------------------
+
+    def _make_tables(self) -> None:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _SCHEMA.strip().split(";\n"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+            self._connection.execute("COMMIT")
+        if version > _VERSION:
+            raise sqlite3.DatabaseError(f"version {version}, made by a newer program")
+
+    def _add(self, kind: str, subject: str, body: Mapping[str, Any], wanted: ActionState | None = None) -> Record:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                if wanted is not None:
+                    require_step(subject, self._state_of(subject), wanted)
+                count, head = self._end()
+                record = Record.after(head, count + 1, time.time(), kind, subject, body)
+                values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
+                self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        return record
+
+    def _state_of(self, action: str) -> ActionState | None:
+        row = self._connection.execute(
+            f"SELECT kind FROM records WHERE subject = ? AND kind IN ({_NAMED_STATES}) ORDER BY number DESC LIMIT 1",
+            (action,),
+        ).fetchone()
+        return ActionState(row[0]) if row else None
+
+    def _end(self) -> tuple[int, bytes]:
+        row = self._connection.execute("SELECT number, digest FROM records ORDER BY number DESC LIMIT 1").fetchone()
+        return (row[0], row[1]) if row else (0, NO_DIGEST)
+
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
+    def _standings(self, condition: str, values: Sequence[Any]) -> list[Standing]:
+        last = (
+            f"SELECT subject, MAX(number) AS last, MIN(number) AS first FROM records WHERE kind IN ({_NAMED_STATES}) "
+            f"{condition} GROUP BY subject"
+        )
+        rows = self._rows(
+            "SELECT r.subject, r.kind, r.at, r.body, p.body FROM records r "
+            f"JOIN ({last}) s ON r.number = s.last JOIN records p ON p.number = s.first ORDER BY s.first",
+            values,
+        )
+        return [
+            Standing(action, ActionState(kind), at, json.loads(body), json.loads(proposed))
+            for action, kind, at, body, proposed in rows
+        ]
+
+    def _read_checkpoints(self) -> Iterator[Checkpoint]:
+        if not self._checkpoints.exists():
+            return
+        content = self._checkpoints.read_bytes()
+        for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+            try:  # what comes after the last line break was being written when a process died
+                given = json.loads(line)
+                yield Checkpoint(int(given["count"]), bytes.fromhex(given["head"]), bytes.fromhex(given["signature"]))
+            except (ValueError, KeyError, TypeError):
+                raise DataError(f"{self._checkpoints}:{number}: no checkpoint") from None
+
+
+def _record(row: Sequence[Any]) -> Record:
+    number, at, kind, subject, body, previous, digest = row
+    try:
+        plain = json.loads(body)
+    except ValueError:
+        plain = {"not JSON": body}  # it was altered: the digest shows it
+    return Record(number, at, kind, subject, plain, previous, digest)
+
+
+def _key_in(path: Path) -> bytes:
+    """The key in a file that its owner alone can read; a new one if there is none."""
+    if not path.exists():
+        new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # another process was first: its key counts
+            os.link(new, path)
+        new.unlink()
+        sync_directory(path.parent)
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise OSError(f"{path} is no key")
+    return key

@@ -1,0 +1,144 @@
+"""Records of a journal as a chain of hashes, and what an audit says of a chain. Pure: no file, no clock.
+
+Each record holds the digest of the one before. That alone shows a record that was altered, put in or taken out, but not
+that the end was cut off, or that everything was written anew: for these a checkpoint (how many records there were, and
+the digest of the last) is signed and kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from autoclave.core.json import canonical_json
+
+NO_DIGEST = bytes(32)
+"""What the first record holds as the digest of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that happened. `at` is in seconds since 1970; `body` is JSON data.
+
+    `number` counts from 1. It is no part of the digest, which the place in the chain is: so one that was put in does
+    not make all that follow look altered.
+    """
+
+    number: int
+    at: float
+    kind: str
+    subject: str
+    body: Mapping[str, Any]
+    previous: bytes
+    digest: bytes
+
+    @staticmethod
+    def after(previous: bytes, number: int, at: float, kind: str, subject: str, body: Mapping[str, Any]) -> Record:
+        """The record that follows the one with the digest `previous`."""
+        digest = _digest(previous, at, kind, subject, body)
+        return Record(number, at, kind, subject, body, previous, digest)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its digest is that of what it says."""
+        return self.digest == _digest(self.previous, self.at, self.kind, self.subject, self.body)
+
+
+def _digest(previous: bytes, at: float, kind: str, subject: str, body: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(previous + canonical_json([at, kind, subject, body])).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """There were `count` records, and `head` was the digest of the last."""
+
+    count: int
+    head: bytes
+    signature: bytes
+
+    @staticmethod
+    def signed(count: int, head: bytes, key: bytes) -> Checkpoint:
+        """The checkpoint, signed with HMAC-SHA256."""
+        return Checkpoint(count, head, _signature(count, head, key))
+
+    def is_signed_with(self, key: bytes) -> bool:
+        """Whether who made it had the key."""
+        return hmac.compare_digest(self.signature, _signature(self.count, self.head, key))
+
+
+def _signature(count: int, head: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, b"autoclave-checkpoint/1" + count.to_bytes(8, "big") + head, "sha256")
+
+
+class Damage(StrEnum):
+    """What somebody did to a journal."""
+
+    ALTERED = "altered"
+    """A record does not say what it said."""
+    INSERTED = "inserted"
+    """A record was put between two that followed each other."""
+    REMOVED = "removed"
+    """Records between two others are gone."""
+    TRUNCATED = "truncated"
+    """The last records are gone."""
+    REWRITTEN = "rewritten"
+    """The chain is whole, but it is another one than was signed."""
+    FORGED = "forged"
+    """A checkpoint was not signed with this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Damage, and the number of the first record that shows it."""
+
+    damage: Damage
+    number: int
+
+
+def audit(records: Sequence[Record], checkpoints: Sequence[Checkpoint], key: bytes) -> list[Finding]:
+    """What was done to a chain, in order; empty when it is as it was signed.
+
+    What was written after the last checkpoint is only as safe as the chain itself.
+    """
+    forged = [Finding(Damage.FORGED, each.count) for each in checkpoints if not each.is_signed_with(key)]
+    signed = {each.count: each.head for each in checkpoints if each.is_signed_with(key)}
+    most = max(signed, default=0)
+    findings = list(_broken_links(records, most))
+    if not findings:
+        others = [
+            count for count in sorted(signed) if 0 < count <= len(records) and signed[count] != _head(records, count)
+        ]
+        findings = [Finding(Damage.REWRITTEN, count) for count in others[:1]]
+    if len(records) < most and not any(each.damage is Damage.REMOVED for each in findings):
+        findings.append(Finding(Damage.TRUNCATED, len(records) + 1))
+    return [*forged, *findings]
+
+
+def _head(records: Sequence[Record], count: int) -> bytes:
+    return records[count - 1].digest
+
+
+def _broken_links(records: Sequence[Record], most: int) -> Iterator[Finding]:
+    """Where the chain does not hold. There were `most` records once, or more."""
+    before, places = NO_DIGEST, {NO_DIGEST: -1}
+    for place, record in enumerate(records):
+        if not record.is_whole:
+            yield Finding(Damage.ALTERED, record.number)
+        if record.previous != before:
+            after = places.get(record.previous)
+            following = records[place + 1] if place + 1 < len(records) else None
+            if after is not None:
+                yield Finding(Damage.INSERTED, records[after + 1].number)
+            elif following is not None and following.previous == before:
+                yield Finding(Damage.INSERTED, record.number)
+                continue
+            elif place and len(records) >= most and records[place - 1].number == record.number - 1:
+                yield Finding(Damage.ALTERED, records[place - 1].number)
+            else:
+                yield Finding(Damage.REMOVED, record.number)
+        before = record.digest
+        places[before] = place

@@ -1,0 +1,236 @@
+"""The folder that file actions are confined to, and how things in it are looked at.
+
+Every path is walked from the folder's own descriptor, one name at a time, without following a symbolic link and without
+leaving the file system: nobody who changes the tree meanwhile can lead out of it. What links point to is text, here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from autoclave.core import InputError
+from autoclave.core.closing import Closing
+
+Kind = Literal["file", "folder", "link", "fifo", "socket", "device"]
+_KINDS: dict[int, Kind] = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+_LONGEST = 1 << 16
+_PIECE = 1 << 20
+_WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing of a tree, as far as it can be put back: all but its inode number and times other than `mtime_ns`.
+
+    `digest` is the sha256 of a file's content, `target` what a link says, `device` the number of a device; `attributes`
+    are extended attributes (access control lists among them), as hexadecimal text.
+    """
+
+    kind: Kind
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    size: int = 0
+    digest: str = ""
+    target: str = ""
+    device: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {**asdict(self), "attributes": [list(pair) for pair in self.attributes]}
+
+    @staticmethod
+    def from_json(given: dict[str, Any]) -> Entry:
+        """The entry that `to_json` wrote."""
+        return Entry(**{**given, "attributes": tuple((name, value) for name, value in given["attributes"])})
+
+
+class NothingThere(InputError):
+    """A path leads through a folder that does not exist."""
+
+
+class Scope(Closing):
+    """A folder, by a descriptor that stays its own when it is renamed.
+
+    Raises:
+        InputError: it is no folder, or cannot be read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        try:
+            self.descriptor = os.open(self.root, _WALK & ~os.O_PATH | os.O_RDONLY)
+        except OSError as error:
+            raise InputError(f"{root}: must be a folder that can be read ({error.strerror})") from None
+        self.device = os.fstat(self.descriptor).st_dev
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    @contextlib.contextmanager
+    def parent_of(self, path: str) -> Generator[tuple[int, str]]:
+        """A descriptor of the folder that a path is in, and its last name.
+
+        Raises:
+            NothingThere: a folder on the way does not exist.
+            InputError: the path is none within the scope, or leads over a link, a file, or another file system.
+        """
+        *folders, name = parts_of(path)
+        with contextlib.ExitStack() as opened:
+            place = self.descriptor
+            for folder in folders:
+                try:
+                    place = os.open(folder, _WALK, dir_fd=place)
+                except FileNotFoundError:
+                    raise NothingThere(f"path {path!r}: there is no folder {folder!r}") from None
+                except OSError as error:
+                    raise InputError(
+                        f"path {path!r}: {folder!r} is no folder that can be entered ({error.strerror}); links are not "
+                        "followed"
+                    ) from None
+                opened.callback(os.close, place)
+                if os.fstat(place).st_dev != self.device:
+                    raise InputError(f"path {path!r}: {folder!r} is another file system, which is not in scope")
+            yield place, name
+
+    def entry(self, path: str) -> Entry | None:
+        """What is at a path; None if nothing is.
+
+        Raises:
+            InputError: as `parent_of`; or it changes while it is read, or cannot be read.
+        """
+        try:
+            with self.parent_of(path) as (parent, name):
+                return entry_at(parent, name, path)
+        except NothingThere:
+            return None
+
+    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+        """What is at a path and below it, folders before what is in them, names in order.
+
+        Raises:
+            InputError: as `entry`.
+        """
+        found = self.entry(path)
+        if found is None:
+            return
+        yield path, found
+        if found.kind != "folder":
+            return
+        with self.parent_of(path) as (parent, name):
+            names = sorted(_names_in(parent, name, path))
+        for each in names:
+            yield from self.walk(f"{path}/{each}")
+
+
+def parts_of(path: str) -> list[str]:
+    """The names of a path within a scope.
+
+    Raises:
+        InputError: it is absolute, has `.`, `..` or empty names, or is too long.
+    """
+    parts = path.split("/")
+    if not path or "\0" in path or any(part in ("", ".", "..") for part in parts) or len(path) > _LONGEST:
+        raise InputError(f"path {path[:200]!r}: must be relative to the folder, without '.', '..' and empty names")
+    return parts
+
+
+def entry_at(parent: int, name: str, path: str) -> Entry | None:
+    """What has this name in the folder with the descriptor `parent`; `path` is for messages.
+
+    Raises:
+        InputError: it changes while it is read, or cannot be read.
+    """
+    try:
+        for _ in range(3):
+            before = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            found = _read(parent, name, before)
+            if _same(before, os.stat(name, dir_fd=parent, follow_symlinks=False)):
+                return found
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
+    raise InputError(f"path {path!r}: changes while it is read")
+
+
+def _read(parent: int, name: str, about: os.stat_result) -> Entry:
+    kind = _KINDS[stat.S_IFMT(about.st_mode)]
+    content: dict[str, Any] = {}
+    if kind == "file":
+        with open_file(parent, name) as descriptor:
+            digest = digest_of(descriptor)
+            content = {"size": about.st_size, "digest": digest, "attributes": _attributes(descriptor)}
+    elif kind == "folder":
+        descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+        try:
+            content = {"attributes": _attributes(descriptor)}
+        finally:
+            os.close(descriptor)
+    elif kind == "link":
+        content = {"target": os.readlink(name, dir_fd=parent)}
+    elif kind == "device":
+        content = {"device": about.st_rdev}
+    return Entry(kind, stat.S_IMODE(about.st_mode), about.st_uid, about.st_gid, about.st_mtime_ns, **content)
+
+
+@contextlib.contextmanager
+def open_file(parent: int, name: str) -> Generator[int]:
+    """A descriptor to read a file by."""
+    descriptor = os.open(name, _LOOK, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def digest_of(descriptor: int) -> str:
+    """The sha256 of what a descriptor reads, from the beginning."""
+    digest, place = hashlib.sha256(), 0
+    while piece := os.pread(descriptor, _PIECE, place):
+        digest.update(piece)
+        place += len(piece)
+    return digest.hexdigest()
+
+
+def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple((name, os.getxattr(descriptor, name).hex()) for name in sorted(os.listxattr(descriptor)))
+    except OSError:  # a file system without them
+        return ()
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    facts = ("st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_uid", "st_gid")
+    return all(getattr(one, fact) == getattr(other, fact) for fact in facts)
+
+
+def _names_in(parent: int, name: str, path: str) -> list[str]:
+    try:
+        descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+    except OSError as error:
+        raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,77 @@
+"""The states of an action and of its undo, and which may follow which. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from autoclave.core import InputError
+
+
+class ActionState(StrEnum):
+    """Where an action stands."""
+
+    PROPOSED = "proposed"
+    """It was planned, and nothing has happened."""
+    REFUSED = "refused"
+    """It may not be run; nothing has happened."""
+    APPROVED = "approved"
+    """It may be run."""
+    EXECUTING = "executing"
+    """It has begun; what it changes is known and saved."""
+    EXECUTED = "executed"
+    """It is done, and can be taken back."""
+    FAILED = "failed"
+    """It was not done: what it had changed was put back."""
+    IN_DOUBT = "in_doubt"
+    """Nobody knows how far it got; a person must look."""
+    COMMITTED = "committed"
+    """It is done for good."""
+    UNDOING = "undoing"
+    """It is being taken back."""
+    UNDONE = "undone"
+    """It was taken back, and looked at: things are as they were before."""
+    UNDO_FAILED = "undo_failed"
+    """It could not be taken back, and stands as it was done."""
+    UNDO_IN_DOUBT = "undo_in_doubt"
+    """Nobody knows how far its undo got; a person must look."""
+    REDOING = "redoing"
+    """It is being done again after an undo."""
+    REDONE = "redone"
+    """It was done again, and can be taken back again."""
+
+
+_S = ActionState
+FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
+    _S.PROPOSED: frozenset({_S.APPROVED, _S.REFUSED}),
+    _S.REFUSED: frozenset(),
+    _S.APPROVED: frozenset({_S.EXECUTING, _S.REFUSED}),
+    _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),
+    _S.EXECUTED: frozenset({_S.COMMITTED, _S.UNDOING}),
+    _S.FAILED: frozenset(),
+    _S.IN_DOUBT: frozenset({_S.EXECUTED, _S.FAILED}),
+    _S.COMMITTED: frozenset(),
+    _S.UNDOING: frozenset({_S.UNDONE, _S.UNDO_FAILED, _S.UNDO_IN_DOUBT}),
+    _S.UNDONE: frozenset({_S.REDOING}),
+    _S.UNDO_FAILED: frozenset({_S.UNDOING, _S.COMMITTED}),
+    _S.UNDO_IN_DOUBT: frozenset({_S.UNDONE, _S.UNDO_FAILED}),
+    _S.REDOING: frozenset({_S.REDONE, _S.UNDONE, _S.IN_DOUBT}),
+    _S.REDONE: frozenset({_S.COMMITTED, _S.UNDOING}),
+}
+"""What may come after each state."""
+UNFINISHED = frozenset({_S.EXECUTING, _S.UNDOING, _S.REDOING})
+"""States in which a process works on it, or died."""
+STANDING = frozenset({_S.EXECUTED, _S.REDONE, _S.UNDO_FAILED})
+"""States in which it is done, and may be taken back or committed."""
+
+
+def require_step(action: str, state: ActionState | None, wanted: ActionState) -> None:
+    """Check that an action may go from a state (None: there is no such action yet) to the one wanted.
+
+    Raises:
+        InputError: it may not.
+    """
+    allowed = {ActionState.PROPOSED} if state is None else FOLLOWING[state]
+    if wanted not in allowed:
+        stands = "does not exist" if state is None else f"is {state}"
+        raise InputError(f"action {action}: {stands}, so it cannot become {wanted}")

@@ -1,0 +1,133 @@
+"""`autoclave act`, as it is used: operations in a file, done, listed, taken back; and mistakes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def act(autoclave, tmp_path: Path):
+    """act(words...): the command on the folder `project`."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/notes.txt").write_text("one\n")
+
+    def run(*words: str, **options: Any):
+        return autoclave("act", *words, "--root", "project", **options)
+
+    return run
+
+
+def operations(folder: Path, *given: dict[str, Any]) -> str:
+    (folder / "changes.jsonl").write_text("".join(json.dumps(each) + "\n" for each in given))
+    return "changes.jsonl"
+
+
+WRITE = {"do": "write", "path": "notes.txt", "content": "two\n"}
+MAKE = {"do": "make_folder", "path": "made/here"}
+MOVE = {"do": "move", "path": "notes.txt", "to": "made/notes.txt"}
+
+
+def test_what_a_file_says_is_done_and_taken_back(act, tmp_path: Path):
+    done = act("run", operations(tmp_path, WRITE, MAKE, MOVE))
+    assert done.returncode == 0, done.stderr
+    first, second, third = (line.split()[0] for line in done.stdout.splitlines())
+    assert (tmp_path / "project/made/notes.txt").read_text() == "two\n"
+    listed = act("list").stdout
+    assert [line.split()[:2] for line in listed.splitlines()] == [[name, "executed"] for name in (first, second, third)]
+    assert "move 'notes.txt' -> 'made/notes.txt'" in listed
+    refused = act("undo", first)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert third in refused.stderr
+    undone = act("undo", first, "--dependents")
+    assert [line.split()[1] for line in undone.stdout.splitlines()] == [third, first]
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    assert act("redo", first).returncode == 0
+    assert (tmp_path / "project/notes.txt").read_text() == "two\n"
+    assert act("commit", first, second).returncode == 0
+    told = [json.loads(line) for line in act("list", "--json").stdout.splitlines()]
+    assert [each["state"] for each in told] == ["committed", "committed", "undone"]
+    kinds = [json.loads(line)["kind"] for line in act("show", first).stdout.splitlines()]
+    assert kinds == [
+        "proposed",
+        "approved",
+        "executing",
+        "executed",
+        "undoing",
+        "undone",
+        "redoing",
+        "redone",
+        "committed",
+    ]
+    assert "as they were written" in act("audit").stdout
+
+
+def test_a_plan_changes_and_records_nothing(act, tmp_path: Path):
+    planned = act("plan", operations(tmp_path, WRITE, MAKE))
+    assert "exchange 'notes.txt'" in planned.stdout
+    assert "put 'made/here'" in planned.stdout
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    assert act("list").stdout == ""
+
+
+def test_what_was_proposed_is_run_by_its_name(act, tmp_path: Path):
+    name = act("propose", operations(tmp_path, WRITE)).stdout.split()[0]
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    assert act("run", name).returncode == 0
+    assert (tmp_path / "project/notes.txt").read_text() == "two\n"
+    assert "is executed, so it cannot become" in act("run", name).stderr or act("run", name).returncode == 2
+
+
+def test_everything_since_a_mark_is_taken_back(act, tmp_path: Path):
+    act("mark", "clean")
+    act("run", "-", input=f"{json.dumps(WRITE)}\n\n{json.dumps(MAKE)}\n")
+    undone = act("undo", "--to", "clean")
+    assert [line.split()[2] for line in undone.stdout.splitlines()] == ["make_folder", "write"]
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    assert not (tmp_path / "project/made").exists()
+
+
+def test_what_was_done_before_a_mistake_stands_and_the_mistake_is_named(act, tmp_path: Path):
+    failed = act("run", operations(tmp_path, WRITE, {"do": "write", "path": "../out", "content": ""}, MAKE))
+    assert failed.returncode == 2
+    assert "changes.jsonl:2: path '../out': must be relative to the folder" in failed.stderr
+    assert [line.split()[1] for line in act("list").stdout.splitlines()] == ["executed"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
+    act("run", operations(tmp_path, WRITE))
+    with sqlite3.connect(tmp_path / ".autoclave-project/journal.sqlite") as connection:
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("UPDATE records SET body = '{}' WHERE number = 2")
+    connection.close()
+    told = act("audit")
+    assert (told.returncode, told.stdout) == (1, "altered at record 2\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["undo"], "give the name of an action, or --to MARK"),
+        (["undo", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
+        (["undo", "--to", "never"], "mark 'never': there is none"),
+        (["show", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
+        (["run", "nothing-there"], "action nothing-there: is not in the journal"),
+        (["plan", "nothing-there"], "nothing-there"),
+        (["list", "--state", "project/inside"], "must be outside of"),
+    ],
+)
+def test_mistakes_are_named(act, words: list[str], complaint: str):
+    told = act(*words)
+    assert told.returncode == 2
+    assert complaint in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_root_that_is_no_folder_is_named(autoclave):
+    told = autoclave("act", "list", "--root", "nowhere")
+    assert (told.returncode, "nowhere: must be a folder" in told.stderr) == (2, True)

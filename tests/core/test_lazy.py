@@ -1,0 +1,39 @@
+"""What packages import when it is asked for: the same names as type checkers see, and not before."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core"])
+def test_every_public_name_is_found_where_type_checkers_find_it(package: str):
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__ or "").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "") > package]
+    places = {alias.name: node.module for node in imports for alias in node.names if node.module}
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(importlib.import_module(places[name]), name)
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        module.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core"])
+def test_no_module_has_the_name_of_something_that_is_asked_for(package: str):
+    """It would be found in its place once it is imported."""
+    module = importlib.import_module(package)
+    modules = {path.stem for path in Path(module.__file__ or "").parent.glob("*.py")}
+    assert not modules & set(module.__all__)
+
+
+def test_a_judge_starts_without_what_only_training_needs():
+    program = (
+        "import sys, autoclave.judge; print([name for name in ('numpy', 'torch', 'autoclave.config.training', "
+        "'autoclave.core.rollout') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,241 @@
+"""The journal keeps what was recorded, whoever writes and whenever a writer dies; and shows what was done to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autoclave.core import DataError, InputError
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.records import Damage
+from autoclave.runtime.states import FOLLOWING, ActionState
+
+WRITER = """
+import sys
+from pathlib import Path
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.states import ActionState
+folder, name = Path(sys.argv[1]), sys.argv[2]
+with Journal(folder / "journal.sqlite", folder / "away" / "checkpoints") as journal:
+    for number in range(int(sys.argv[3])):
+        journal.advance(f"{name}-{number}", ActionState.PROPOSED, {"do": number}, seal=True)
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with open_in(tmp_path) as journal:
+        yield journal
+
+
+def open_in(folder: Path) -> Journal:
+    return Journal(folder / "journal.sqlite", folder / "away" / "checkpoints")
+
+
+def tampered(folder: Path, *statements: str) -> None:
+    """As by somebody who can write to the file."""
+    with sqlite3.connect(folder / "journal.sqlite", isolation_level=None) as connection:
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("DROP TRIGGER no_delete")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+def some(journal: Journal) -> None:
+    for state in (ActionState.PROPOSED, ActionState.APPROVED, ActionState.EXECUTING):
+        journal.advance("a1", state, {"note": state})
+    journal.advance("a2", ActionState.PROPOSED)
+    journal.advance("a1", ActionState.EXECUTED, seal=True)
+
+
+def test_records_come_back_as_they_were_in_order(journal: Journal, tmp_path: Path):
+    some(journal)
+    journal.append("mark", "before lunch", {"by": "ann"})
+    with open_in(tmp_path) as other:
+        assert [(r.number, r.kind, r.subject) for r in other.records()] == [
+            (1, "proposed", "a1"),
+            (2, "approved", "a1"),
+            (3, "executing", "a1"),
+            (4, "proposed", "a2"),
+            (5, "executed", "a1"),
+            (6, "mark", "before lunch"),
+        ]
+        assert [r.kind for r in other.records("a2")] == ["proposed"]
+        assert other.audit() == []
+
+
+def test_where_actions_stand(journal: Journal):
+    some(journal)
+    first, second = journal.standings()
+    assert (first.action, first.state, first.proposed) == ("a1", ActionState.EXECUTED, {"note": "proposed"})
+    assert (second.action, second.state) == ("a2", ActionState.PROPOSED)
+    assert journal.standing("a2") == second
+    with pytest.raises(InputError, match="a9: is not in the journal"):
+        journal.standing("a9")
+
+
+@pytest.mark.parametrize("state", ActionState)
+def test_only_a_state_that_follows_is_recorded(journal: Journal, state: ActionState):
+    path = path_to(state)
+    for step in path:
+        journal.advance("a", step)
+    for wanted in ActionState:
+        if wanted not in FOLLOWING[state]:
+            with pytest.raises(InputError, match=f"is {state}, so it cannot become {wanted}"):
+                journal.advance("a", wanted)
+    assert len(journal.records()) == len(path)
+
+
+def path_to(state: ActionState) -> list[ActionState]:
+    paths = [[ActionState.PROPOSED]]
+    while paths[0][-1] is not state:
+        path = paths.pop(0)
+        paths += [[*path, following] for following in sorted(FOLLOWING[path[-1]]) if following not in path]
+    return paths[0]
+
+
+def test_an_action_begins_as_proposed_and_states_are_not_appended(journal: Journal):
+    with pytest.raises(InputError, match="does not exist"):
+        journal.advance("a", ActionState.EXECUTING)
+    with pytest.raises(InputError, match="a state of an action"):
+        journal.append("executed", "a", {})
+
+
+@pytest.mark.parametrize("statement", ["UPDATE records SET kind = 'x'", "DELETE FROM records"])
+def test_records_are_never_changed_or_removed(journal: Journal, tmp_path: Path, statement: str):
+    some(journal)
+    with (
+        sqlite3.connect(tmp_path / "journal.sqlite") as connection,
+        pytest.raises(sqlite3.IntegrityError, match="never"),
+    ):
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statements", "damage"),
+    [
+        (["UPDATE records SET body = '{}' WHERE number = 3"], Damage.ALTERED),
+        (["UPDATE records SET body = 'not JSON' WHERE number = 3"], Damage.ALTERED),
+        (["DELETE FROM records WHERE number = 3"], Damage.REMOVED),
+        (["DELETE FROM records WHERE number > 3"], Damage.TRUNCATED),
+        (["DELETE FROM records"], Damage.TRUNCATED),
+        (
+            [
+                "UPDATE records SET number = number + 100 WHERE number > 2",
+                "INSERT INTO records SELECT 3, at, 'mark', 'x', '{}', previous, x'00' FROM records WHERE number = 2",
+                "UPDATE records SET number = number - 99 WHERE number > 100",
+            ],
+            Damage.INSERTED,
+        ),
+    ],
+)
+def test_what_was_done_to_the_file_is_told(tmp_path: Path, statements: list[str], damage: Damage):
+    with open_in(tmp_path) as journal:
+        some(journal)
+    tampered(tmp_path, *statements)
+    with open_in(tmp_path) as journal:
+        assert damage in {finding.damage for finding in journal.audit()}
+
+
+def test_a_journal_that_was_made_anew_is_told(tmp_path: Path):
+    with open_in(tmp_path) as journal:
+        some(journal)
+    for path in tmp_path.glob("journal.sqlite*"):
+        path.unlink()
+    with open_in(tmp_path) as journal:
+        for state in path_to(ActionState.UNDONE):
+            journal.advance("a1", state)
+        assert [finding.damage for finding in journal.audit()] == [Damage.REWRITTEN]
+
+
+def test_a_checkpoint_that_was_being_written_when_a_process_died_is_none(journal: Journal, tmp_path: Path):
+    some(journal)
+    checkpoints = tmp_path / "away" / "checkpoints"
+    whole = checkpoints.read_bytes()
+    checkpoints.write_bytes(whole + whole[:20])
+    assert journal.audit() == []
+    journal.seal()
+    assert journal.audit() == []
+    assert len(checkpoints.read_bytes().splitlines()) == 2
+    checkpoints.write_text("no checkpoint\n")
+    with pytest.raises(DataError, match="checkpoints:1"):
+        journal.audit()
+
+
+def test_nobody_else_can_read_journal_and_key(journal: Journal, tmp_path: Path):
+    for path in (tmp_path / "journal.sqlite", tmp_path / "away" / "checkpoints.key"):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_processes_and_threads_write_one_chain(journal: Journal, tmp_path: Path):
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, tmp_path, name, "20"], stdout=subprocess.DEVNULL)
+        for name in ("x", "y")
+    ]
+    threads = [
+        threading.Thread(target=lambda name=name: [journal.append("mark", name, {"n": n}) for n in range(20)])
+        for name in ("t", "u")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert len(journal.records()) == 80
+    assert journal.audit() == []
+    assert [r.body["n"] for r in journal.records("t")] == list(range(20))
+
+
+def test_what_a_killed_writer_was_told_to_be_durable_is_there(tmp_path: Path):
+    draw, told = random.Random(0), 0
+    for run in range(6):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path, f"r{run}", "100000"], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout
+            writer.stdout.readline()
+            time.sleep(draw.uniform(0.0, 0.2))
+            writer.send_signal(signal.SIGKILL)
+            told += 1 + len(writer.stdout.read().splitlines())
+        with open_in(tmp_path) as journal:
+            assert journal.audit() == []
+            assert told <= len(journal.records()) <= told + run + 1
+            told = len(journal.records())
+
+
+def test_a_file_that_is_no_journal_is_named(tmp_path: Path):
+    (tmp_path / "journal.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(InputError, match=r"journal\.sqlite: the journal cannot be used"):
+        open_in(tmp_path)
+    (tmp_path / "journal.sqlite").unlink()
+    (tmp_path / "away" / "checkpoints.key").write_bytes(b"short")
+    with pytest.raises(InputError, match="is no key"):
+        open_in(tmp_path)
+
+
+def test_a_journal_of_a_newer_program_is_left_alone(tmp_path: Path):
+    open_in(tmp_path).close()
+    with sqlite3.connect(tmp_path / "journal.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(InputError, match="newer program"):
+        open_in(tmp_path)
+
+
+def test_bodies_are_json(journal: Journal):
+    journal.append("mark", "x", {"text": "\ud800 ü", "deep": [1, None, {"a": True}]})
+    assert json.loads(json.dumps(journal.records()[0].body)) == {"text": "\ud800 ü", "deep": [1, None, {"a": True}]}
+    assert journal.audit() == []

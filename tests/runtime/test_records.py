@@ -1,0 +1,105 @@
+"""An audit tells what was done to a chain of records, and finds nothing in one that nobody touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit
+
+KEY = b"k" * 32
+
+
+def chain(*kinds: str) -> list[Record]:
+    records: list[Record] = []
+    before = NO_DIGEST
+    for number, kind in enumerate(kinds, start=1):
+        records.append(Record.after(before, number, float(number), kind, "s", {"n": number}))
+        before = records[-1].digest
+    return records
+
+
+def checkpoint(records: list[Record], count: int | None = None) -> Checkpoint:
+    count = len(records) if count is None else count
+    return Checkpoint.signed(count, records[count - 1].digest if count else NO_DIGEST, KEY)
+
+
+def renumbered(records: list[Record]) -> list[Record]:
+    return [replace(record, number=number) for number, record in enumerate(records, start=1)]
+
+
+RECORDS = chain(*"abcdef")
+SIGNED = [checkpoint(RECORDS, 3), checkpoint(RECORDS)]
+
+
+def found(records: list[Record], checkpoints: list[Checkpoint] = SIGNED) -> list[Finding]:
+    return audit(records, checkpoints, KEY)
+
+
+def test_nothing_is_found_where_nothing_was_done():
+    assert found(RECORDS) == []
+    assert found([], []) == []
+    assert found([*RECORDS, Record.after(RECORDS[-1].digest, 7, 7.0, "g", "s", {})]) == []  # after the last signature
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("change", [{"kind": "z"}, {"body": {"n": 9}}, {"at": 0.5}, {"subject": "t"}])
+def test_an_altered_record_is_named(place: int, change: dict[str, object]):
+    records = [*RECORDS]
+    records[place] = replace(records[place], **change)
+    assert found(records) == [Finding(Damage.ALTERED, place + 1)]
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_an_altered_record_with_a_digest_of_its_own_is_named(place: int):
+    records = [*RECORDS]
+    one = records[place]
+    records[place] = Record.after(one.previous, one.number, one.at, "z", one.subject, one.body)
+    assert found(records) == [Finding(Damage.ALTERED, place + 1)]
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("previous", ["that before", "nothing known"])
+def test_an_inserted_record_is_named(place: int, previous: str):
+    before = RECORDS[place - 1].digest if place else NO_DIGEST
+    extra = Record.after(before if previous == "that before" else b"x" * 32, 0, 0.0, "z", "s", {})
+    records = renumbered([*RECORDS[:place], extra, *RECORDS[place:]])
+    assert found(records) == [Finding(Damage.INSERTED, place + 1)]
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("is_renumbered", [True, False])
+def test_a_removed_record_is_named(place: int, is_renumbered: bool):
+    records = [*RECORDS[:place], *RECORDS[place + 1 :]]
+    following = place + 1 if is_renumbered else place + 2
+    assert found(renumbered(records) if is_renumbered else records) == [Finding(Damage.REMOVED, following)]
+
+
+@pytest.mark.parametrize("left", range(6))
+def test_an_end_that_was_cut_off_is_told(left: int):
+    assert found(RECORDS[:left]) == [Finding(Damage.TRUNCATED, left + 1)]
+
+
+def test_a_chain_that_was_written_anew_is_told_from_where():
+    assert found(chain(*"abcdez")) == [Finding(Damage.REWRITTEN, 6)]
+    assert found(chain(*"azcdef")) == [Finding(Damage.REWRITTEN, 3)]
+    assert found(chain(*"azc")) == [Finding(Damage.REWRITTEN, 3), Finding(Damage.TRUNCATED, 4)]
+
+
+def test_a_checkpoint_of_somebody_without_the_key_is_told_and_proves_nothing():
+    rewritten = chain(*"azcdef")
+    forged = Checkpoint.signed(6, rewritten[-1].digest, b"another key")
+    assert found(rewritten, [*SIGNED, forged]) == [Finding(Damage.FORGED, 6), Finding(Damage.REWRITTEN, 3)]
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.data())
+def test_no_other_chain_passes(kinds: list[str], data: st.DataObject):
+    records = chain(*kinds)
+    signed = [checkpoint(records)]
+    order = data.draw(st.lists(st.sampled_from(range(len(records))), max_size=len(records) + 2))
+    other = renumbered([records[place] for place in order])
+    is_same = [record.digest for record in other[: len(records)]] == [record.digest for record in records]
+    assert (audit(other, signed, KEY) == []) == (is_same and len(other) == len(records))

@@ -1,0 +1,487 @@
+"""File actions are done, taken back and done again; the tree is exactly as it was each time, also if a process dies."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime import session as session_module
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+
+S = ActionState
+
+
+def manifest(root: Path) -> dict[str, Any]:
+    """All that can be put back, of every thing below a folder and of itself, with the content of files."""
+    found: dict[str, Any] = {}
+    for path in [root, *sorted(root.rglob("*"))]:
+        about = path.lstat()
+        content: Any = None
+        if stat.S_ISREG(about.st_mode):
+            content = path.read_bytes()
+        elif stat.S_ISLNK(about.st_mode):
+            content = os.readlink(path)
+        names = [] if stat.S_ISLNK(about.st_mode) else os.listxattr(path)
+        found[str(path.relative_to(root))] = (
+            *(
+                about.st_mode,
+                about.st_uid,
+                about.st_gid,
+                about.st_mtime_ns,
+                about.st_ino,
+                about.st_nlink,
+                about.st_rdev,
+            ),
+            *(content, [(name, os.getxattr(path, name)) for name in names]),
+        )
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    (root / "docs/deep").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (root / "a.txt").write_text("first\n")
+    (root / "b.txt").write_bytes(b"")
+    (root / "docs/c.txt").write_text("c" * 10_000)
+    (root / "docs/deep/d.txt").write_text("d")
+    (root / "docs/link").symlink_to("../a.txt")
+    (root / "dangling").symlink_to("/nowhere/at/all")
+    (root / "run.sh").write_text("#!/bin/sh\n")
+    (root / "run.sh").chmod(0o4750)
+    (root / "odd \udcff\nname").write_text("odd")
+    os.mkfifo(root / "docs/fifo")
+    os.link(root / "a.txt", root / "docs/same as a")
+    with (root / "holes").open("wb") as file:
+        file.truncate(1 << 20)
+    with contextlib.suppress(OSError):  # a file system without them
+        os.setxattr(root / "docs/c.txt", "user.note", b"kept")
+    for path in [*root.rglob("*"), root]:
+        os.utime(path, ns=(10**18, 10**18 + 123_456_789), follow_symlinks=False)
+    return root
+
+
+@pytest.fixture
+def opened(root: Path) -> Iterator[Session]:
+    with open_on(root) as session:
+        yield session
+
+
+def open_on(root: Path) -> Session:
+    return Session(root, root.parent / "state")
+
+
+def done(session: Session, **operation: Any) -> str:
+    proposal = session.propose(operation)
+    session.run(proposal.action, proposal.plan.digest)
+    return proposal.action
+
+
+OPERATIONS: list[dict[str, Any]] = [
+    {"do": "write", "path": "new.txt", "content": "new"},
+    {"do": "write", "path": "new", "content_base64": "AAH/", "mode": 0o600},
+    {"do": "write", "path": "a.txt", "content": "other"},  # one of two names
+    {"do": "write", "path": "docs/c.txt", "content": "other"},  # extended attributes
+    {"do": "write", "path": "run.sh", "content": "#!/bin/bash\n"},
+    {"do": "write", "path": "odd \udcff\nname", "content": "\udcfe"},
+    {"do": "append", "path": "docs/c.txt", "content": "more"},
+    {"do": "append", "path": "b.txt", "content": "no longer empty"},
+    {"do": "make_folder", "path": "one"},
+    {"do": "make_folder", "path": "docs/x/y/z"},
+    {"do": "make_link", "path": "docs/deep/up", "target": "../../a.txt"},
+    {"do": "delete", "path": "a.txt"},
+    {"do": "delete", "path": "empty"},
+    {"do": "delete", "path": "docs/link"},
+    {"do": "delete", "path": "dangling"},
+    {"do": "delete", "path": "docs/fifo"},
+    {"do": "delete", "path": "holes"},
+    {"do": "delete", "path": "docs", "recursive": True},
+    {"do": "move", "path": "a.txt", "to": "docs/deep/e.txt"},
+    {"do": "move", "path": "docs", "to": "empty/docs"},
+    {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
+    {"do": "set_mode", "path": "run.sh", "mode": 0o600},
+    {"do": "set_mode", "path": "docs", "mode": 0o1777},
+    {"do": "set_mode", "path": "b.txt", "mode": 0},
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each['do']}-{each['path']}")
+def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: Session, operation: dict[str, Any]):
+    before = manifest(root)
+    action = done(opened, **operation)
+    after = manifest(root)
+    assert after != before
+    assert opened.undo(action) == [action]
+    assert manifest(root) == before
+    opened.redo(action)
+    assert {path: facts[:3] for path, facts in manifest(root).items()} == {p: facts[:3] for p, facts in after.items()}
+    opened.undo(action)
+    assert manifest(root) == before
+    assert opened.journal.standing(action).state is S.UNDONE
+    assert opened.audit() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "rule"),
+    [
+        ({"do": "write", "path": "../out", "content": ""}, "relative to the folder"),
+        ({"do": "write", "path": "/etc/passwd", "content": ""}, "relative to the folder"),
+        ({"do": "write", "path": "docs/../../out", "content": ""}, "relative to the folder"),
+        ({"do": "write", "path": "docs//c.txt", "content": ""}, "relative to the folder"),
+        ({"do": "write", "path": "a\0b", "content": ""}, "relative to the folder"),
+        ({"do": "write", "path": "way-out/x", "content": ""}, "links are not followed"),
+        ({"do": "write", "path": "a.txt/x", "content": ""}, "no folder that can be entered"),
+        ({"do": "write", "path": "nowhere/x", "content": ""}, "there is no folder 'nowhere'"),
+        ({"do": "write", "path": "way-out", "content": ""}, "is a link, not a file"),
+        ({"do": "append", "path": "docs/link", "content": ""}, "is a link, not a file"),
+        ({"do": "write", "path": "docs", "content": ""}, "is a folder, not a file"),
+        ({"do": "write", "path": "x", "content": "a", "content_base64": "AA=="}, "give either"),
+        ({"do": "write", "path": "x", "content_base64": "?"}, "is no base64"),
+        ({"do": "make_link", "path": "x", "target": "/etc"}, "stays in the folder"),
+        ({"do": "make_link", "path": "docs/x", "target": "../../out"}, "stays in the folder"),
+        ({"do": "make_link", "path": "a.txt", "target": "b.txt"}, "is there already"),
+        ({"do": "make_folder", "path": "docs"}, "is there already"),
+        ({"do": "delete", "path": "docs"}, "recursive = true"),
+        ({"do": "delete", "path": "nothing"}, "there is nothing"),
+        ({"do": "move", "path": "a.txt", "to": "b.txt"}, "replace = true"),
+        ({"do": "move", "path": "a.txt", "to": "docs", "replace": True}, "is there already"),
+        ({"do": "move", "path": "docs", "to": "docs/deep/docs"}, "one below the other"),
+        ({"do": "set_mode", "path": "docs/link", "mode": 0o600}, "whose mode is not set"),
+        ({"do": "set_mode", "path": "a.txt", "mode": 0o10000}, "mode: .*less than or equal"),
+        ({"do": "run", "path": "x"}, "operation: do: "),
+        ({"do": "write"}, "operation: path: "),
+        ({"do": "write", "path": "x", "sudo": True}, "operation: sudo: "),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_changes(root: Path, opened: Session, operation, rule: str):
+    (root / "way-out").symlink_to(root.parent)
+    before = manifest(root)
+    with pytest.raises(InputError, match=rule):
+        opened.propose(operation)
+    assert manifest(root) == before
+    assert opened.journal.records() == []
+
+
+def test_exactly_what_was_planned_is_done_or_nothing(root: Path, opened: Session):
+    proposal = opened.propose({"do": "delete", "path": "docs", "recursive": True})
+    with pytest.raises(InputError, match="was planned with digest"):
+        opened.run(proposal.action, "0" * 64)
+    (root / "docs/later.txt").write_text("somebody needs this")
+    with pytest.raises(InputError, match="the tree has changed since it was planned"):
+        opened.run(proposal.action, proposal.plan.digest)
+    assert (root / "docs/later.txt").exists()
+    assert opened.journal.standing(proposal.action).state is S.PROPOSED
+
+
+def test_what_somebody_else_changed_is_not_overwritten(root: Path, opened: Session):
+    action = done(opened, do="write", path="a.txt", content="ours")
+    (root / "a.txt").write_text("theirs")
+    with pytest.raises(InputError, match=r"somebody else has changed a\.txt"):
+        opened.undo(action)
+    assert (root / "a.txt").read_text() == "theirs"
+    assert opened.journal.standing(action).state is S.EXECUTED
+    other = done(opened, do="delete", path="b.txt")
+    (root / "b.txt").write_text("new one")
+    with pytest.raises(InputError, match=r"changed b\.txt"):
+        opened.undo(other)
+    third = done(opened, do="write", path="docs/c.txt", content="x")
+    opened.undo(third)
+    (root / "docs/c.txt").write_text("theirs")
+    with pytest.raises(InputError, match="changed since it was undone"):
+        opened.redo(third)
+
+
+def test_neighbours_that_others_changed_stay(root: Path, opened: Session):
+    action = done(opened, do="write", path="docs/new.txt", content="x")
+    (root / "docs/theirs.txt").write_text("y")
+    mtime = (root / "docs").stat().st_mtime_ns
+    opened.undo(action)
+    assert (root / "docs/theirs.txt").read_text() == "y"
+    assert (root / "docs").stat().st_mtime_ns >= mtime
+
+
+def test_later_actions_on_the_same_are_shown_and_undone_all_or_none(root: Path, opened: Session):
+    before = manifest(root)
+    first = done(opened, do="make_folder", path="new")
+    second = done(opened, do="write", path="new/x", content="1")
+    apart = done(opened, do="write", path="b.txt", content="apart")
+    third = done(opened, do="move", path="new/x", to="new/y")
+    with pytest.raises(InputError, match=f"{third}, {second} came later"):
+        opened.undo(first)
+    assert opened.dependents_of(first) == [third, second]
+    assert opened.undo(apart) == [apart]
+    assert opened.undo(first, dependents=True) == [third, second, first]
+    assert manifest(root) == before
+
+
+def test_all_since_a_mark_is_undone_or_nothing(root: Path, opened: Session):
+    done(opened, do="write", path="kept", content="1")
+    opened.mark("before lunch")
+    before = manifest(root)
+    names = [
+        done(opened, do="delete", path="docs", recursive=True),
+        done(opened, do="write", path="docs", content="now a file"),
+        done(opened, do="write", path="b.txt", content="2"),
+    ]
+    (root / "b.txt").write_text("theirs")
+    with pytest.raises(InputError, match="nothing was taken back"):
+        opened.undo_to("before lunch")
+    assert (root / "docs").is_file()
+    (root / "b.txt").write_text("2")
+    stamp = (root / "b.txt").stat().st_mtime_ns
+    assert stamp
+    with pytest.raises(InputError, match="changed"):  # the same text, but another time: somebody was there
+        opened.undo_to("before lunch")
+    opened.undo(names[1])
+    opened.undo(names[0])
+    assert {path: facts for path, facts in manifest(root).items() if path not in (".", "b.txt")} == {
+        path: facts for path, facts in before.items() if path not in (".", "b.txt")
+    }
+    with pytest.raises(InputError, match="there is none"):
+        opened.undo_to("dinner")
+
+
+def test_what_was_committed_stays_and_takes_no_room(root: Path, opened: Session):
+    action = done(opened, do="delete", path="docs", recursive=True)
+    assert list((root.parent / "state/stash" / action).iterdir())
+    opened.commit(action)
+    assert not (root.parent / "state/stash" / action).exists()
+    with pytest.raises(InputError, match="is committed"):
+        opened.undo(action)
+    assert not (root / "docs").exists()
+
+
+def test_one_process_works_on_a_folder(root: Path, opened: Session):
+    with pytest.raises(InputError, match="another process works on"):
+        open_on(root)
+
+
+def test_the_state_is_out_of_reach_of_actions(root: Path):
+    with pytest.raises(InputError, match="must be outside of"):
+        Session(root, root / "state")
+    with pytest.raises(InputError, match="must be a folder"):
+        Session(root / "a.txt", root.parent / "state")
+
+
+def test_a_state_on_another_file_system_is_refused(root: Path):
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == root.stat().st_dev:
+        pytest.skip("this host has no second file system to write to")
+    with pytest.raises(HostError, match="--state"):
+        Session(root, elsewhere / f"autoclave-{os.getpid()}")
+    (elsewhere / f"autoclave-{os.getpid()}").rmdir()
+
+
+def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch):
+    before = manifest(root)
+    take, count = session_module.take_step, itertools.count()
+
+    def failing(*args: Any) -> None:
+        if next(count) == 1:
+            raise OSError(28, "No space left on device")
+        take(*args)
+
+    monkeypatch.setattr(session_module, "take_step", failing)
+    proposal = opened.propose({"do": "make_folder", "path": "x/y/z"})
+    with pytest.raises(OSError, match="No space"):
+        opened.run(proposal.action, proposal.plan.digest)
+    assert manifest(root) == before
+    assert opened.journal.standing(proposal.action).state is S.FAILED
+
+
+# --- Death -----------------------------------------------------------------------------------------------------------
+
+DIES = """
+import json, os, signal, sys
+from pathlib import Path
+from autoclave.runtime import journal, session, steps
+deadly, root, what = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+count = 0
+def dying(call):
+    def then(*args, **kwargs):
+        global count
+        for _ in range(2):  # before it, and after it
+            count += 1
+            if count == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if _ == 0:
+                result = call(*args, **kwargs)
+        return result
+    return then
+steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(steps._libc.renameat2))})
+steps._set_mode = dying(steps._set_mode)
+session._make = dying(session._make)
+journal.Journal._add = dying(journal.Journal._add)
+journal.Journal.seal = dying(journal.Journal.seal)
+session.shutil.rmtree = dying(session.shutil.rmtree)
+with session.Session(root, root.parent / "state") as opened:
+    if "undo" in what:
+        opened.undo(what["undo"])
+    elif "redo" in what:
+        opened.redo(what["redo"])
+    elif "commit" in what:
+        opened.commit(what["commit"])
+    else:
+        proposal = opened.propose(what)
+        opened.run(proposal.action, proposal.plan.digest)
+print(count)
+"""
+
+
+def dies_at(deadly: int, root: Path, what: dict[str, Any]) -> bool:
+    """Whether a process that is killed at its so-manieth event came so far."""
+    words = [sys.executable, "-c", DIES, f"{deadly}", root, json.dumps(what)]
+    code = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, timeout=120).returncode
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def facts_without_times(found: dict[str, Any]) -> dict[str, Any]:
+    """Without inodes and the time of what was written: both are new in each run."""
+    return {path: (*facts[:3], *facts[5:]) for path, facts in found.items()}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"do": "make_folder", "path": "x/y"},
+        {"do": "write", "path": "a.txt", "content": "other"},
+        {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
+        {"do": "delete", "path": "docs", "recursive": True},
+        {"do": "set_mode", "path": "b.txt", "mode": 0o600},
+    ],
+    ids=lambda each: each["do"],
+)
+def test_killed_at_every_event_the_tree_is_as_before_or_as_after(root: Path, operation: dict[str, Any]):
+    before = manifest(root)
+    with open_on(root) as session:
+        action = done(session, **operation)
+        after = facts_without_times(manifest(root))
+        session.undo(action)
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, root, operation)
+        with open_on(root) as session:
+            last = session.journal.standings()[-1]
+            assert last.state not in (S.EXECUTING, S.IN_DOUBT)
+            if last.state is S.EXECUTED:
+                assert facts_without_times(manifest(root)) == after
+                session.undo(last.action)
+            assert manifest(root) == before, (deadly, last)
+            assert session.audit() == []
+        if not was_killed:
+            break
+    assert deadly > 8
+
+
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path):
+    before = manifest(root)
+    with open_on(root) as session:
+        action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
+    after = manifest(root)
+    for what, started, ended, wanted in (
+        ("undo", S.EXECUTED, S.UNDONE, before),
+        ("redo", S.UNDONE, S.REDONE, after),
+    ):
+        for deadly in itertools.count(1):
+            was_killed = dies_at(deadly, root, {what: action})
+            with open_on(root) as session:
+                state = session.journal.standing(action).state
+                assert state in (started, ended, S.REDONE)
+                if state is ended:
+                    assert facts_without_times(manifest(root)) == facts_without_times(wanted)
+                    if was_killed:  # and once more from the beginning
+                        (session.redo if what == "undo" else session.undo)(action)
+                elif what == "undo":
+                    assert facts_without_times(manifest(root)) == facts_without_times(after)
+                else:
+                    assert manifest(root) == before
+            if not was_killed:
+                break
+        assert deadly > 5
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, root, {"commit": action}) if deadly < 50 else False
+        with open_on(root) as session:
+            if session.journal.standing(action).state is S.COMMITTED:
+                assert not (root.parent / "state/stash" / action).exists()
+                assert _texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}
+                break
+        assert was_killed
+
+
+def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="write", path="a.txt", content="ours")
+        receipt = session._receipt(action)
+        session.journal.advance(action, S.UNDOING, {**receipt, "times": {}})
+        (root / "a.txt").unlink()
+        (root / "a.txt").write_text("theirs")
+    with open_on(root) as session:
+        assert session.recovered == [action]
+        assert session.journal.standing(action).state is S.UNDO_IN_DOUBT
+        assert (root / "a.txt").read_text() == "theirs"
+        assert (root.parent / "state/stash" / action / "0").read_text() == "first\n"
+
+
+# --- Random sequences ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sequence_of_acts_and_undos_ends_as_a_replay_without_what_was_undone(root: Path, seed: int):
+    draw = random.Random(seed)
+    clock = time.monotonic()
+    copy = root.parent / "copy"
+    subprocess.run(["cp", "-a", root, copy], check=True)
+    with open_on(root) as session, Session(copy, root.parent / "state of copy") as replay:
+        acts: dict[str, dict[str, Any]] = {}
+        for number in range(40):
+            operation = _drawn(draw, root, number)
+            try:
+                acts[done(session, **operation)] = operation
+            except InputError:
+                continue
+            if draw.random() < 0.4 and (standing := [each.action for each in session._standing_order()]):
+                for undone in session.undo(draw.choice(standing), dependents=True):
+                    del acts[undone]
+        for operation in acts.values():
+            done(replay, **operation)
+        assert _texts(root) == _texts(copy)
+        for action in [each.action for each in session._standing_order()][::-1]:
+            session.undo(action)
+        assert session.audit() == []
+    assert time.monotonic() - clock < 100
+
+
+def _drawn(draw: random.Random, root: Path, number: int) -> dict[str, Any]:
+    there = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+    path = draw.choice([*there, f"n{number}", f"docs/n{number}", f"empty/n{number}"])
+    kinds: list[Callable[[], dict[str, Any]]] = [
+        lambda: {"do": "write", "path": path, "content": f"{number}"},
+        lambda: {"do": "append", "path": path, "content": f"{number}"},
+        lambda: {"do": "make_folder", "path": f"{path}/m{number}"},
+        lambda: {"do": "delete", "path": path, "recursive": draw.random() < 0.3},
+        lambda: {"do": "move", "path": path, "to": f"{draw.choice(there or ['x'])}", "replace": True},
+        lambda: {"do": "move", "path": path, "to": f"moved{number}"},
+        lambda: {"do": "set_mode", "path": path, "mode": draw.choice([0o600, 0o700, 0o755])},
+    ]
+    return draw.choice(kinds)()
+
+
+def _texts(root: Path) -> dict[str, Any]:
+    return {path: (facts[0], facts[7]) for path, facts in manifest(root).items() if path != "."}

@@ -133,3 +133,18 @@ def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint,
     assert code == 2
     assert error.startswith("Error: model: another tokenizer than the policy's: token ")
     assert error.endswith("put the model back that was there, or start another run with --out\n")
+
+
+def test_a_problem_that_no_program_can_be_judged_on_is_named_before_any_work(complaint: Complaint, tmp_path: Path):
+    tests = {"kind": "stdin", "cases": [{"input": "1", "output": "1"}]}
+    line = {"format": "autoclave-problem/1", "statement": "s", "tests": tests, "solutions": ["print(1)"]}
+    (tmp_path / "train.jsonl").write_text(json.dumps(line | {"id": "fine"}) + "\n")
+    other = {**tests, "cases": [{"input": "2", "output": "2"}]}
+    (tmp_path / "heldout.jsonl").write_text(
+        json.dumps(line | {"id": "odd", "tests": other, "profile": "nosuch"}) + "\n"
+    )
+    settings = "problems={name: files, train: train.jsonl, heldout: heldout.jsonl}"
+    code, error = complaint("train", "--out", "run", settings)
+    assert code == 2
+    assert "problem 'odd': profile = 'nosuch': must be one of" in error
+    assert sorted(os.listdir(tmp_path)) == ["heldout.jsonl", "train.jsonl"]

@@ -267,3 +267,19 @@ def test_a_deadline_ends_in_no_verdict(compatible: LiveServer):
     with SandboxFusionJudge(settings, minimum_level="open") as judge:
         verdict = verdict_of(judge, problem(), Program("import time; time.sleep(100)"))
     assert (verdict.reward, verdict.fault.kind) == (None, "deadline")
+
+
+def test_time_limits_are_those_of_the_settings(compatible: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    seen: list[float] = []
+    request = sandbox_fusion_judge._request
+
+    def noted(job: JudgeJob, given: str, limit_s: float):
+        seen.append(limit_s)
+        return request(job, given, limit_s)
+
+    monkeypatch.setattr(sandbox_fusion_judge, "_request", noted)
+    settings = JudgeConfig(time_limit_range=(1.0, 12.0), default_time_limit_s=4.0)
+    with SandboxFusionJudge(remote(compatible.url), settings, minimum_level="open") as judge:
+        assert verdict_of(judge, problem(time_limit_s=3.0), Program(RIGHT)).is_accepted
+        assert verdict_of(judge, problem(), Program(RIGHT)).is_accepted
+    assert seen == [3.0, 4.0]

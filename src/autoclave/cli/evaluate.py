@@ -223,9 +223,12 @@ def _of_recipe(
 ) -> None:
     config = resolve(TrainConfig, settings).config
     from autoclave.compose.evaluation import evaluate as evaluate_policy
+    from autoclave.core.json import finite
 
     metrics = evaluate_policy(config, model, problems=problems, samples=samples, out=out)
-    click.echo(json.dumps(metrics, indent=2) if as_json else _table(metrics))
+    click.echo(json.dumps(finite(metrics), indent=2) if as_json else _table(metrics))
+    if metrics["no_verdict_share"]:
+        raise IncompleteError(f"{metrics['no_verdict_share']:.1%} of the responses have no verdict")
 
 
 def _table(metrics: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool
     """
     config = resolve(TrainConfig, settings, short).config
     from autoclave.compose.training import train as run
+    from autoclave.core.json import finite
 
     summary = run(
         config,
@@ -35,7 +36,7 @@ def train(settings: tuple[str, ...], out: Path | None, resume: bool, fresh: bool
         say=lambda line: click.echo(line, err=as_json),
     )
     if as_json:
-        click.echo(json.dumps(summary, indent=2))
+        click.echo(json.dumps(finite(summary), indent=2))
 
 
 @click.command()

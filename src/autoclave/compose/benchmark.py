@@ -5,7 +5,6 @@ Free of tensor libraries unless the model is a folder.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from autoclave.compose.curation import open_source, selection_of
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
 from autoclave.core import ConfigError, InputError, Lesson, Problem
-from autoclave.core.files import cache_folder, write_atomically
+from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
 from autoclave.core.json import nearest
 from autoclave.evaluation.benchmark import graded_responses
 from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult
@@ -304,7 +303,7 @@ def _source(
     else:
         from autoclave.compose.folder_model import FolderModel
 
-        source = opened.enter_context(closing(FolderModel(config, path, _digest(path), opened, say)))
+        source = opened.enter_context(closing(FolderModel(config, path, digest_of_folder(path), opened, say)))
         name = path.name if path.name != "model" else str(path)
     return CachedResponses(source, cache, fresh=fresh), name
 
@@ -318,15 +317,6 @@ def _key_of_environment(variable: str) -> Callable[[], str]:
     if variable and variable not in os.environ:
         raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
     return lambda: os.environ[variable] if variable else ""
-
-
-def _digest(folder: Path) -> str:
-    """sha256 of all files of a model."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest.update(f"{path.relative_to(folder)} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def _num_samples(

@@ -65,6 +65,8 @@ def evaluate(
     asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
     require_fitting(asked, config.task.name, f"--problems {problems}")
     with build_judge(config.judge, config.sandbox) as judge:
+        for problem in asked:
+            judge.check(problem)
         task = build_task(config.task, judge)
         evaluation = evaluate_items(config, model, [task.item(problem) for problem in asked], task.reward, samples)
     if out:

@@ -20,7 +20,7 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
     if judge.backend == "remote" and judge.remote.protocol == "sandbox_fusion":
         from autoclave.service.sandbox_fusion_judge import SandboxFusionJudge
 
-        return SandboxFusionJudge(judge.remote, minimum_level=sandbox.minimum_level)
+        return SandboxFusionJudge(judge.remote, judge, minimum_level=sandbox.minimum_level)
     if judge.backend == "remote":
         from autoclave.service.client import RemoteJudge  # needs the extra `serve`
 

@@ -88,6 +88,8 @@ def train(
         stopwatch.time("total"),
     ):
         problems = ProblemSets(config)
+        for problem in (*problems.train, *problems.heldout):
+            judge.check(problem)
         folder = existing or RunFolder.create(out)
         folder.write_config(dump(config))
         say(

@@ -17,7 +17,7 @@ from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.core import InputError
-from autoclave.core.files import drop_folder, make_durable
+from autoclave.core.files import digest_of_folder, drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.training import sft
@@ -201,5 +201,7 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
+    if Path(config.model.path).is_dir() and config.model.path:  # what is in it now, which may have changed
+        key["model_digest"] = digest_of_folder(Path(config.model.path))
     make = partial(warm_start, config, problems, around=around)
     return cached_model(key, make, fresh=fresh, say=around.say)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from autoclave.core.closing import Closing
@@ -19,14 +20,15 @@ class KeptTexts(Closing):
     What was put is durable against the death of the process; a power cut can take the last moments.
 
     Raises:
-        InputError: the file is damaged, or nothing can be written there.
+        InputError: by all methods: the file is damaged, or nothing can be written there.
     """
 
     def __init__(self, path: Path, what: str) -> None:
         self._lock = threading.Lock()
         self._get = f"SELECT * FROM {what} WHERE key = ?"
         self._put = f"INSERT OR REPLACE INTO {what} VALUES (?, ?)"
-        try:
+        self._complaint = f"{path}: {what} cannot be kept there"
+        with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -34,23 +36,28 @@ class KeptTexts(Closing):
             self._connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {what} (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
             )
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                f"{path}: {what} cannot be kept there ({error}); remove it, or set AUTOCLAVE_CACHE to another folder"
-            ) from None
 
     def get(self, key: bytes) -> str | None:
         """The text under this key."""
-        with self._lock:
+        with self._lock, self._explained():
             row = self._connection.execute(self._get, (key,)).fetchone()
         return None if row is None else row[1]
 
     def put(self, texts: Sequence[tuple[bytes, str]]) -> None:
         """Keep texts under their keys, all of them or none."""
-        with self._lock, self._connection:
+        with self._lock, self._explained(), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(self._put, texts)
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"{self._complaint} ({error}); make room, remove it, or set AUTOCLAVE_CACHE to another folder"
+            ) from None

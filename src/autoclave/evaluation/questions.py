@@ -77,8 +77,16 @@ def problem_questions(problems: Sequence[Problem], config: BenchmarkConfig, judg
         for each in {problem.profile, config.profile_with_numpy or problem.profile}:
             judge.check(replace(problem, profile=each))
     return [
-        Question(about(problem), ask(problem), partial(_judged, problem, rule, config, judge)) for problem in problems
+        Question(
+            about(problem), ask(problem), partial(_judged, problem, _with_numpy(problem, config), rule, config, judge)
+        )
+        for problem in problems
     ]
+
+
+def _with_numpy(problem: Problem, config: BenchmarkConfig) -> Problem:
+    """The problem as programs that name numpy are judged: one object for all of them, since judges know it by that."""
+    return replace(problem, profile=config.profile_with_numpy) if config.profile_with_numpy else problem
 
 
 def trace_questions(lessons: Sequence[tuple[Problem, Lesson]], config: BenchmarkConfig) -> list[Question]:
@@ -118,16 +126,20 @@ def about(problem: Problem) -> About:
 
 
 def _judged(
-    problem: Problem, rule: SubmissionOf, config: BenchmarkConfig, judge: Judge, response: Response
+    problem: Problem,
+    with_numpy: Problem,
+    rule: SubmissionOf,
+    config: BenchmarkConfig,
+    judge: Judge,
+    response: Response,
 ) -> Future[Grade]:
     submission = _submission(problem, rule, config, response)
     if submission is None:
         settled: Future[Grade] = Future()
         settled.set_result(Grade(Status.BAD_FORMAT, 0.0, 0.0, None, "nothing to judge in the response"))
         return settled
-    profile = config.profile_with_numpy if "numpy" in submission else ""
     job = JudgeJob(
-        replace(problem, profile=profile) if profile else problem,
+        with_numpy if "numpy" in submission else problem,
         Program(submission, problem.language),
         tests=config.tests,
         stop_at_failure=config.score == "all_tests",

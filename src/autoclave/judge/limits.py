@@ -60,12 +60,17 @@ class ProblemLimits:
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:
     """The problem's own limits, clipped to the settings."""
-    low, high = judge.time_limit_range
-    wanted_s = judge.default_time_limit_s if problem.time_limit_s is None else problem.time_limit_s
-    time_limit_s = min(max(wanted_s, low), high)
+    time_limit_s = time_limit_of(problem, judge)
     limits = sandbox_limits(sandbox, time_limit_s, problem.memory_limit_mb)
     exact = replace(limits, given_back_s=_PATIENCE * limits.wall_s)
     return ProblemLimits(time_limit_s, replace(limits, cpu_s=_GRACE * time_limit_s), exact)
+
+
+def time_limit_of(problem: Problem, judge: JudgeConfig) -> float:
+    """CPU seconds of a test: the problem's own limit, clipped to the settings."""
+    low, high = judge.time_limit_range
+    wanted_s = judge.default_time_limit_s if problem.time_limit_s is None else problem.time_limit_s
+    return min(max(wanted_s, low), high)
 
 
 def sandbox_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb: int | None = None) -> Limits:

@@ -208,6 +208,10 @@ class Dispatcher:
         if refusal := self._recent_refusals.get(client, count, time.monotonic()):
             raise refusal
 
+    def has_refused(self, now: float) -> bool:
+        """Whether there was no room for somebody's programs a moment ago, by the monotonic clock."""
+        return self._recent_refusals.has_any(now)
+
     def _busy(self, full: QueueFull) -> Refused:
         """When the client may come again: once so many have ended, of its own or of all, at the rate of late."""
         load = self._store.load()

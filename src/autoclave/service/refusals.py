@@ -63,6 +63,10 @@ class RecentRefusals:
         since, least, refusal = self._known.get(client, (-math.inf, 0, None))
         return refusal if refusal and now - since < _REFUSED_AGAIN_S and count >= least else None
 
+    def has_any(self, now: float) -> bool:
+        """Whether anybody was refused a moment ago."""
+        return any(now - since < _REFUSED_AGAIN_S for since, _, _ in self._known.values())
+
     def note(self, client: str, count: int, refusal: Refused, now: float) -> None:
         """So many were refused."""
         recent = {name: known for name, known in self._known.items() if now - known[0] < _REFUSED_AGAIN_S}

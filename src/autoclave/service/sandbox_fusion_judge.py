@@ -37,6 +37,7 @@ from autoclave.core.verdict import TestResult
 from autoclave.judge import JudgeJob
 from autoclave.judge.checkers import Rule, checker_of
 from autoclave.judge.evaluation import chosen_tests
+from autoclave.judge.limits import time_limit_of
 from autoclave.judge.profiles import PROFILES
 from autoclave.service.client import context_of, token_of
 from autoclave.service.loop_thread import LoopThread
@@ -74,8 +75,10 @@ class _NoAccount(Exception):
 class SandboxFusionJudge(Closing):
     """A `Judge` on SandboxFusion servers, for problems with standard input. Safe to use from several threads."""
 
-    def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
-        """Find the servers.
+    def __init__(
+        self, config: RemoteJudgeConfig, judge_config: JudgeConfig | None = None, *, minimum_level: Level = "sealed"
+    ) -> None:
+        """Find the servers. `judge_config` has the range of time limits, which such servers take from us.
 
         Raises:
             ConfigError: there is no server, or no token where settings say that it is.
@@ -90,7 +93,7 @@ class SandboxFusionJudge(Closing):
                 "Mend: sandbox.minimum_level=open, if you trust it with these programs"
             )
         token = token_of(config)
-        self._config = config
+        self._config, self._judge_config = config, judge_config or JudgeConfig()
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=context_of(config),
@@ -208,7 +211,7 @@ class SandboxFusionJudge(Closing):
     async def _run_test(self, job: JudgeJob, index: int, deadline: float) -> tuple[Status, str, TestResult]:
         tests = job.problem.tests
         assert isinstance(tests, StdinTests)
-        case, limit_s = tests.cases[index], _time_limit_s(job.problem)
+        case, limit_s = tests.cases[index], time_limit_of(job.problem, self._judge_config)
         answer = await self._asked(_request(job, case.input, limit_s), limit_s, deadline)
         status, message = _ended(job, answer)
         run: Mapping[str, Any] = answer.get("run_result") or {}
@@ -311,11 +314,3 @@ def _ended(job: JudgeJob, answer: Mapping[str, Any]) -> tuple[Status | None, str
     if isinstance(code, int) and code < 0:
         return Status.RUNTIME_ERROR, f"ended by signal {-code}"
     return Status.RUNTIME_ERROR, f"exit code {code}"
-
-
-def _time_limit_s(problem: Problem) -> float:
-    """As a judge on this machine limits it by default."""
-    settings = JudgeConfig()
-    low, high = settings.time_limit_range
-    wanted_s = settings.default_time_limit_s if problem.time_limit_s is None else problem.time_limit_s
-    return min(max(wanted_s, low), high)

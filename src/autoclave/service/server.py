@@ -20,6 +20,7 @@ from autoclave.core.json import rule_of
 from autoclave.service.access import require_proof
 from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
 from autoclave.service.compatible import routers_of
+from autoclave.service.early_refusals import EarlyRefusals
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, described_errors, store_away
@@ -74,6 +75,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _complain)
     app.add_exception_handler(StoreAway, _put_off)
     app.add_exception_handler(Exception, _apologise)
+    app.add_middleware(EarlyRefusals, parts=parts)
     app.add_middleware(_Counted, parts=parts)
     admission = parts.config.admission
     app.add_middleware(

@@ -17,21 +17,35 @@ from autoclave.training.run_folder import RunFolder
 
 def describe(summary: Mapping[str, Any]) -> str:
     """The result in a few lines, for people."""
-    before, after = summary["heldout_pass1_before"], summary["heldout_pass1_after"]
-    low, high = summary["heldout_pass1_interval_before"]
-    new_low, new_high = summary["heldout_pass1_interval_after"]
-    apart = "do not overlap" if high < new_low or new_high < low else "overlap"
     others = [
-        f"{name} {summary[f'{key}_before']:.3f} -> {summary[f'{key}_after']:.3f}"
+        f"{name} {_figure(summary[f'{key}_before'])} -> {_figure(summary[f'{key}_after'])}"
         for name, key in (("greedy", "heldout_greedy"), *_pass_at_k(summary))
     ]
     return (
-        f"held-out pass@1 at temperature 1: {before:.3f} [{low:.3f}, {high:.3f}] -> {after:.3f} "
-        f"[{new_low:.3f}, {new_high:.3f}], {after - before:+.3f}; the intervals {apart}\n"
+        f"held-out pass@1 at temperature 1: {_gain(summary)}\n"
         f"{', '.join(others)}; {summary['heldout_problems']} held-out problems\n"
         f"warm start {summary['seconds_sft']:.0f} s, reinforcement learning {summary['seconds_rl']:.0f} s, "
         f"evaluation {summary['seconds_evaluation']:.0f} s"
     )
+
+
+def _gain(summary: Mapping[str, Any]) -> str:
+    """From before to after, with the intervals; without those where there are too few verdicts."""
+    before, after = summary["heldout_pass1_before"], summary["heldout_pass1_after"]
+    low, high = summary["heldout_pass1_interval_before"]
+    new_low, new_high = summary["heldout_pass1_interval_after"]
+    if None in (before, after, low, high, new_low, new_high):
+        return f"{_figure(before)} -> {_figure(after)}; too few verdicts to compare"
+    apart = "do not overlap" if high < new_low or new_high < low else "overlap"
+    return (
+        f"{before:.3f} [{low:.3f}, {high:.3f}] -> {after:.3f} [{new_low:.3f}, {new_high:.3f}], {after - before:+.3f}; "
+        f"the intervals {apart}"
+    )
+
+
+def _figure(value: float | None) -> str:
+    """A figure; a dash where there were too few verdicts for one."""
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _pass_at_k(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,0 +1,96 @@
+"""Under a flood, requests are refused early with what they would be refused with anyway; and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from autoclave.config import AdmissionConfig
+from autoclave.service import early_refusals, refusals
+from autoclave.service.tokens import Scope
+from tests.service.conftest import LiveServer, problem, upload
+
+
+@pytest.fixture
+def full(start_server, monkeypatch: pytest.MonkeyPatch) -> tuple[LiveServer, str]:
+    """A server with room for two more programs that has just refused more; and a problem on it."""
+    monkeypatch.setattr(refusals, "_REFUSED_AGAIN_S", 3600.0)
+    server = start_server(admission=AdmissionConfig(queue_limit=8, client_queue_limit=8))
+    monkeypatch.setattr(server.parts.dispatcher, "_room", lambda: 0)  # nothing is begun
+    digest = upload(server.client, problem())[0]
+    assert batch(server, digest, 6).status_code == 202
+    assert batch(server, digest, 4).status_code == 429
+    return server, digest
+
+
+def batch(server: LiveServer, digest: str, count: int, headers: dict[str, str] | None = None, **more: Any):
+    jobs = [
+        {"problem": digest, "source": f'print("source", {{"source": {number}}})  # "source":'}
+        for number in range(count)
+    ]
+    return server.client.post("/v1/batches", json={"jobs": jobs, **more}, headers=headers)
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the requests that were parsed."""
+    paths: list[str] = []
+    call = early_refusals._Read.__call__
+
+    async def noted(self: Any) -> Any:
+        paths.append("parsed")
+        return await call(self)
+
+    monkeypatch.setattr(early_refusals._Read, "__call__", noted)
+    return paths
+
+
+def test_what_has_surely_no_room_is_refused_unparsed(full, reached: list[str]):
+    server, digest = full
+    refused = batch(server, digest, 5)
+    assert (refused.status_code, refused.json()["error"]["kind"]) == (429, "busy")
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert reached == []
+
+
+def test_what_may_have_room_is_accepted(full, reached: list[str]):
+    server, digest = full
+    assert batch(server, digest, 2).status_code == 202
+    assert reached
+
+
+def test_under_a_key_what_was_accepted_before_is_found(full):
+    server, digest = full
+    assert batch(server, digest, 2, {"Idempotency-Key": "k1"}).status_code == 202
+    assert batch(server, digest, 2, {"Idempotency-Key": "k1"}).status_code == 202
+    jobs = 4
+    assert batch(server, digest, jobs, {"Idempotency-Key": "k2"}).status_code == 429
+    assert batch(server, digest, jobs, {"Idempotency-Key": "k1"}).status_code == 409
+
+
+def test_others_are_told_what_they_would_be_told(full):
+    server, digest = full
+    with server.client_with(Scope.PROBLEMS_WRITE) as client:
+        assert client.post("/v1/batches", json={"jobs": []}).status_code == 403
+    wrong = server.client.post("/v1/batches", json={"jobs": []}, headers={"Authorization": "Bearer nobody"})
+    assert wrong.status_code == 401
+    assert server.client.post("/v1/batches", content=b"no json").status_code == 422
+    large = b'{"jobs": [' + b" " * (5 << 20)
+    assert server.client.post("/v1/batches", content=large * 13).status_code == 413
+    with server.client_with(Scope.JUDGE) as other:  # another client has a share of its own
+        body = {"jobs": [{"problem": digest, "source": "print(1)"}] * 2}
+        assert other.post("/v1/batches", json=body).status_code == 202
+    assert server.client.get("/v1/health").status_code == 200
+
+
+def test_one_program_is_refused_only_if_one_was(full):
+    server, digest = full
+    body = {"problem": digest, "source": "print(1)"}
+    assert [server.client.post("/v1/jobs", json=body).status_code for _ in range(3)] == [202, 202, 429]
+    started = time.monotonic()
+    assert server.client.post("/v1/jobs", json=body | {"wait_s": 30}).status_code == 429
+    assert time.monotonic() - started < 20
+    assert json.loads(server.client.get("/v1/server").text)["waiting"] == 8

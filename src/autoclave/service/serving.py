@@ -10,6 +10,7 @@ import time
 from types import FrameType
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from autoclave.core import HostError
@@ -87,5 +88,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(app: FastAPI, parts: Parts, listening: socket.socket) -> None:
     """Serve until a signal ends it."""
-    with contextlib.closing(listening):
-        asyncio.run(DrainingServer(app, parts).serve([listening]))
+    # This loop leaves more of the cores to the judge than that of the standard library.
+    with contextlib.closing(listening), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(DrainingServer(app, parts).serve([listening]))

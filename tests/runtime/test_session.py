@@ -189,6 +189,20 @@ def test_exactly_what_was_planned_is_done_or_nothing(root: Path, opened: Session
     assert opened.journal.standing(proposal.action).state is S.PROPOSED
 
 
+@pytest.mark.parametrize("operation", OPERATIONS[:1] + OPERATIONS[2:3] + OPERATIONS[11:12])
+def test_what_was_run_is_not_run_again_and_can_still_be_redone(root: Path, opened: Session, operation: dict[str, Any]):
+    proposal = opened.propose(operation)
+    opened.run(proposal.action, proposal.plan.digest)
+    after = _texts(root)
+    with pytest.raises(InputError, match="is executed, so it cannot become executing"):
+        opened.run(proposal.action, proposal.plan.digest)
+    opened.undo(proposal.action)
+    with pytest.raises(InputError, match="is undone, so it cannot become executing"):
+        opened.run(proposal.action, proposal.plan.digest)
+    opened.redo(proposal.action)
+    assert _texts(root) == after
+
+
 def test_what_somebody_else_changed_is_not_overwritten(root: Path, opened: Session):
     action = done(opened, do="write", path="a.txt", content="ours")
     (root / "a.txt").write_text("theirs")

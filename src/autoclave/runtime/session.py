@@ -35,7 +35,7 @@ from autoclave.runtime.filesystem import (
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.records import Finding
 from autoclave.runtime.scope import Entry, NothingThere, Scope
-from autoclave.runtime.states import STANDING, UNFINISHED, ActionState
+from autoclave.runtime.states import STANDING, UNFINISHED, ActionState, require_step
 from autoclave.runtime.steps import Step, has_happened, is_possible, take_step
 
 _S = ActionState
@@ -99,9 +99,12 @@ class Session(Closing):
         """Do what was planned, exactly that.
 
         Raises:
-            InputError: the tree has changed so that it would be something else; or it cannot be done.
+            InputError: it was run or refused before; the tree has changed so that it would be something else; or it
+                cannot be done.
         """
         standing = self.journal.standing(action)
+        if standing.state is not _S.PROPOSED:
+            require_step(action, standing.state, _S.EXECUTING)  # before anything in its stash is touched
         operation = operation_from(standing.proposed["operation"], f"action {action}")
         if plan_digest != standing.proposed["plan"]:
             raise InputError(f"action {action}: was planned with digest {standing.proposed['plan']}, not {plan_digest}")

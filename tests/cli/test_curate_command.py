@@ -104,7 +104,7 @@ def test_killed_again_and_again_it_makes_the_same_set(autoclave, recipe: Path, t
             command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            assert process.wait(draw.uniform(0.4, 0.6) * 1.12**kills) == 0
+            assert process.wait(draw.uniform(0.4, 0.6) * 1.25**kills) == 0
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)

@@ -377,8 +377,8 @@ def facts_without_times(found: dict[str, Any]) -> dict[str, Any]:
         {"do": "make_folder", "path": "x/y"},
         {"do": "write", "path": "a.txt", "content": "other"},
         {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
-        {"do": "delete", "path": "docs", "recursive": True},
-        {"do": "set_mode", "path": "b.txt", "mode": 0o600},
+        pytest.param({"do": "delete", "path": "docs", "recursive": True}, marks=pytest.mark.soak),
+        pytest.param({"do": "set_mode", "path": "b.txt", "mode": 0o600}, marks=pytest.mark.soak),
     ],
     ids=lambda each: each["do"],
 )

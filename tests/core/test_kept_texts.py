@@ -19,7 +19,8 @@ def test_texts_are_found_by_their_keys_and_the_last_counts(tmp_path: Path):
         assert [kept.get(key) for key in (b"a", b"b", b"c")] == ["three", "two", None]
 
 
-def test_several_write_at_a_time(tmp_path: Path):
+@pytest.mark.parametrize("run", range(5))
+def test_several_open_a_new_file_and_write_at_a_time(tmp_path: Path, run: int):
     def write(number: int) -> None:
         with KeptTexts(tmp_path / "kept.sqlite", "things") as kept:
             for place in range(20):

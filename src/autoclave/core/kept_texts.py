@@ -10,8 +10,7 @@ from pathlib import Path
 
 from autoclave.core.closing import Closing
 from autoclave.core.errors import InputError
-
-_PATIENCE_S = 60.0
+from autoclave.core.sqlite_files import open_database
 
 
 class KeptTexts(Closing):
@@ -30,9 +29,7 @@ class KeptTexts(Closing):
         self._complaint = f"{path}: {what} cannot be kept there"
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection = open_database(path, "NORMAL")
             self._connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {what} (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
             )

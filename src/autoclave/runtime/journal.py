@@ -23,12 +23,12 @@ from typing import Any
 from autoclave.core import DataError, InputError
 from autoclave.core.closing import Closing
 from autoclave.core.files import sync_directory
+from autoclave.core.sqlite_files import open_database
 from autoclave.runtime.records import NO_DIGEST, Checkpoint, Finding, Record, audit
 from autoclave.runtime.states import ActionState, require_step
 
 _VERSION = 1
 _KEY_BYTES = 32
-_PATIENCE_S = 60.0
 _SCHEMA = """
 CREATE TABLE records (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
@@ -71,9 +71,7 @@ class Journal(Closing):
             for each in (path, checkpoints):
                 each.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._key = _key_in(checkpoints.with_name(f"{checkpoints.name}.key"))
-            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection = open_database(path, "FULL")
             self._make_tables()
             path.chmod(0o600)
         except (OSError, sqlite3.Error) as error:

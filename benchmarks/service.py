@@ -1,6 +1,6 @@
 """What it costs to have programs judged by a server: throughput against the local judge, latency, and bytes sent.
 
-    python benchmarks/service.py [--quick] [--json FILE]
+    python benchmarks/service.py [--quick] [--overload] [--json FILE]
 
 Server, client and the judge beside them share this machine. Throughput: the same programs in turn, with as many workers
 each as there are cores; once programs that pass all tests, once a mix as a policy writes it: right, wrong, that raise,
@@ -31,7 +31,7 @@ from statistics import median
 
 import httpx
 import numpy as np
-from harness import Comparison, arguments, compare, finish, print_environment
+from harness import Comparison, argument_parser, compare, finish, print_environment
 
 from autoclave.config import RemoteJudgeConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -86,21 +86,28 @@ def judged(judge: Judge, jobs: Sequence[JudgeJob]) -> list[Verdict]:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "")
+    parser = argument_parser(__doc__ or "")
+    parser.add_argument("--overload", action="store_true", help="the part on overload alone")
+    options = parser.parse_args()
     print_environment()
-    sources = Sources()
-    with served(f"judge.workers={CORES}") as (url, _), remote(url) as far, local() as near:
-        figures = throughput(near, far, sources, *((40, 3) if options.quick else (200, 9)))
-        figures |= mixed_throughput(near, far, sources, *((40, 3) if options.quick else (200, 5)))
-        figures |= latency(near, far, sources, 30 if options.quick else 300)
-        figures |= wire(url, sources, *((64, 8) if options.quick else (1024, 8)))
-    with served(f"judge.workers={CONCURRENT}", "judge.time_limit_range=[1,12]") as (url, _), remote(url) as far:
-        figures |= concurrency(far, sources, 1 if options.quick else 4)
+    figures = {} if options.overload else without_overload(options.quick)
     limits = ("admission.queue_limit=200", "admission.client_queue_limit=200")
     apart = kept_to(SERVERS_CORES or [CLIENTS_CORE]), kept_to([CLIENTS_CORE])
     with apart[0], served(*limits) as (url, pid), apart[1]:
         figures |= overload(url, pid, 8 if options.quick else 60)
     finish("service", figures, options.json)
+
+
+def without_overload(is_quick: bool) -> dict[str, float]:
+    sources = Sources()
+    with served(f"judge.workers={CORES}") as (url, _), remote(url) as far, local() as near:
+        figures = throughput(near, far, sources, *((40, 3) if is_quick else (200, 9)))
+        figures |= mixed_throughput(near, far, sources, *((40, 3) if is_quick else (200, 5)))
+        figures |= latency(near, far, sources, 30 if is_quick else 300)
+        figures |= wire(url, sources, *((64, 8) if is_quick else (1024, 8)))
+    with served(f"judge.workers={CONCURRENT}", "judge.time_limit_range=[1,12]") as (url, _), remote(url) as far:
+        figures |= concurrency(far, sources, 1 if is_quick else 4)
+    return figures
 
 
 @contextmanager

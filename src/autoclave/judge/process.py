@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
-from autoclave.judge.examination import Examination, KnownProblem
+from autoclave.judge.examination import Examination
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.process_host import Answer, Begin, Cancel, End, Hold, Outbox, Ready, Refusal, Release, Reply
 
@@ -117,15 +117,15 @@ class ProcessJudge(Closing):
         self._examination.close()
 
     def _ask(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
-        known = self._examination.of(job.problem)
+        number = self._examination.of(job.problem).number
         ticket = next(self._tickets)
-        order = Begin(ticket, known.number, job.program, job.id, job.tests, job.stop_at_failure, traced)
+        order = Begin(ticket, number, job.program, job.id, job.tests, job.stop_at_failure, traced)
         asked = _Asked(order, job, Future())
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
             self._asked[ticket] = asked
-            self._process.begin(asked, known)
+            self._process.begin(asked)
             self._has_work.notify_all()
         asked.future.add_done_callback(partial(self._note_cancelled, ticket))
         return asked.future
@@ -198,7 +198,7 @@ class ProcessJudge(Closing):
                 with self._lock:
                     self._process = process
                     for asked in self._asked.values():
-                        process.begin(asked, self._examination.of(asked.job.problem))
+                        process.begin(asked)
                     if self._is_closed:
                         process.outbox.put(End())
                 return True
@@ -233,6 +233,7 @@ class _Process:
         """
         here, there = socket.socketpair()
         self._connection = Connection(here.detach())
+        self.outbox = Outbox(self._connection)
         with there:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _START, json.dumps([sys.path, there.fileno()])],
@@ -252,7 +253,6 @@ class _Process:
             raise
         except (EOFError, OSError):
             raise JudgeFault(f"the process that judges has ended while it started ({self.end()})") from None
-        self.outbox = Outbox(self._connection)
 
     def receive(self) -> list[Reply]:
         """What it says next.
@@ -262,13 +262,12 @@ class _Process:
         """
         return cast("list[Reply]", self._connection.recv())
 
-    def begin(self, asked: _Asked, known: KnownProblem) -> None:
+    def begin(self, asked: _Asked) -> None:
         """Hand it a job; its problem first, if it has not got that."""
-        if known.number != asked.order.problem:
-            asked.order = replace(asked.order, problem=known.number)
-        if known.number not in self._held:
-            self._held.add(known.number)
-            self.outbox.put(Hold(known.number, asked.job.problem))
+        number = asked.order.problem
+        if number not in self._held:
+            self._held.add(number)
+            self.outbox.put(Hold(number, asked.job.problem))
         self.outbox.put(asked.order)
 
     def release(self, number: int) -> None:
@@ -284,6 +283,7 @@ class _Process:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.id, signal.SIGKILL)
                 self._process.wait()
+                self.outbox.close()  # what it would have sent has nowhere to go
                 self._connection.close()
             code = self._process.wait()
         return f"exit code {code}" if code >= 0 else f"signal {-code}"

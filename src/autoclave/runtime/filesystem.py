@@ -10,10 +10,11 @@ import posixpath
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.core.json import canonical_json, rule_of
+from autoclave.core.json import canonical_json, rule_of, to_plain
 from autoclave.runtime.scope import Entry, Scope, open_file, parts_of
 from autoclave.runtime.steps import Step
 
@@ -21,11 +22,7 @@ _MOST_CONTENT = 64 << 20
 _MODE = Annotated[int, Field(ge=0, le=0o7777)]
 
 
-class _Operation(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Write(_Operation):
+class Write(Config):
     """Make a file, or give an existing one other content; owner, mode and extended attributes of that stay."""
 
     do: Literal["write"]
@@ -38,7 +35,7 @@ class Write(_Operation):
     """Of the file; null: that of the existing one, or 644."""
 
 
-class Append(_Operation):
+class Append(Config):
     """Add text to the end of a file."""
 
     do: Literal["append"]
@@ -46,14 +43,14 @@ class Append(_Operation):
     content: str
 
 
-class MakeFolder(_Operation):
+class MakeFolder(Config):
     """Make a folder, and those above it that are not there."""
 
     do: Literal["make_folder"]
     path: str
 
 
-class MakeLink(_Operation):
+class MakeLink(Config):
     """Make a symbolic link to something in the same scope."""
 
     do: Literal["make_link"]
@@ -61,7 +58,7 @@ class MakeLink(_Operation):
     target: str
 
 
-class Delete(_Operation):
+class Delete(Config):
     """Remove a file, a link, or a folder; `recursive`: with all that is in it."""
 
     do: Literal["delete"]
@@ -69,7 +66,7 @@ class Delete(_Operation):
     recursive: bool = False
 
 
-class Move(_Operation):
+class Move(Config):
     """Give something another name; `replace`: in place of a file that has it."""
 
     do: Literal["move"]
@@ -78,7 +75,7 @@ class Move(_Operation):
     replace: bool = False
 
 
-class SetMode(_Operation):
+class SetMode(Config):
     """Set the permission bits of a file or folder."""
 
     do: Literal["set_mode"]
@@ -168,7 +165,7 @@ def fingerprint(path: str, scope: Scope) -> str:
     digest, is_there = hashlib.sha256(), False
     for each, entry in scope.walk(path):
         is_there = True
-        told = entry.to_json() | ({"mtime_ns": 0} if entry.kind == "folder" else {})
+        told = to_plain(entry) | ({"mtime_ns": 0} if entry.kind == "folder" else {})
         digest.update(canonical_json([each.removeprefix(path), told]) + b"\n")
     return digest.hexdigest() if is_there else ""
 

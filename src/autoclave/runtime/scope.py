@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,15 +52,6 @@ class Entry:
     target: str = ""
     device: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {**asdict(self), "attributes": [list(pair) for pair in self.attributes]}
-
-    @staticmethod
-    def from_json(given: dict[str, Any]) -> Entry:
-        """The entry that `to_json` wrote."""
-        return Entry(**{**given, "attributes": tuple((name, value) for name, value in given["attributes"])})
 
 
 class NothingThere(InputError):

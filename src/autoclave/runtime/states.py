@@ -13,8 +13,6 @@ class ActionState(StrEnum):
 
     PROPOSED = "proposed"
     """It was planned, and nothing has happened."""
-    REFUSED = "refused"
-    """It may not be run; nothing has happened."""
     APPROVED = "approved"
     """It may be run."""
     EXECUTING = "executing"
@@ -43,9 +41,8 @@ class ActionState(StrEnum):
 
 _S = ActionState
 FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
-    _S.PROPOSED: frozenset({_S.APPROVED, _S.REFUSED}),
-    _S.REFUSED: frozenset(),
-    _S.APPROVED: frozenset({_S.EXECUTING, _S.REFUSED}),
+    _S.PROPOSED: frozenset({_S.APPROVED}),
+    _S.APPROVED: frozenset({_S.EXECUTING}),
     _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),
     _S.EXECUTED: frozenset({_S.COMMITTED, _S.UNDOING}),
     _S.FAILED: frozenset(),

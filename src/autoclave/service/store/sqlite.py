@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import InputError
+from autoclave.core.sqlite_files import open_database
 from autoclave.service.store.interface import Event
 from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
 from autoclave.service.store.sql import SqlStore
@@ -40,14 +41,13 @@ class SqliteStore(SqlStore):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # holds hashes and answers
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+            self._database = open_database(path, "NORMAL")
             self._prepare(path)
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"store {path}: cannot be used ({error}); give another file") from None
 
     def _prepare(self, path: Path) -> None:
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "busy_timeout = 30000"):
-            self._database.execute(f"PRAGMA {setting}")
+        self._database.execute("PRAGMA foreign_keys = ON")
         with self._changing():  # another process may be doing the same
             version = self._value("PRAGMA user_version")
             if version > len(MIGRATIONS):

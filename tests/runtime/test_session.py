@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime import session as session_module
+from autoclave.runtime.files import steps as steps_module
+from autoclave.runtime.interface import Choice
+from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 
@@ -84,7 +86,7 @@ def opened(root: Path) -> Iterator[Session]:
 
 
 def open_on(root: Path) -> Session:
-    return Session(root, root.parent / "state")
+    return open_session(root, root.parent / "state")
 
 
 def done(session: Session, **operation: Any) -> str:
@@ -164,7 +166,8 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
         ({"do": "move", "path": "docs", "to": "docs/deep/docs"}, "one below the other"),
         ({"do": "set_mode", "path": "docs/link", "mode": 0o600}, "whose mode is not set"),
         ({"do": "set_mode", "path": "a.txt", "mode": 0o10000}, "mode: .*less than or equal"),
-        ({"do": "run", "path": "x"}, "operation: do: "),
+        ({"do": "sudo", "path": "x"}, 'operation: do = "sudo": no such operation'),
+        ({"path": "x"}, "operation: do = null: no such operation"),
         ({"do": "write"}, "operation: path: "),
         ({"do": "write", "path": "x", "sudo": True}, "operation: sudo: "),
     ],
@@ -183,7 +186,7 @@ def test_exactly_what_was_planned_is_done_or_nothing(root: Path, opened: Session
     with pytest.raises(InputError, match="was planned with digest"):
         opened.run(proposal.action, "0" * 64)
     (root / "docs/later.txt").write_text("somebody needs this")
-    with pytest.raises(InputError, match="the tree has changed since it was planned"):
+    with pytest.raises(InputError, match="has changed since it was planned"):
         opened.run(proposal.action, proposal.plan.digest)
     assert (root / "docs/later.txt").exists()
     assert opened.journal.standing(proposal.action).state is S.PROPOSED
@@ -282,15 +285,15 @@ def test_what_was_committed_stays_and_takes_no_room(root: Path, opened: Session)
 
 
 def test_one_process_works_on_a_folder(root: Path, opened: Session):
-    with pytest.raises(InputError, match="another process works on"):
+    with pytest.raises(InputError, match="another session works on"):
         open_on(root)
 
 
 def test_the_state_is_out_of_reach_of_actions(root: Path):
     with pytest.raises(InputError, match="must be outside of"):
-        Session(root, root / "state")
+        open_session(root, root / "state")
     with pytest.raises(InputError, match="must be a folder"):
-        Session(root / "a.txt", root.parent / "state")
+        open_session(root / "a.txt", root.parent / "state")
 
 
 def test_a_state_on_another_file_system_is_refused(root: Path):
@@ -298,20 +301,20 @@ def test_a_state_on_another_file_system_is_refused(root: Path):
     if not elsewhere.is_dir() or elsewhere.stat().st_dev == root.stat().st_dev:
         pytest.skip("this host has no second file system to write to")
     with pytest.raises(HostError, match="--state"):
-        Session(root, elsewhere / f"autoclave-{os.getpid()}")
+        open_session(root, elsewhere / f"autoclave-{os.getpid()}")
     (elsewhere / f"autoclave-{os.getpid()}").rmdir()
 
 
 def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch):
     before = manifest(root)
-    take, count = session_module.take_step, itertools.count()
+    take, count = steps_module._take, itertools.count()
 
     def failing(*args: Any) -> None:
         if next(count) == 1:
             raise OSError(28, "No space left on device")
         take(*args)
 
-    monkeypatch.setattr(session_module, "take_step", failing)
+    monkeypatch.setattr(steps_module, "_take", failing)
     proposal = opened.propose({"do": "make_folder", "path": "x/y/z"})
     with pytest.raises(OSError, match="No space"):
         opened.run(proposal.action, proposal.plan.digest)
@@ -324,7 +327,8 @@ def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Sessi
 DIES = """
 import json, os, signal, sys
 from pathlib import Path
-from autoclave.runtime import journal, session, steps
+from autoclave.runtime import journal, opening
+from autoclave.runtime.files import manager, steps
 deadly, root, what = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 count = 0
 def dying(call):
@@ -339,12 +343,12 @@ def dying(call):
         return result
     return then
 steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(steps._libc.renameat2))})
-steps._set_mode = dying(steps._set_mode)
-session._make = dying(session._make)
+steps._set_facts = dying(steps._set_facts)
+manager._make = dying(manager._make)
 journal.Journal._add = dying(journal.Journal._add)
 journal.Journal.seal = dying(journal.Journal.seal)
-session.shutil.rmtree = dying(session.shutil.rmtree)
-with session.Session(root, root.parent / "state") as opened:
+manager.shutil.rmtree = dying(manager.shutil.rmtree)
+with opening.open_session(root, root.parent / "state") as opened:
     if "undo" in what:
         opened.undo(what["undo"])
     elif "redo" in what:
@@ -442,7 +446,8 @@ def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
         receipt = session._receipt(action)
-        session.journal.advance(action, S.UNDOING, {**receipt, "times": {}})
+        undoing = session._managers["write"].plan_undo(action, receipt, {}, Choice.REFUSE)
+        session.journal.advance(action, S.UNDOING, undoing)
         (root / "a.txt").unlink()
         (root / "a.txt").write_text("theirs")
     with open_on(root) as session:
@@ -462,7 +467,7 @@ def test_any_sequence_of_acts_and_undos_ends_as_a_replay_without_what_was_undone
     clock = time.monotonic()
     copy = root.parent / "copy"
     subprocess.run(["cp", "-a", root, copy], check=True)
-    with open_on(root) as session, Session(copy, root.parent / "state of copy") as replay:
+    with open_on(root) as session, open_session(copy, root.parent / "state of copy") as replay:
         acts: dict[str, dict[str, Any]] = {}
         for number in range(40):
             operation = _drawn(draw, root, number)

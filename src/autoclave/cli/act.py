@@ -42,9 +42,9 @@ def _on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _session(root: Path, state: Path | None) -> Session:
-    from autoclave.runtime.session import Session
+    from autoclave.runtime.opening import open_session
 
-    session = Session(root, state or root.resolve().with_name(f".autoclave-{root.resolve().name}"))
+    session = open_session(root, state)
     for action in session.recovered:
         standing = session.journal.standing(action)
         click.echo(f"action {action} was unfinished when a process died; it is {standing.state} now", err=True)
@@ -62,14 +62,12 @@ def plan(file: Path, root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act plan changes.jsonl --root project
     """
-    from autoclave.runtime.filesystem import operation_from, plan_of
-
     with _session(root, state) as session:
-        for where, given in _operations(file):
-            found = plan_of(operation_from(given, where), session.scope)
+        for _, given in _operations(file):
+            found = session.plan(given)
             click.echo(f"{found.digest[:12]}  {_words(given)}")
-            for step in found.steps:
-                click.echo(f"    {step.do} {step.path!r}" + (f" -> {step.to!r}" if step.to else ""))
+            for change in found.changes:
+                click.echo(f"    {change.verb} {change.resource!r}" + (f" -> {change.to!r}" if change.to else ""))
 
 
 @act.command()

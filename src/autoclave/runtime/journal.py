@@ -15,12 +15,12 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core import DataError, InputError
+from autoclave.core import DataError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.core.files import sync_directory
 from autoclave.core.sqlite_files import open_database
@@ -35,8 +35,14 @@ CREATE TABLE records (
     previous BLOB NOT NULL, digest BLOB NOT NULL
 );
 CREATE INDEX records_of_subject ON records (subject, number);
+CREATE TABLE actions (action TEXT PRIMARY KEY, state TEXT NOT NULL, first INTEGER NOT NULL, kept_bytes INTEGER);
+CREATE INDEX actions_by_state ON actions (state, first);
 CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
 CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'records are never removed'); END;
+"""
+_FOLLOW = """
+INSERT INTO actions VALUES (?, ?, ?, ?) ON CONFLICT (action) DO UPDATE SET state = excluded.state,
+kept_bytes = COALESCE(?, kept_bytes)
 """
 _STATES = {state.value for state in ActionState}
 _NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(_STATES))
@@ -44,13 +50,19 @@ _NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(_STATES))
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where an action stands: its state, since when, what was recorded with it, and what was proposed."""
+    """Where an action stands: its state, since when, what was recorded with it, and what was proposed.
+
+    `number` is that of the record with which it came to that state. `kept_bytes` is what is kept for it outside of the
+    journal; None if nothing is kept any more.
+    """
 
     action: str
     state: ActionState
+    number: int
     at: float
     body: Mapping[str, Any]
     proposed: Mapping[str, Any]
+    kept_bytes: int | None
 
 
 class Journal(Closing):
@@ -90,17 +102,32 @@ class Journal(Closing):
         return self._add(kind, subject, body)
 
     def advance(
-        self, action: str, state: ActionState, body: Mapping[str, Any] | None = None, *, seal: bool = False
+        self,
+        action: str,
+        state: ActionState,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seal: bool = False,
+        kept_bytes: int | None = None,
     ) -> Record:
         """Record that an action has come to a state; durable when this returns. `seal`: make a checkpoint, too.
+
+        `kept_bytes`: what is kept for it outside of the journal from now on; None: as before.
 
         Raises:
             InputError: that state does not follow from the one in which the action is.
         """
-        record = self._add(state.value, action, body or {}, wanted=state)
+        record = self._add(state.value, action, body or {}, wanted=state, kept_bytes=kept_bytes)
         if seal:
             self.seal()
         return record
+
+    def forget(self, action: str, reason: str = "") -> None:
+        """Nothing is kept any more for an action outside of the journal. With a reason that is recorded."""
+        if reason:
+            self.append("forgotten", action, {"reason": reason})
+        with self._lock, self._transaction():
+            self._connection.execute("UPDATE actions SET kept_bytes = NULL WHERE action = ?", (action,))
 
     def seal(self) -> Checkpoint:
         """Sign how many records there are, and the last. Durable when this returns."""
@@ -130,14 +157,31 @@ class Journal(Closing):
         Raises:
             InputError: there is none of that name.
         """
-        found = self._standings("AND subject = ?", (action,))
-        if not found:
+        wanted = f"subject = ? AND kind IN ({_NAMED_STATES}) ORDER BY number"
+        rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
+        if not rows:
             raise InputError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
-        return found[0]
+        (number, at, kind, body), proposed = rows[-1], rows[0][3]
+        kept = self._rows("SELECT kept_bytes FROM actions WHERE action = ?", (action,))
+        told = json.loads(body), json.loads(proposed)
+        return Standing(action, ActionState(kind), number, at, *told, kept[0][0] if kept else None)
 
-    def standings(self) -> list[Standing]:
-        """Where all actions stand, in the order in which they were proposed."""
-        return self._standings("", ())
+    def standings(
+        self, states: Collection[ActionState] = tuple(ActionState), *, kept_only: bool = False
+    ) -> list[Standing]:
+        """Where actions stand that are in one of these states, in the order in which they were proposed.
+
+        `kept_only`: those for which something is kept outside of the journal.
+        """
+        named = ", ".join(f"'{state.value}'" for state in states)
+        kept = "AND kept_bytes IS NOT NULL" if kept_only else ""
+        rows = self._rows(f"SELECT action FROM actions WHERE state IN ({named}) {kept} ORDER BY first", ())
+        found = [self.standing(action) for (action,) in rows]
+        return [each for each in found if each.state in states]  # by the records, which nobody can change unseen
+
+    def kept_bytes(self) -> int:
+        """What all actions together keep outside of the journal, as `advance` was told."""
+        return int(self._rows("SELECT COALESCE(SUM(kept_bytes), 0) FROM actions", ())[0][0])
 
     def audit(self) -> list[Finding]:
         """What was done to the journal by other means than this class; empty when nothing was.
@@ -165,21 +209,46 @@ class Journal(Closing):
         if version > _VERSION:
             raise sqlite3.DatabaseError(f"version {version}, made by a newer program")
 
-    def _add(self, kind: str, subject: str, body: Mapping[str, Any], wanted: ActionState | None = None) -> Record:
-        with self._lock:
+    def _add(
+        self,
+        kind: str,
+        subject: str,
+        body: Mapping[str, Any],
+        wanted: ActionState | None = None,
+        kept_bytes: int | None = None,
+    ) -> Record:
+        with self._lock, self._transaction():
+            if wanted is not None:
+                require_step(subject, self._state_of(subject), wanted)
+            count, head = self._end()
+            record = Record.after(head, count + 1, time.time(), kind, subject, body)
+            values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
+            self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            if wanted is not None:
+                self._connection.execute(_FOLLOW, (subject, kind, record.number, kept_bytes or 0, kept_bytes))
+        return record
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, durable at the end.
+
+        Raises:
+            HostError: the disk is full or fails; nothing was written.
+        """
+        try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                if wanted is not None:
-                    require_step(subject, self._state_of(subject), wanted)
-                count, head = self._end()
-                record = Record.after(head, count + 1, time.time(), kind, subject, body)
-                values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
-                self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+                yield
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
-        return record
+        except sqlite3.Error as error:
+            raise HostError(
+                f"the journal cannot be written ({error}); what it was about to announce was not done. Mend: make "
+                "room on its disk"
+            ) from None
 
     def _state_of(self, action: str) -> ActionState | None:
         row = self._connection.execute(
@@ -195,21 +264,6 @@ class Journal(Closing):
     def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
         with self._lock:
             return self._connection.execute(statement, values).fetchall()
-
-    def _standings(self, condition: str, values: Sequence[Any]) -> list[Standing]:
-        last = (
-            f"SELECT subject, MAX(number) AS last, MIN(number) AS first FROM records WHERE kind IN ({_NAMED_STATES}) "
-            f"{condition} GROUP BY subject"
-        )
-        rows = self._rows(
-            "SELECT r.subject, r.kind, r.at, r.body, p.body FROM records r "
-            f"JOIN ({last}) s ON r.number = s.last JOIN records p ON p.number = s.first ORDER BY s.first",
-            values,
-        )
-        return [
-            Standing(action, ActionState(kind), at, json.loads(body), json.loads(proposed))
-            for action, kind, at, body, proposed in rows
-        ]
 
     def _read_checkpoints(self) -> Iterator[Checkpoint]:
         if not self._checkpoints.exists():

@@ -1,42 +1,32 @@
-"""File actions on one folder: proposed, run, taken back, done again, committed; in the journal before they happen.
+"""Actions of all kinds under one journal: proposed, run, taken back, done again, committed.
 
-Theory of operation. One process at a time has the folder's state (a lock). What an action will change is journalled
-with `executing` before the first change, and what it has become with `executed` after the last. Every change is one
-rename, whose outcome can be seen afterwards. So when a process dies, the next one that opens the state finds each
-unfinished action and brings it to one side: an action that was being executed is put back and has `failed`, an undo or
-a redo is brought to its end. Where the tree is neither as before nor as after, because somebody else changed it
-meanwhile, the action is in doubt: what is not its own is left alone.
+Theory of operation. One process at a time has the state (a lock), and the worlds that its managers change (a lease
+each). What an action will change is journalled with `executing` before the first change, and what it has become with
+`executed` after the last. So when a process dies, the next one that opens the state finds each unfinished action and
+brings it to one side: an action that was being executed is put back and has `failed`, an undo or a redo is brought to
+its end. Where the world is neither as before nor as after, because somebody else changed it meanwhile, the action is in
+doubt: what is not its own is left alone, and a person settles it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
+from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
-from autoclave.core.files import alone_with, sync_directory
-from autoclave.runtime.filesystem import (
-    FileOperation,
-    New,
-    Plan,
-    fingerprint,
-    footprint,
-    meet,
-    operation_from,
-    plan_of,
-)
+from autoclave.runtime.footprints import Done, Footprint, GroupLimits, dependents, groups
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, Plan
 from autoclave.runtime.journal import Journal, Standing
+from autoclave.runtime.operations import operation_from
 from autoclave.runtime.records import Finding
-from autoclave.runtime.scope import Entry, NothingThere, Scope
+from autoclave.runtime.retention import Retention, due
 from autoclave.runtime.states import STANDING, UNFINISHED, ActionState, require_step
-from autoclave.runtime.steps import Step, has_happened, is_possible, take_step
 
 _S = ActionState
 
@@ -46,31 +36,30 @@ class Proposal:
     """An action that was planned: its name, what it would do, and the digest of the plan that `run` wants back."""
 
     action: str
-    operation: FileOperation
+    operation: Config
     plan: Plan
 
 
 class Session(Closing):
-    """Actions on the folder `root`. Their journal and what they took out of the tree are in the folder `state`.
+    """Actions on what `managers` know, in `journal`. Closes all that is in `opened`. Not for several threads.
 
-    Not for several threads.
-
-    Raises:
-        InputError: a folder cannot be used, or another process works on it.
-        HostError: they are not on one file system.
+    `name` is recorded with each action, so that those of one purpose can be told from others.
     """
 
-    def __init__(self, root: Path, state: Path) -> None:
-        self._opened = contextlib.ExitStack()
-        with contextlib.ExitStack() as opening:
-            self.scope = opening.enter_context(Scope(root))
-            state = _folder_outside(state, self.scope)
-            complaint = f"state {state}: another process works on {self.scope.root}; wait for it, or end it"
-            opening.enter_context(alone_with(state / "session", complaint))
-            self._stash = state / "stash"
-            self._stash.mkdir(exist_ok=True)
-            self.journal = opening.enter_context(Journal(state / "journal.sqlite", state / "checkpoints" / "signed"))
-            self._opened = opening.pop_all()
+    def __init__(
+        self,
+        journal: Journal,
+        managers: Sequence[Manager],
+        opened: contextlib.ExitStack | None = None,
+        *,
+        name: str = "main",
+        retention: Retention | None = None,
+    ) -> None:
+        self.journal, self.name = journal, name
+        self._managers = {do: manager for manager in managers for do in manager.operations}
+        self._operations = {do: model for manager in managers for do, model in manager.operations.items()}
+        self._opened = opened or contextlib.ExitStack()
+        self._retention = retention or Retention()
         try:
             self.recovered = list(self._recover())
         except BaseException:
@@ -80,71 +69,167 @@ class Session(Closing):
     def close(self) -> None:
         self._opened.close()
 
-    # --- What can be done -------------------------------------------------------------------------------------------
+    # --- Doing ------------------------------------------------------------------------------------------------------
 
-    def propose(self, given: Mapping[str, Any], *, by: str = "caller") -> Proposal:
-        """Plan an operation, and record it. Nothing changes.
+    def plan(self, given: Json) -> Plan:
+        """What an operation would do. Nothing is recorded, and nothing kept.
 
         Raises:
-            InputError: it is no operation, or cannot be done to the tree as it is.
+            InputError: it is no operation, or cannot be done to the world as it is.
         """
-        operation = operation_from(given, "operation")
-        plan = plan_of(operation, self.scope)
-        action = secrets.token_hex(4)
-        body = {"by": by, "operation": operation.model_dump(mode="json"), "plan": plan.digest}
-        self.journal.advance(action, _S.PROPOSED, body)
+        operation, action = self._operation(given), secrets.token_hex(4)
+        manager = self._managers[str(given["do"])]
+        try:
+            return manager.plan(action, operation)
+        finally:
+            manager.discard(action)
+
+    def propose(self, given: Json, *, by: str = "caller") -> Proposal:
+        """Plan an operation, and record it. The world stays as it is.
+
+        Raises:
+            InputError: it is no operation, or cannot be done to the world as it is.
+        """
+        operation, action = self._operation(given), secrets.token_hex(4)
+        self._make_room()
+        plan = self._managers[str(given["do"])].plan(action, operation)
+        told = {
+            "session": self.name,
+            "by": by,
+            "operation": operation.model_dump(mode="json"),
+            "plan": plan.digest,
+            "guarantee": plan.guarantee,
+        }
+        num_bytes = sum(change.bytes_written for change in plan.changes) if plan.kept else 0
+        told |= {"kept": plan.kept} if plan.kept else {}
+        self.journal.advance(action, _S.PROPOSED, told, kept_bytes=num_bytes)
         return Proposal(action, operation, plan)
 
     def run(self, action: str, plan_digest: str, *, approved_by: str = "caller") -> Standing:
         """Do what was planned, exactly that.
 
         Raises:
-            InputError: it was run or refused before; the tree has changed so that it would be something else; or it
+            InputError: it was run or refused before; the world has changed so that it would be something else; or it
                 cannot be done.
+            HostError: the machine cannot; it was put back.
         """
+        self._settle()
         standing = self.journal.standing(action)
         if standing.state is not _S.PROPOSED:
-            require_step(action, standing.state, _S.EXECUTING)  # before anything in its stash is touched
-        operation = operation_from(standing.proposed["operation"], f"action {action}")
-        if plan_digest != standing.proposed["plan"]:
-            raise InputError(f"action {action}: was planned with digest {standing.proposed['plan']}, not {plan_digest}")
-        plan = plan_of(operation, self.scope)
+            require_step(action, standing.state, _S.EXECUTING)  # before anything that is kept for it is touched
+        manager, proposed = self._manager_of(standing), standing.proposed
+        operation = operation_from(proposed["operation"], self._operations, f"action {action}")
+        if plan_digest != proposed["plan"]:
+            raise InputError(f"action {action}: was planned with digest {proposed['plan']}, not {plan_digest}")
+        plan = manager.plan_again(action, operation, proposed.get("kept", {}))
         if plan.digest != plan_digest:
-            raise InputError(f"action {action}: the tree has changed since it was planned; propose it again")
+            raise InputError(f"action {action}: what it is about has changed since it was planned; propose it again")
+        self._make_room()
         if standing.state is _S.PROPOSED:
             self.journal.advance(action, _S.APPROVED, {"by": approved_by})
-        steps = self._prepared(action, plan)
-        times = self._parents_of(steps)
-        started = {"steps": [step.to_json() for step in steps], "before": plan.before, "parents": times}
+        started = manager.prepare(action, operation, plan)
         self.journal.advance(action, _S.EXECUTING, started)
         try:
-            self._take(action, steps)
-            after = {path: fingerprint(path, self.scope) for path in plan.before}
+            receipt = manager.execute(action, started)
+            self.journal.advance(action, _S.EXECUTED, receipt, kept_bytes=manager.kept_bytes(receipt))
         except (InputError, OSError) as error:
-            self._put_back(action, steps, times)
-            self.journal.advance(action, _S.FAILED, {"reason": str(error)}, seal=True)
+            self._fail(action, manager, started, str(error))
             raise
-        receipt = {**started, "after": after, "parents_after": self._parents_of(steps), "guarantee": "exact"}
-        self.journal.advance(action, _S.EXECUTED, receipt, seal=True)
+        self.journal.seal()
         return self.journal.standing(action)
 
-    def undo(self, action: str, *, dependents: bool = False) -> list[str]:
-        """Take an action back, and with `dependents` those after it that touch the same; the names in that order.
+    def _fail(self, action: str, manager: Manager, started: Json, reason: str) -> None:
+        """Put back what was begun, and record it, if need be with the next opening of the state."""
+        with contextlib.suppress(OSError):
+            is_back = manager.put_back(action, started)
+            self.journal.advance(action, _S.FAILED if is_back else _S.IN_DOUBT, {"reason": reason}, seal=True)
+            if is_back:
+                self._discard(action, manager)
+
+    # --- Taking back ------------------------------------------------------------------------------------------------
+
+    def undo(
+        self,
+        action: str,
+        *,
+        dependents: bool = False,
+        choices: Mapping[str, Choice] | None = None,
+        on_conflict: Choice = Choice.REFUSE,
+    ) -> list[str]:
+        """Take an action back, and with `dependents` those after it that depend on it; the names in that order.
+
+        Where somebody else has changed something since, `choices` say by its name what becomes of it, else
+        `on_conflict`.
 
         Raises:
-            InputError: it does not stand, later actions depend on it, or somebody else has changed what it left.
+            InputError: it does not stand, later actions depend on it, or others changed what it left; nothing was taken
+                back.
         """
+        self._settle()
         names = [*self.dependents_of(action), action]
         if len(names) > 1 and not dependents:
             raise InputError(
-                f"action {action}: {', '.join(names[:-1])} came later and touched the same; undo them as well "
+                f"action {action}: {', '.join(names[:-1])} came later and depend on it; undo them as well "
                 "(--dependents), or first"
             )
+        return self._undo_all(names, choices or {}, on_conflict)
+
+    def undo_to(
+        self, mark: str, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
+    ) -> list[str]:
+        """Take back all that was done since a mark and still stands; the names of the actions.
+
+        Raises:
+            InputError: there is no such mark, or as `undo`.
+        """
+        marks = [record.number for record in self.journal.records(mark) if record.kind == "mark"]
+        if not marks:
+            raise InputError(f"mark {mark!r}: there is none")
+        since = [each.action for each in self._standing_order() if each.number > marks[-1]]
+        return self._undo_all(since[::-1], choices or {}, on_conflict)
+
+    def undo_group(
+        self, number: int, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
+    ) -> list[str]:
+        """Take back a group of actions that commute, as `groups` numbers them from 1.
+
+        Raises:
+            InputError: there is no such group, actions of later groups depend on it, or as `undo`.
+        """
+        found = self.groups()
+        if not 1 <= number <= len(found):
+            raise InputError(f"group {number}: there are {len(found)}")
+        names = set(found[number - 1])
+        later = {each for name in names for each in self.dependents_of(name)} - names
+        if later:
+            raise InputError(f"group {number}: {', '.join(sorted(later))} came later and depend on it; undo them first")
+        order = [each.action for each in self._standing_order() if each.action in names]
+        return self._undo_all(order[::-1], choices or {}, on_conflict)
+
+    def _undo_all(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
         receipts = {name: self._receipt(name) for name in names}
-        self._require_untouched(names, receipts)
+        for manager in {id(each): each for each in self._managers.values()}.values():
+            own = [(name, receipts[name]) for name in names if self._manager_of(self.journal.standing(name)) is manager]
+            for name, changed in manager.conflicts(own).items():
+                if refused := [each for each in changed if choices.get(each, on_conflict) is Choice.REFUSE]:
+                    raise InputError(
+                        f"action {name}: somebody else has changed {', '.join(refused)} since; nothing was taken back. "
+                        "Mend: say what becomes of it (skip, force, save_aside)"
+                    )
         for name in names:
-            self._undo(name, receipts[name])
-        return names
+            manager = self._manager_of(self.journal.standing(name))
+            undoing = manager.plan_undo(name, receipts[name], choices, on_conflict)
+            self.journal.advance(name, _S.UNDOING, undoing)
+            self._finish_undo(name, manager, undoing)
+        return list(names)
+
+    def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
+        try:
+            undone = manager.undo(action, undoing, is_late=is_late)
+        except (InDoubt, InputError) as error:
+            self.journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
+            raise InputError(f"action {action}: {error}") from None
+        self.journal.advance(action, _S.UNDONE, undone, seal=True)
 
     def redo(self, action: str) -> Standing:
         """Do again what was undone.
@@ -152,306 +237,174 @@ class Session(Closing):
         Raises:
             InputError: it was not undone, or somebody has changed what was there before.
         """
-        if self.journal.standing(action).state is not _S.UNDONE:
-            raise InputError(
-                f"action {action}: is {self.journal.standing(action).state}; what was undone can be redone"
-            )
-        receipt = self._receipt(action)
-        if changed := self._changed(receipt["before"]):
-            raise InputError(f"action {action}: {', '.join(changed)} changed since it was undone; nothing was done")
-        self.journal.advance(action, _S.REDOING, receipt)
-        return self._finish_redo(action, receipt)
+        standing = self.journal.standing(action)
+        if standing.state is not _S.UNDONE:
+            raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
+        if standing.kept_bytes is None or "resolved" in standing.body:
+            raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
+        manager = self._manager_of(standing)
+        redoing = manager.plan_redo(action, standing.body)
+        self.journal.advance(action, _S.REDOING, redoing)
+        return self._finish_redo(action, manager, redoing)
+
+    def _finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> Standing:
+        try:
+            receipt = manager.redo(action, self._receipt(action), redoing, is_late=is_late)
+        except (InDoubt, InputError) as error:
+            self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
+            raise InputError(f"action {action}: {error}") from None
+        self.journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
+        return self.journal.standing(action)
+
+    # --- Settling ---------------------------------------------------------------------------------------------------
 
     def commit(self, action: str) -> Standing:
-        """Keep what an action did for good. What it took out of the tree is removed.
+        """Keep what an action did for good. What was kept to take it back is removed.
 
         Raises:
             InputError: it does not stand.
         """
+        manager = self._manager_of(self.journal.standing(action))
         self.journal.advance(action, _S.COMMITTED, seal=True)
-        shutil.rmtree(self._stash / action, ignore_errors=True)
+        self._discard(action, manager)
+        return self.journal.standing(action)
+
+    def resolve(self, action: str, state: ActionState, reason: str) -> Standing:
+        """Say how an action that is in doubt stands, after somebody has looked.
+
+        What is kept for it stays, as the state wants it: what is `executed` can be undone, what is `undone` redone.
+
+        Raises:
+            InputError: it is not in doubt, or cannot stand so.
+        """
+        standing = self.journal.standing(action)
+        if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
+            raise InputError(f"action {action}: is {standing.state}; what is in doubt is resolved")
+        body: dict[str, Any] = {"resolved": reason}
+        if state is _S.EXECUTED:
+            kinds = (_S.EXECUTING, _S.EXECUTED, _S.REDONE)
+            body |= self._manager_of(standing).accept(action, self._last_body(action, kinds))
+        self.journal.advance(action, state, body, seal=True)
         return self.journal.standing(action)
 
     def mark(self, name: str) -> None:
         """Give this moment a name, to which `undo_to` goes back."""
-        self.journal.append("mark", name, {})
+        self.journal.append("mark", name, {"session": self.name})
 
-    def undo_to(self, name: str) -> list[str]:
-        """Take back all that was done since a mark and still stands; the names of the actions.
-
-        Raises:
-            InputError: there is no such mark, or somebody else has changed what one of them left.
-        """
-        marks = [record.number for record in self.journal.records(name) if record.kind == "mark"]
-        if not marks:
-            raise InputError(f"mark {name!r}: there is none")
-        since = [each for each in self._standing_order() if self._executed_at(each) > marks[-1]]
-        names = [each.action for each in reversed(since)]
-        receipts = {name: self._receipt(name) for name in names}
-        self._require_untouched(names, receipts)
-        for each in names:
-            self._undo(each, receipts[each])
-        return names
+    # --- Looking ----------------------------------------------------------------------------------------------------
 
     def dependents_of(self, action: str) -> list[str]:
-        """Actions that stand, came later, and touched the same paths, directly or by others of them; the last first.
+        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first.
 
         Raises:
             InputError: the action does not stand.
         """
         order = self._standing_order()
-        names = [each.action for each in order]
-        if action not in names:
+        if action not in [each.action for each in order]:
             raise InputError(f"action {action}: is {self.journal.standing(action).state}; what stands can be undone")
-        touched = footprint(_steps_of(self._receipt(action)))
-        found: list[str] = []
-        for each in order[names.index(action) + 1 :]:
-            own = footprint(_steps_of(self._receipt(each.action)))
-            if meet(own, touched):
-                touched |= own
-                found.append(each.action)
-        return found[::-1]
+        return dependents(action, [(each.action, _footprint(self._receipt(each.action))) for each in order])
+
+    def groups(self, limits: GroupLimits | None = None) -> list[list[str]]:
+        """The actions that stand, in groups that commute within themselves; see `footprints.groups`."""
+        marks = [record.at for record in self.journal.records() if record.kind == "mark"]
+        done = [
+            Done(
+                each.action,
+                _footprint(self._receipt(each.action)),
+                each.at,
+                each.kept_bytes or 0,
+                each.proposed["guarantee"] == Guarantee.NONE,
+            )
+            for each in self._standing_order()
+        ]
+        return groups(done, marks, limits)
+
+    def difference(self, action: str) -> list[str]:
+        """Lines that show what an action would change, has changed, or had changed before it was undone.
+
+        Raises:
+            InputError: it is not known any more, since it was committed.
+        """
+        standing = self.journal.standing(action)
+        if standing.state is _S.COMMITTED:
+            raise InputError(f"action {action}: is committed, and what it replaced is not kept any more")
+        manager = self._manager_of(standing)
+        operation = operation_from(standing.proposed["operation"], self._operations, f"action {action}")
+        is_done = standing.state in STANDING
+        receipt = self._receipt(action) if is_done or standing.state is _S.UNDONE else standing.proposed.get("kept")
+        return manager.difference(action, operation, receipt, is_done=is_done)
 
     def audit(self) -> list[Finding]:
         """What was done to the journal by others; see `Journal.audit`."""
         return self.journal.audit()
 
-    # --- Steps ------------------------------------------------------------------------------------------------------
+    # --- Inside -----------------------------------------------------------------------------------------------------
 
-    def _prepared(self, action: str, plan: Plan) -> tuple[Step, ...]:
-        """The steps with the inodes of what they move. What is new is made ready, durably."""
-        folder = self._stash / action
-        shutil.rmtree(folder, ignore_errors=True)  # of a try before that died
-        folder.mkdir()
-        for new in plan.new:
-            _make(folder, new)
-        sync_directory(folder)
-        sync_directory(self._stash)
-        return tuple(self._with_inodes(step, folder) for step in plan.steps)
+    def _operation(self, given: Json) -> Config:
+        return operation_from(given, self._operations, "operation")
 
-    def _with_inodes(self, step: Step, folder: Path) -> Step:
-        if step.do == "set_mode":
-            return step
-        if step.do == "put":
-            return replace(step, inode=(folder / step.stash).lstat().st_ino)
-        with self.scope.parent_of(step.path) as (parent, name):
-            own = os.stat(name, dir_fd=parent, follow_symlinks=False).st_ino
-        if step.do == "exchange":
-            return replace(step, inode=(folder / step.stash).lstat().st_ino, old_inode=own)
-        return replace(step, inode=own)
-
-    def _take(self, action: str, steps: Sequence[Step]) -> None:
-        with self._stash_of(action) as stash:
-            for step in steps:
-                take_step(step, self.scope, stash)
-
-    def _put_back(self, action: str, steps: Sequence[Step], times: Mapping[str, int]) -> None:
-        """Take back the steps that have happened, last first."""
-        with self._stash_of(action) as stash:
-            for step in reversed(steps):
-                if has_happened(step, self.scope, stash):
-                    take_step(step.inverse(), self.scope, stash)
-        self._set_times(times)
-
-    def _go_on(self, action: str, steps: Sequence[Step]) -> None:
-        """Take the steps that have not happened yet.
-
-        Raises:
-            InputError: somebody else has changed what one of them is about.
-        """
-        with self._stash_of(action) as stash:
-            for step in steps:
-                if has_happened(step, self.scope, stash):
-                    continue
-                if not is_possible(step, self.scope, stash):
-                    raise InputError(f"path {step.path!r}: somebody else has changed it meanwhile")
-                take_step(step, self.scope, stash)
-
-    def _has_begun(self, action: str, steps: Sequence[Step]) -> bool:
-        with self._stash_of(action) as stash:
-            return any(has_happened(step, self.scope, stash) for step in steps)
-
-    @contextlib.contextmanager
-    def _stash_of(self, action: str) -> Iterator[int]:
-        descriptor = os.open(self._stash / action, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def _parents_of(self, steps: Sequence[Step]) -> dict[str, int]:
-        """When the folders in which steps change names were changed last."""
-        parents = {path.rpartition("/")[0] for step in steps for path in (step.path, step.to) if path}
-        times: dict[str, int] = {}
-        for parent in sorted(parents):
-            with contextlib.suppress(NothingThere), self._folder(parent) as folder:  # else the action makes it
-                times[parent] = os.stat(".", dir_fd=folder).st_mtime_ns
-        return times
-
-    def _set_times(self, times: Mapping[str, int]) -> None:
-        for parent, mtime_ns in times.items():
-            with contextlib.suppress(InputError), self._folder(parent) as folder:
-                about = os.stat(".", dir_fd=folder)
-                os.utime(".", ns=(about.st_atime_ns, mtime_ns), dir_fd=folder)
-
-    @contextlib.contextmanager
-    def _folder(self, path: str) -> Iterator[int]:
-        with self.scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
-            yield descriptor
-
-    # --- Undo and redo ----------------------------------------------------------------------------------------------
+    def _manager_of(self, standing: Standing) -> Manager:
+        do = str(standing.proposed["operation"]["do"])
+        if do not in self._managers:
+            raise InputError(f"action {standing.action}: {do!r} is of a kind that was not opened")
+        return self._managers[do]
 
     def _receipt(self, action: str) -> dict[str, Any]:
-        """What was recorded when it was executed."""
-        bodies = [record.body for record in self.journal.records(action) if "after" in record.body]
+        """What was recorded when it was executed, or done again."""
+        return self._last_body(action, (_S.EXECUTED, _S.REDONE))
+
+    def _last_body(self, action: str, states: Sequence[ActionState]) -> dict[str, Any]:
+        kinds = [state.value for state in states]
+        bodies = [record.body for record in self.journal.records(action) if record.kind in kinds]
         if not bodies:
             raise InputError(f"action {action}: was never executed")
         return dict(bodies[-1])
 
-    def _changed(self, expected: Mapping[str, str]) -> list[str]:
-        return [path for path, was in expected.items() if fingerprint(path, self.scope) != was]
-
-    def _require_same(self, expected: Mapping[str, str], complaint: str) -> None:
-        if changed := self._changed(expected):
-            raise InputError(f"path {', '.join(map(repr, changed))}: {complaint}")
-
-    def _require_untouched(self, names: Sequence[str], receipts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Look whether everything is as the last of several actions left it.
-
-        Raises:
-            InputError: it is not; nothing was taken back.
-        """
-        seen: set[str] = set()
-        for name in names:  # the last first: what an earlier one left was changed by a later one of them
-            own = {
-                path: was
-                for path, was in receipts[name]["after"].items()
-                if not meet(frozenset({path}), frozenset(seen))
-            }
-            if changed := self._changed(own):
-                raise InputError(
-                    f"action {name}: somebody else has changed {', '.join(changed)} since; nothing was taken back"
-                )
-            seen |= set(receipts[name]["after"])
-
-    def _undo(self, action: str, receipt: Mapping[str, Any]) -> None:
-        now = self._parents_of(_steps_of(receipt))  # where others changed something since, the time stays
-        times = {
-            path: was for path, was in receipt["parents"].items() if now.get(path) == receipt["parents_after"].get(path)
-        }
-        self.journal.advance(action, _S.UNDOING, {**receipt, "times": times})
-        self._finish_undo(action, {**receipt, "times": times})
-
-    def _finish_undo(self, action: str, receipt: Mapping[str, Any], *, is_late: bool = False) -> None:
-        steps = [step.inverse() for step in reversed(_steps_of(receipt))]
-        try:
-            if is_late and not self._has_begun(action, steps):
-                self._require_same(receipt["after"], "somebody else has changed it")
-            self._go_on(action, steps)
-            self._set_times(receipt["times"])
-            self._require_same(receipt["before"], "was taken back, but is not as it was before")
-        except InputError as error:
-            self.journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        self.journal.advance(action, _S.UNDONE, seal=True)
-
-    def _finish_redo(self, action: str, receipt: Mapping[str, Any], *, is_late: bool = False) -> Standing:
-        steps = _steps_of(receipt)
-        try:
-            if is_late and not self._has_begun(action, steps):
-                self._require_same(receipt["before"], "somebody else has changed it")
-            self._go_on(action, steps)
-            self._require_same(receipt["after"], "was done again, but is not as it was then")
-        except InputError as error:
-            self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        redone = {**receipt, "parents_after": self._parents_of(_steps_of(receipt))}
-        self.journal.advance(action, _S.REDONE, redone, seal=True)
-        return self.journal.standing(action)
-
-    def _executed_at(self, standing: Standing) -> int:
-        """The number of the record with which it came to stand."""
-        kinds = (_S.EXECUTED.value, _S.REDONE.value)
-        return max(record.number for record in self.journal.records(standing.action) if record.kind in kinds)
+    def _discard(self, action: str, manager: Manager, reason: str = "") -> None:
+        manager.discard(action)
+        self.journal.forget(action, reason)
 
     def _standing_order(self) -> list[Standing]:
         """Actions that stand, in the order in which they were done."""
-        return sorted((each for each in self.journal.standings() if each.state in STANDING), key=self._executed_at)
+        return sorted(self.journal.standings(STANDING), key=lambda each: each.number)
+
+    def _make_room(self) -> None:
+        """Forget what the retention rules do not keep, of actions that do not stand.
+
+        Raises:
+            HostError: what stands alone takes more than the quota.
+        """
+        forgettable = self.journal.standings((_S.PROPOSED, _S.UNDONE, _S.FAILED), kept_only=True)
+        names = due(forgettable, self._retention, self.journal.kept_bytes(), time.time())
+        for standing in forgettable:
+            if standing.action in names:
+                self._discard(standing.action, self._manager_of(standing), "retention")
+        if (kept := self.journal.kept_bytes()) > self._retention.num_bytes:
+            raise HostError(
+                f"{kept} bytes are kept to take back what stands, more than the quota of {self._retention.num_bytes}. "
+                "Mend: commit actions that shall stay, or raise the quota"
+            )
 
     # --- After a death ----------------------------------------------------------------------------------------------
 
+    def _settle(self) -> None:
+        """What a failure of the machine left unfinished comes first."""
+        self.recovered += self._recover()
+
     def _recover(self) -> Iterator[str]:
         """Bring what a process that died left unfinished to one side; the names."""
-        for standing in self.journal.standings():
-            if standing.state is _S.COMMITTED:
-                shutil.rmtree(self._stash / standing.action, ignore_errors=True)
-            if standing.state not in UNFINISHED:
-                continue
-            action, receipt = standing.action, standing.body
+        for standing in self.journal.standings(UNFINISHED):
+            action, manager = standing.action, self._manager_of(standing)
             if standing.state is _S.EXECUTING:
-                self._put_back(action, _steps_of(receipt), receipt["parents"])
-                is_back = not self._changed(receipt["before"])
-                reason = {"reason": "the process died while it was executed; it was put back"}
-                self.journal.advance(action, _S.FAILED if is_back else _S.IN_DOUBT, reason, seal=True)
+                self._fail(action, manager, standing.body, "the process died while it was executed; it was put back")
             else:
+                finish = self._finish_undo if standing.state is _S.UNDOING else self._finish_redo
                 with contextlib.suppress(InputError):  # it is recorded as in doubt
-                    if standing.state is _S.UNDOING:
-                        self._finish_undo(action, receipt, is_late=True)
-                    else:
-                        self._finish_redo(action, receipt, is_late=True)
+                    finish(action, manager, standing.body, is_late=True)
             yield action
+        for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
+            self._discard(standing.action, self._manager_of(standing))
 
 
-def _steps_of(receipt: Mapping[str, Any]) -> tuple[Step, ...]:
-    return tuple(Step(**step) for step in receipt["steps"])
-
-
-def _folder_outside(state: Path, scope: Scope) -> Path:
-    """The folder for the state, which no action can reach.
-
-    Raises:
-        InputError: it cannot be made, or is inside of the scope.
-        HostError: it is on another file system.
-    """
-    state = state.resolve()
-    if state.is_relative_to(scope.root):
-        raise InputError(f"state {state}: must be outside of {scope.root}, or actions could change it")
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
-    if state.stat().st_dev != scope.device:
-        raise HostError(
-            f"state {state}: is on another file system than {scope.root}, so nothing could be moved there at once. "
-            "Mend: give a folder on the same one (--state)"
-        )
-    return state
-
-
-def _make(folder: Path, new: New) -> None:
-    """Make something ready in a folder of the stash, durably."""
-    path, entry = folder / new.stash, new.entry
-    if entry.kind == "link":
-        path.symlink_to(entry.target)
-        return
-    if entry.kind == "folder":
-        path.mkdir()
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    else:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        _fill(descriptor, entry, new.content)
-    finally:
-        os.close(descriptor)
-
-
-def _fill(descriptor: int, entry: Entry, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    if os.geteuid() == 0:
-        os.fchown(descriptor, entry.uid, entry.gid)
-    for name, value in entry.attributes:
-        os.setxattr(descriptor, name, bytes.fromhex(value))
-    os.fchmod(descriptor, entry.mode)
-    os.fsync(descriptor)
+def _footprint(receipt: Json) -> Footprint:
+    return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]))

@@ -1,4 +1,4 @@
-"""File operations as data, and the steps that each is made of. Looks at the tree; changes nothing but the stash."""
+"""The steps that a file operation is made of, for the tree as it is. Looks at the tree; changes nothing."""
 
 from __future__ import annotations
 
@@ -7,98 +7,25 @@ import binascii
 import hashlib
 import os
 import posixpath
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
 
-from pydantic import Field, TypeAdapter, ValidationError
-
-from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.core.json import canonical_json, rule_of, to_plain
-from autoclave.runtime.scope import Entry, Scope, open_file, parts_of
-from autoclave.runtime.steps import Step
+from autoclave.core.json import canonical_json
+from autoclave.runtime.files.operations import (
+    Append,
+    DataOperation,
+    Delete,
+    MakeFolder,
+    MakeLink,
+    Move,
+    SetMode,
+    Write,
+)
+from autoclave.runtime.files.scope import Entry, Scope, open_file, parts_of
+from autoclave.runtime.files.steps import Step
+from autoclave.runtime.footprints import meet
 
 _MOST_CONTENT = 64 << 20
-_MODE = Annotated[int, Field(ge=0, le=0o7777)]
-
-
-class Write(Config):
-    """Make a file, or give an existing one other content; owner, mode and extended attributes of that stay."""
-
-    do: Literal["write"]
-    path: str
-    content: str = ""
-    """Text."""
-    content_base64: str | None = None
-    """Bytes, in place of the text."""
-    mode: _MODE | None = None
-    """Of the file; null: that of the existing one, or 644."""
-
-
-class Append(Config):
-    """Add text to the end of a file."""
-
-    do: Literal["append"]
-    path: str
-    content: str
-
-
-class MakeFolder(Config):
-    """Make a folder, and those above it that are not there."""
-
-    do: Literal["make_folder"]
-    path: str
-
-
-class MakeLink(Config):
-    """Make a symbolic link to something in the same scope."""
-
-    do: Literal["make_link"]
-    path: str
-    target: str
-
-
-class Delete(Config):
-    """Remove a file, a link, or a folder; `recursive`: with all that is in it."""
-
-    do: Literal["delete"]
-    path: str
-    recursive: bool = False
-
-
-class Move(Config):
-    """Give something another name; `replace`: in place of a file that has it."""
-
-    do: Literal["move"]
-    path: str
-    to: str
-    replace: bool = False
-
-
-class SetMode(Config):
-    """Set the permission bits of a file or folder."""
-
-    do: Literal["set_mode"]
-    path: str
-    mode: _MODE
-
-
-FileOperation = Annotated[Write | Append | MakeFolder | MakeLink | Delete | Move | SetMode, Field(discriminator="do")]
-_READER: TypeAdapter[Any] = TypeAdapter(FileOperation)
-
-
-def operation_from(given: object, where: str) -> FileOperation:
-    """The operation that JSON data says.
-
-    Raises:
-        InputError: it is none; the message begins with `where`.
-    """
-    try:
-        return _READER.validate_python(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:]) or "do"
-        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,79 +37,62 @@ class New:
     content: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What an operation would do to the tree as it is now.
-
-    Attributes:
-        steps: in order; inodes are not known yet of what is made ready.
-        new: what must be made ready for them.
-        before: fingerprints of all paths that it touches, as they are.
-        digest: of the operation and of what it would change: another tree, another digest.
-    """
-
-    steps: tuple[Step, ...]
-    new: tuple[New, ...]
-    before: dict[str, str]
-    digest: str
+_Planned = tuple[list[Step], list[New]]
 
 
-def plan_of(operation: FileOperation, scope: Scope) -> Plan:
-    """The steps of an operation.
+def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
+    """The steps of an operation, without the inodes of what is new, and what must be made ready for them.
 
     Raises:
         InputError: it cannot be done to this tree; the message names the path and why.
     """
     match operation:
         case Write():
-            steps, new = _write(operation.path, _bytes_of(operation), operation.mode, scope)
+            return _write(operation.path, _bytes_of(operation), operation.mode, scope)
         case Append():
-            steps, new = _append(operation, scope)
+            return _append(operation, scope)
         case MakeFolder():
-            steps, new = _make_folder(operation, scope)
+            return _make_folder(operation, scope)
         case MakeLink():
-            steps, new = _make_link(operation, scope)
+            return _make_link(operation, scope)
         case Delete():
-            steps, new = _delete(operation, scope)
+            return _delete(operation, scope)
         case Move():
-            steps, new = _move(operation, scope)
+            return _move(operation, scope)
         case SetMode():
-            steps, new = _set_mode(operation, scope)
-    paths = sorted({path for step in steps for path in (step.path, step.to) if path})
-    before = {path: fingerprint(path, scope) for path in paths}
-    told = [operation.model_dump(mode="json"), sorted(before.items()), [step.to_json() for step in steps]]
-    return Plan(tuple(steps), tuple(new), before, hashlib.sha256(canonical_json(told)).hexdigest())
+            return _set_mode(operation, scope)
 
 
-def fingerprint(path: str, scope: Scope) -> str:
-    """A digest of all that is at a path and below it, as far as it can be put back; empty if nothing is there.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is at a path and below it: a digest of all that can be put back (empty: nothing is there), and how much.
 
-    The times of folders are left out: they change with what is in them.
+    The times of folders are left out of the digest: they change with what is in them.
+    """
+
+    fingerprint: str = ""
+    num_files: int = 0
+    num_bytes: int = 0
+
+
+def survey(path: str, scope: Scope) -> Survey:
+    """Look at a path and all below it.
 
     Raises:
         InputError: something cannot be read, or changes meanwhile.
     """
-    digest, is_there = hashlib.sha256(), False
+    digest, num_files, num_bytes = hashlib.sha256(), 0, 0
     for each, entry in scope.walk(path):
-        is_there = True
-        told = to_plain(entry) | ({"mtime_ns": 0} if entry.kind == "folder" else {})
+        num_files += 1
+        num_bytes += entry.size
+        told = replace(entry, mtime_ns=0) if entry.kind == "folder" else entry
         digest.update(canonical_json([each.removeprefix(path), told]) + b"\n")
-    return digest.hexdigest() if is_there else ""
+    return Survey(digest.hexdigest() if num_files else "", num_files, num_bytes)
 
 
-def footprint(steps: tuple[Step, ...]) -> frozenset[str]:
-    """The paths that steps change, each with all that is below it."""
-    return frozenset(path for step in steps for path in (step.path, step.to) if path)
-
-
-def meet(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two footprints have something in common: a path, or one that is below another."""
-    return any(a == b or a.startswith(f"{b}/") or b.startswith(f"{a}/") for a in one for b in other)
-
-
-# --- Each operation --------------------------------------------------------------------------------------------------
-
-_Planned = tuple[list[Step], list[New]]
+def fingerprint(path: str, scope: Scope) -> str:
+    """The digest of `survey`."""
+    return survey(path, scope).fingerprint
 
 
 def _bytes_of(operation: Write) -> bytes:
@@ -254,7 +164,7 @@ def _delete(operation: Delete, scope: Scope) -> _Planned:
 
 def _move(operation: Move, scope: Scope) -> _Planned:
     _existing(operation.path, scope)
-    if meet(frozenset({operation.path}), frozenset({operation.to})):
+    if meet({operation.path}, {operation.to}):
         raise InputError(f"to {operation.to!r}: must not be {operation.path!r}, or one below the other")
     target, steps = _entry_or_room(operation.to, scope), list[Step]()
     if target is not None:
@@ -270,7 +180,7 @@ def _set_mode(operation: SetMode, scope: Scope) -> _Planned:
         raise InputError(f"path {operation.path!r}: is a {found.kind}, whose mode is not set")
     if found.mode == operation.mode:
         raise InputError(f"path {operation.path!r}: has the mode {operation.mode:o} already")
-    return [Step("set_mode", operation.path, mode=operation.mode, old_mode=found.mode)], []
+    return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
 
 
 def _existing(path: str, scope: Scope) -> Entry:

@@ -28,6 +28,7 @@ _KINDS: dict[int, Kind] = {
     stat.S_IFCHR: "device",
     stat.S_IFBLK: "device",
 }
+_UNREADABLE = "unreadable, inode "
 _LONGEST = 1 << 16
 _PIECE = 1 << 20
 _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,7 +40,8 @@ class Entry:
     """One thing of a tree, as far as it can be put back: all but its inode number and times other than `mtime_ns`.
 
     `digest` is the sha256 of a file's content, `target` what a link says, `device` the number of a device; `attributes`
-    are extended attributes (access control lists among them), as hexadecimal text.
+    are extended attributes (access control lists among them), as hexadecimal text. What its mode does not let be read
+    has its inode number in place of the digest, and nothing is known of what is in such a folder.
     """
 
     kind: Kind
@@ -52,6 +54,11 @@ class Entry:
     target: str = ""
     device: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_open_folder(self) -> bool:
+        """Whether it is a folder that can be listed."""
+        return self.kind == "folder" and not self.digest
 
 
 class NothingThere(InputError):
@@ -117,7 +124,7 @@ class Scope(Closing):
             return None
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """What is at a path and below it, folders before what is in them, names in order.
+        """What is at a path and below it, folders before what is in them, in an order that depends on names alone.
 
         Raises:
             InputError: as `entry`.
@@ -126,12 +133,44 @@ class Scope(Closing):
         if found is None:
             return
         yield path, found
-        if found.kind != "folder":
-            return
-        with self.parent_of(path) as (parent, name):
-            names = sorted(_names_in(parent, name, path))
-        for each in names:
-            yield from self.walk(f"{path}/{each}")
+        folders = [path] if found.is_open_folder else []
+        while folders:
+            place = folders.pop()
+            inside = self.entries_in(place)
+            yield from inside
+            folders += [each for each, entry in inside if entry.is_open_folder]
+
+    def entries_in(self, path: str) -> list[tuple[str, Entry]]:
+        """The paths and entries of what is in a folder, by name; in the scope's own with the path "".
+
+        Raises:
+            InputError: as `entry`; or it is no folder.
+        """
+        with self.folder(path) as descriptor:
+            paths = [(name, f"{path}/{name}" if path else name) for name in sorted(os.listdir(descriptor))]
+            found = [(each, entry_at(descriptor, name, each)) for name, each in paths]
+        return [(each, entry) for each, entry in found if entry is not None]
+
+    @contextlib.contextmanager
+    def folder(self, path: str) -> Generator[int]:
+        """A descriptor of a folder, that it can be listed by; of the scope's own with the path "".
+
+        Raises:
+            NothingThere: a folder on the way does not exist.
+            InputError: the path is none within the scope, or is no folder that can be read.
+        """
+        with contextlib.ExitStack() as opened:
+            parent, name = opened.enter_context(self.parent_of(path)) if path else (self.descriptor, ".")
+            try:
+                descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+            except FileNotFoundError:
+                raise NothingThere(f"path {path!r}: there is no such folder") from None
+            except OSError as error:
+                raise InputError(f"path {path!r}: cannot be read as a folder ({error.strerror})") from None
+            opened.callback(os.close, descriptor)
+            if os.fstat(descriptor).st_dev != self.device:
+                raise InputError(f"path {path!r}: is another file system, which is not in scope")
+            yield descriptor
 
 
 def parts_of(path: str) -> list[str]:
@@ -168,16 +207,14 @@ def entry_at(parent: int, name: str, path: str) -> Entry | None:
 def _read(parent: int, name: str, about: os.stat_result) -> Entry:
     kind = _KINDS[stat.S_IFMT(about.st_mode)]
     content: dict[str, Any] = {}
-    if kind == "file":
-        with open_file(parent, name) as descriptor:
-            digest = digest_of(descriptor)
-            content = {"size": about.st_size, "digest": digest, "attributes": _attributes(descriptor)}
-    elif kind == "folder":
-        descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+    if kind in ("file", "folder"):
+        size = about.st_size if kind == "file" else 0
         try:
-            content = {"attributes": _attributes(descriptor)}
-        finally:
-            os.close(descriptor)
+            with open_file(parent, name) as descriptor:
+                digest = digest_of(descriptor) if kind == "file" else ""
+                content = {"size": size, "digest": digest, "attributes": _attributes(descriptor)}
+        except PermissionError:
+            content = {"size": size, "digest": f"{_UNREADABLE}{about.st_ino}"}
     elif kind == "link":
         content = {"target": os.readlink(name, dir_fd=parent)}
     elif kind == "device":
@@ -214,14 +251,3 @@ def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
     facts = ("st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_uid", "st_gid")
     return all(getattr(one, fact) == getattr(other, fact) for fact in facts)
-
-
-def _names_in(parent: int, name: str, path: str) -> list[str]:
-    try:
-        descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
-    except OSError as error:
-        raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
-    try:
-        return os.listdir(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,153 @@
+"""What a command changed, as steps: a folder that it wrote to is compared with the tree that it saw.
+
+Two ways to let a command run over a tree without touching it: in an overlay, whose upper folder then holds only what
+was changed (and marks of what was deleted), or on a copy of the whole tree. Here both become the same steps. Whatever
+stands in the folder was made by the command, and is walked without following links.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autoclave.runtime.files.scope import Entry, Scope
+from autoclave.runtime.files.steps import Step, sync_file_system
+
+_OVERLAY = "user.overlay."
+_NOT_COMPARED = (_OVERLAY, "security.selinux")
+_OPAQUE = (f"{_OVERLAY}opaque", b"y".hex())
+
+
+@dataclass(slots=True)
+class Capture:
+    """The steps, and for each thing that they bring in the path of the written folder where it is."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    brought: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Capture:
+    """The steps that make `tree`, at and below the folder `within`, what a command wrote.
+
+    `is_whole`: `written` is a copy of all, in which what is not there was deleted. Else it is the upper folder of an
+    overlay. Steps have no inodes yet. O(what is in `written`).
+
+    Raises:
+        InputError: something cannot be read, or changes meanwhile.
+    """
+    found = Capture()
+    linked = _linked(written.root)
+    folders = [""]
+    facts: list[Step] = []
+    while folders:
+        folder = folders.pop()
+        inside = dict(written.entries_in(folder))
+        if is_whole:
+            gone = [each for each, _ in tree.entries_in(_join(within, folder)) if _below(each, within) not in inside]
+            found.steps += [_take(path, found) for path in gone]
+        for place, entry in inside.items():
+            path = _join(within, place)
+            old, new = tree.entry(path), _without_marks(entry)
+            if _is_deletion(entry):
+                if old is not None:
+                    found.steps.append(_take(path, found))
+            elif old is not None and old.kind == new.kind == "folder" and _OPAQUE not in entry.attributes:
+                folders.append(place)
+                facts += _changed_facts(path, old, new)
+            elif old is None or _is_other_thing(old, new) or place in linked:
+                stash = f"{len(found.brought)}"
+                found.brought[stash] = place
+                found.steps.append(Step("put" if old is None else "exchange", path, stash))
+            else:
+                facts += _changed_facts(path, old, new)
+    found.steps += reversed(facts)  # of folders at last, and those above after those below
+    return found
+
+
+def claim(written: Path, capture: Capture, stash: Path) -> None:
+    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably."""
+    for name, place in capture.brought.items():
+        source = written / place
+        _clean(source)
+        source.rename(stash / name)
+    shutil.rmtree(written, ignore_errors=True)
+    sync_file_system(stash)
+
+
+def _take(path: str, found: Capture) -> Step:
+    return Step("take", path, f"t{len(found.steps)}")
+
+
+def _join(one: str, other: str) -> str:
+    return f"{one}/{other}" if one and other else one or other
+
+
+def _below(path: str, within: str) -> str:
+    return path.removeprefix(f"{within}/") if within else path
+
+
+def _is_deletion(entry: Entry) -> bool:
+    """Whether it is the mark of an overlay for something that was deleted."""
+    return entry.kind == "device" and entry.device == 0
+
+
+def _without_marks(entry: Entry) -> Entry:
+    kept = tuple(each for each in entry.attributes if not each[0].startswith(_NOT_COMPARED))
+    return replace(entry, attributes=kept)
+
+
+def _is_other_thing(old: Entry, new: Entry) -> bool:
+    """Whether it cannot be made of the old one by setting facts: another kind, content, target or device."""
+    if old.kind != new.kind or new.kind == "folder":
+        return True
+    return (old.size, old.digest, old.target, old.device) != (new.size, new.digest, new.target, new.device)
+
+
+def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
+    names = ["mode", "uid", "gid"] if new.kind != "link" else ["uid", "gid"]
+    if new.kind != "folder":  # of a folder it changes with what is in it
+        names.append("mtime_ns")
+    old = _without_marks(old)
+    changed = {name for name in names if getattr(old, name) != getattr(new, name)}
+    if changed & {"uid", "gid"} and new.kind != "link":
+        changed.add("mode")  # another owner clears bits of it
+    facts: dict[str, Any] = {name: getattr(new, name) for name in sorted(changed)}
+    old_facts: dict[str, Any] = {name: getattr(old, name) for name in sorted(changed)}
+    one, other = dict(old.attributes), dict(new.attributes)
+    if differing := sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name)):
+        facts["attributes"] = {name: other.get(name) for name in differing}
+        old_facts["attributes"] = {name: one.get(name) for name in differing}
+    if facts:
+        yield Step("set_facts", path, facts=facts, old_facts=old_facts)
+
+
+def _linked(folder: Path) -> set[str]:
+    """Files of which the command made several names: they must stay one file."""
+    inodes: dict[str, int] = {}
+    for above, _, names in os.walk(folder):
+        for name in names:
+            place = os.path.join(above, name)
+            inodes[os.path.relpath(place, folder)] = os.lstat(place).st_ino
+    counts = Counter(inodes.values())
+    return {each for each, inode in inodes.items() if counts[inode] > 1}
+
+
+def _clean(path: Path) -> None:
+    """Remove the marks of the overlay from a thing and all below it."""
+    places = [str(path)]
+    if path.is_dir() and not path.is_symlink():
+        for folder, folders, names in os.walk(path):
+            places += [os.path.join(folder, name) for name in (*folders, *names)]
+    for place in places:
+        about = os.lstat(place)
+        if about.st_rdev == 0 and (about.st_mode & 0o170000) == 0o020000:
+            os.unlink(place)
+            continue
+        for name in os.listxattr(place, follow_symlinks=False):
+            if name.startswith(_OVERLAY):
+                os.removexattr(place, name, follow_symlinks=False)

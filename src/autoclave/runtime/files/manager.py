@@ -1,0 +1,367 @@
+"""Actions on the files of one folder: planned as steps, prepared in a stash on the same file system, taken and undone.
+
+Theory of operation. Each action has a folder of its own in the stash. What it brings into the tree is made ready there
+(or, for a command, was written there by the command itself, in an overlay over the tree), and what it takes out goes
+there. Every step is one rename between tree and stash, whose outcome can be seen afterwards by inodes. So whatever a
+process that died left in the middle can be brought to either side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from autoclave.config import Config
+from autoclave.core import HostError, InputError
+from autoclave.core.files import sync_directory
+from autoclave.core.json import canonical_json
+from autoclave.runtime.files.commands import CommandRunner
+from autoclave.runtime.files.difference import difference_of
+from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, MakeLink
+from autoclave.runtime.files.planning import New, Survey, fingerprint, steps_of, survey
+from autoclave.runtime.files.scope import Entry, NothingThere, Scope
+from autoclave.runtime.files.steps import Step, has_happened, is_possible, take_steps
+from autoclave.runtime.files.undoing import inode_at, undo_steps
+from autoclave.runtime.footprints import Footprint, meet
+from autoclave.runtime.interface import Change, Choice, Guarantee, InDoubt, Json, Plan
+
+_ROOT = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """Steps without inodes, what they bring in by its name in the stash, and what is to be recorded of a command."""
+
+    steps: Sequence[Step]
+    brought: Mapping[str, Survey]
+    new: Sequence[New] = ()
+    output: Json | None = None
+
+
+class FileManager:
+    """Actions on the folder of `scope`. `stash` is a folder on the same file system that nobody else touches."""
+
+    operations: Mapping[str, type[Config]] = OPERATIONS
+
+    def __init__(self, scope: Scope, stash: Path, commands: CommandRunner) -> None:
+        stash.mkdir(exist_ok=True)
+        self._scope, self._stash, self._commands = scope, stash, commands
+
+    # --- Planning ---------------------------------------------------------------------------------------------------
+
+    def plan(self, action: str, operation: Config) -> Plan:
+        """See `Manager`. A command is run over the tree, which stays as it is."""
+        if not isinstance(operation, Command):
+            return self._plan_of(operation, self._data(operation))
+        folder = self._fresh_folder(action)
+        try:
+            capture, output = self._commands.run(operation, folder)
+            return self._plan_of(operation, _Planned(capture.steps, self._surveyed(action), output=output))
+        except BaseException:
+            self.discard(action)
+            raise
+
+    def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
+        """See `Manager`. A command is not run again: what it made then is what is meant."""
+        if not isinstance(operation, Command):
+            return self.plan(action, operation)
+        if not (self._stash / action).is_dir():
+            raise InputError(f"action {action}: what its command made is not kept any more; propose it again")
+        steps = steps_from(kept["steps"])
+        return self._plan_of(operation, _Planned(steps, self._surveyed(action), output=kept["output"]))
+
+    def _data(self, operation: Config) -> _Planned:
+        steps, new = steps_of(cast("DataOperation", operation), self._scope)
+        return _Planned(steps, {each.stash: Survey("", 1, len(each.content)) for each in new}, new)
+
+    def _surveyed(self, action: str) -> dict[str, Survey]:
+        with Scope(self._stash / action) as made:
+            return {name: survey(name, made) for name, _ in made.entries_in("")}
+
+    def _plan_of(self, operation: Config, planned: _Planned) -> Plan:
+        steps, brought = planned.steps, planned.brought
+        before = {path: survey(path, self._scope) for path in _paths(steps)}
+        fingerprints = sorted((path, each.fingerprint) for path, each in before.items())
+        made = sorted((name, each.fingerprint) for name, each in brought.items())
+        plain = [step.to_json() for step in steps]
+        told = [operation.model_dump(mode="json"), fingerprints, plain, made]
+        is_command = isinstance(operation, Command)
+        return Plan(
+            digest=hashlib.sha256(canonical_json(told)).hexdigest(),
+            changes=tuple(_change(step, before, brought, operation) for step in steps),
+            footprint=self._footprint(operation, steps),
+            guarantee=Guarantee.EXACT,
+            kept={"steps": plain, "output": planned.output} if is_command else {},
+            output=planned.output or {},
+        )
+
+    def _footprint(self, operation: Config, steps: Sequence[Step]) -> Footprint:
+        reads = frozenset({_key(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
+        return Footprint(reads, frozenset(map(_key, _paths(steps))))
+
+    # --- Doing ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
+        """See `Manager`. What is new is made ready, durably."""
+        if isinstance(operation, Command):
+            steps = steps_from(plan.kept["steps"])
+        else:
+            planned = self._data(operation)
+            steps = planned.steps
+            folder = self._fresh_folder(action)
+            try:
+                for new in planned.new:
+                    _make(folder, new)
+            except OSError as error:
+                self.discard(action)
+                raise HostError(f"{folder}: what is new cannot be made ready ({error.strerror})") from None
+        sync_directory(self._stash / action)
+        sync_directory(self._stash)
+        steps = [self._with_inodes(step, self._stash / action) for step in steps]
+        before = {path: survey(path, self._scope) for path in _paths(steps)}
+        taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
+        return {
+            "steps": [step.to_json() for step in steps],
+            "before": {path: each.fingerprint for path, each in before.items()},
+            "kept_bytes": sum(taken),
+            "parents": self._times_around(steps),
+            "reads": sorted(plan.footprint.reads),
+            "writes": sorted(plan.footprint.writes),
+        }
+
+    def execute(self, action: str, started: Json) -> Json:
+        steps = steps_from(started["steps"])
+        with self._stash_of(action) as stash:
+            take_steps(steps, self._scope, stash)
+        return self.accept(action, started)
+
+    def accept(self, action: str, started: Json) -> Json:
+        steps = steps_from(started["steps"])
+        after = self._fingerprints(started["before"])
+        return {**started, "after": after, "parents_after": self._times_around(steps), "guarantee": Guarantee.EXACT}
+
+    def put_back(self, action: str, started: Json) -> bool:
+        steps = steps_from(started["steps"])
+        with self._stash_of(action) as stash:
+            for step in reversed(steps):
+                if step.do == "set_facts" or has_happened(step, self._scope, stash):
+                    with contextlib.suppress(InputError):  # it shows below
+                        take_steps([step.inverse()], self._scope, stash)
+        self._set_times(started["parents"])
+        return not self._changed(started["before"])
+
+    def kept_bytes(self, receipt: Json) -> int:
+        """See `Manager`: what was taken out of the tree."""
+        return int(receipt["kept_bytes"])
+
+    def discard(self, action: str) -> None:
+        shutil.rmtree(self._stash / action, ignore_errors=True)
+
+    def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
+        """See `Manager`: the lines of text files that differ, and what else does."""
+        new: dict[str, bytes] = {}
+        if receipt is not None:
+            steps = steps_from(receipt["steps"])
+        else:
+            planned = self._data(operation)
+            steps, new = planned.steps, {each.stash: each.content for each in planned.new if each.entry.kind == "file"}
+        folder = self._stash / action
+        with Scope(folder) if folder.is_dir() else contextlib.nullcontext() as stash:
+            return list(difference_of(steps, self._scope, stash, new, is_done=is_done))
+
+    # --- Undo and redo ----------------------------------------------------------------------------------------------
+
+    def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        seen: set[str] = set()
+        for action, receipt in done:  # the last first: what an earlier one left was changed by a later one of them
+            own = {path: was for path, was in receipt["after"].items() if not meet({path}, seen)}
+            if changed := self._changed(own):
+                found[action] = changed
+            seen |= set(receipt["after"])
+        return found
+
+    def plan_undo(self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice) -> Json:
+        steps = steps_from(receipt["steps"])
+        found = self._fingerprints(receipt["after"])
+        changed = {path for path, was in receipt["after"].items() if found[path] != was}
+        undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
+        now = self._times_around(steps)  # where others changed something since, the time stays
+        times = {
+            path: was for path, was in receipt["parents"].items() if now.get(path) == receipt["parents_after"].get(path)
+        }
+        return {
+            "steps": [step.to_json() for step in undoing.steps],
+            "found": found,
+            "wanted": {
+                path: was
+                for path, was in receipt["before"].items()
+                if not meet({path}, {*undoing.skipped, *undoing.edited})
+            },
+            "times": times,
+            "skipped": undoing.skipped,
+        }
+
+    def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
+        steps = steps_from(undoing["steps"])
+        self._go_on(action, steps, undoing["found"], is_late=is_late)
+        self._set_times(undoing["times"])
+        self._require_same(undoing["wanted"], "was taken back, but is not as it was before")
+        paths = {*undoing["found"], *_paths(steps)}
+        return {**undoing, "undone": self._fingerprints(paths)}
+
+    def plan_redo(self, action: str, undone: Json) -> Json:
+        if changed := self._changed(undone["undone"]):
+            raise InputError(f"action {action}: {_named(changed)} changed since it was undone; nothing was done")
+        steps = [step.inverse() for step in reversed(steps_from(undone["steps"]))]
+        return {"steps": [step.to_json() for step in steps], "found": undone["undone"], "wanted": undone["found"]}
+
+    def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
+        self._go_on(action, steps_from(redoing["steps"]), redoing["found"], is_late=is_late)
+        self._require_same(redoing["wanted"], "was done again, but is not as it was then")
+        return {**receipt, "parents_after": self._times_around(steps_from(receipt["steps"]))}
+
+    def _go_on(self, action: str, steps: Sequence[Step], found: Mapping[str, str], *, is_late: bool) -> None:
+        """Take the steps that have not happened yet.
+
+        Raises:
+            InDoubt: somebody else has changed what one of them is about.
+        """
+        with self._stash_of(action) as stash:
+            if is_late and not any(has_happened(step, self._scope, stash) for step in steps):
+                self._require_same(found, "somebody else has changed it")
+            take_steps(self._pending(steps, stash), self._scope, stash)
+
+    def _pending(self, steps: Sequence[Step], stash: int) -> Iterator[Step]:
+        """Each step that has not happened, when those before it have."""
+        for step in steps:
+            if has_happened(step, self._scope, stash):
+                continue
+            if not is_possible(step, self._scope, stash):
+                raise InDoubt(f"path {step.path!r}: somebody else has changed it meanwhile")
+            yield step
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def _fingerprints(self, paths: Iterable[str]) -> dict[str, str]:
+        return {path: fingerprint(path, self._scope) for path in sorted(paths)}
+
+    def _changed(self, expected: Mapping[str, str]) -> list[str]:
+        return [path for path, was in expected.items() if fingerprint(path, self._scope) != was]
+
+    def _require_same(self, expected: Mapping[str, str], complaint: str) -> None:
+        if changed := self._changed(expected):
+            raise InDoubt(f"path {_named(changed)}: {complaint}")
+
+    def _with_inodes(self, step: Step, folder: Path) -> Step:
+        if step.do == "put":
+            return replace(step, inode=(folder / step.stash).lstat().st_ino)
+        own = inode_at(step.path, self._scope)
+        if own is None:
+            raise InputError(f"path {step.path!r}: there is nothing")
+        if step.do == "exchange":
+            return replace(step, inode=(folder / step.stash).lstat().st_ino, old_inode=own)
+        return replace(step, inode=own)
+
+    def _fresh_folder(self, action: str) -> Path:
+        folder = self._stash / action
+        shutil.rmtree(folder, ignore_errors=True)  # of a try before that died
+        folder.mkdir()
+        return folder
+
+    @contextlib.contextmanager
+    def _stash_of(self, action: str) -> Iterator[int]:
+        descriptor = os.open(self._stash / action, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _times_around(self, steps: Sequence[Step]) -> dict[str, int]:
+        """When the folders in which steps change names were changed last."""
+        parents = {path.rpartition("/")[0] for step in steps for path in step.paths}
+        times: dict[str, int] = {}
+        for parent in sorted(parents):
+            with contextlib.suppress(NothingThere), self._folder(parent) as folder:  # else the action makes it
+                times[parent] = os.stat(".", dir_fd=folder).st_mtime_ns
+        return times
+
+    def _set_times(self, times: Mapping[str, int]) -> None:
+        for parent, mtime_ns in times.items():
+            with contextlib.suppress(InputError, PermissionError), self._folder(parent) as folder:
+                about = os.stat(".", dir_fd=folder)
+                os.utime(".", ns=(about.st_atime_ns, mtime_ns), dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _folder(self, path: str) -> Iterator[int]:
+        """A descriptor that names a folder, which need not be one that can be read."""
+        with self._scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
+            yield descriptor
+
+
+def steps_from(plain: Sequence[Json]) -> list[Step]:
+    """Steps out of JSON data."""
+    return [Step(**step) for step in plain]
+
+
+def _paths(steps: Sequence[Step]) -> list[str]:
+    return sorted({path for step in steps for path in step.paths})
+
+
+def _key(path: str) -> str:
+    return f"{_ROOT}/{path}" if path else _ROOT
+
+
+def _named(paths: Sequence[str]) -> str:
+    return ", ".join(map(repr, paths))
+
+
+def _change(step: Step, before: Mapping[str, Survey], brought: Mapping[str, Survey], operation: Config) -> Change:
+    old, new = before[step.path], brought.get(step.stash, Survey())
+    match step.do:
+        case "put":
+            verb = "link" if isinstance(operation, MakeLink) else "create"
+            return Change(verb, step.path, "", max(1, new.num_files), new.num_bytes)
+        case "take":
+            return Change("delete", step.path, "", old.num_files, 0, old.num_bytes)
+        case "exchange":
+            return Change("modify", step.path, "", max(1, new.num_files), new.num_bytes, old.num_bytes)
+        case "move":
+            return Change("rename", step.path, step.to, old.num_files)
+        case "set_facts":
+            return Change("set_mode", step.path)
+
+
+def _make(folder: Path, new: New) -> None:
+    """Make something ready in a folder of the stash, durably."""
+    path, entry = folder / new.stash, new.entry
+    if entry.kind == "link":
+        path.symlink_to(entry.target)
+        return
+    if entry.kind == "folder":
+        path.mkdir()
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    else:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _fill(descriptor, entry, new.content)
+    finally:
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, entry: Entry, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    if os.geteuid() == 0:
+        os.fchown(descriptor, entry.uid, entry.gid)
+    for name, value in entry.attributes:
+        os.setxattr(descriptor, name, bytes.fromhex(value))
+    os.fchmod(descriptor, entry.mode)
+    os.fsync(descriptor)

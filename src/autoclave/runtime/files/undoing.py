@@ -1,0 +1,101 @@
+"""The steps that take an action back, also where somebody else has changed what it left. Looks at the tree only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from autoclave.core import InputError
+from autoclave.runtime.files.scope import NothingThere, Scope
+from autoclave.runtime.files.steps import Step
+from autoclave.runtime.interface import Choice
+
+
+@dataclass(slots=True)
+class Undoing:
+    """Steps in the order in which they are taken, paths that stay as they are, and paths that come back with edits."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    skipped: list[str] = field(default_factory=list[str])
+    edited: list[str] = field(default_factory=list[str])
+
+
+def undo_steps(
+    action: str, steps: Sequence[Step], changed: Collection[str], choose: Callable[[str], Choice], scope: Scope
+) -> Undoing:
+    """How to take back `steps`, of whose paths somebody else has changed those in `changed`.
+
+    Theirs is never lost: it stays (`skip`), goes to the stash (`force`), or gets another name (`save_aside`).
+
+    Raises:
+        InputError: a choice is to refuse; or what would have to go back is gone.
+    """
+    found = Undoing()
+    for step in reversed(steps):
+        conflicts = [path for path in step.paths if path in changed]
+        choices = {path: choose(path) for path in conflicts}
+        if refused := [path for path, choice in choices.items() if choice is Choice.REFUSE]:
+            raise InputError(f"path {refused[0]!r}: somebody else has changed it since")
+        if Choice.SKIP in choices.values():
+            found.skipped += [path for path in step.paths if path not in found.skipped]
+        elif not conflicts:
+            found.steps.append(step.inverse())
+        else:
+            _take_back(action, step, choices, scope, found)
+    return found
+
+
+def _take_back(action: str, step: Step, choices: dict[str, Choice], scope: Scope, found: Undoing) -> None:
+    now = {path: inode_at(path, scope) for path in step.paths}
+    match step.do:
+        case "put":
+            found.steps += _cleared(action, step.path, now, choices, scope, found)
+        case "take":
+            found.steps += [*_cleared(action, step.path, now, choices, scope, found), step.inverse()]
+        case "exchange":
+            cleared = _cleared(action, step.path, now, choices, scope, found)
+            found.steps += [*cleared, Step("put", step.path, step.stash, inode=step.old_inode)]
+        case "move":
+            inode = now[step.to]
+            if inode is None:
+                raise InputError(f"path {step.to!r}: is gone, so it cannot be moved back; skip it")
+            if step.path in choices:
+                found.steps += _cleared(action, step.path, now, choices, scope, found)
+            found.steps.append(replace(step.inverse(), inode=inode))
+            found.edited += step.paths
+        case "set_facts":
+            inode = now[step.path]
+            found.edited.append(step.path)
+            if inode is not None:
+                found.steps.append(replace(step.inverse(), inode=inode))
+
+
+def _cleared(
+    action: str, path: str, now: dict[str, int | None], choices: dict[str, Choice], scope: Scope, found: Undoing
+) -> Iterator[Step]:
+    """The step that makes room at a path."""
+    inode = now[path]
+    if inode is None:
+        return
+    if choices.get(path) is Choice.SAVE_ASIDE:
+        yield Step("move", path, to=_free_name(f"{path}.kept-{action}", scope), inode=inode)
+    else:
+        yield Step("take", path, f"theirs{len(found.steps)}", inode=inode)
+
+
+def _free_name(path: str, scope: Scope) -> str:
+    name, number = path, 1
+    while inode_at(name, scope) is not None:
+        number += 1
+        name = f"{path}-{number}"
+    return name
+
+
+def inode_at(path: str, scope: Scope) -> int | None:
+    """The inode number of what is at a path; None if nothing is."""
+    try:
+        with scope.parent_of(path) as (parent, name):
+            return os.stat(name, dir_fd=parent, follow_symlinks=False).st_ino
+    except (NothingThere, FileNotFoundError):
+        return None

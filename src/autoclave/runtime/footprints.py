@@ -1,0 +1,106 @@
+"""What actions read and write, which of them depend on each other, and how they fall into groups. Pure.
+
+A key names something that an action touches, with all that is below it: `files/src/a.py`, later a row of a table or a
+resource of a service. Keys are paths, the first part says of what kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The keys that an action reads, and those that it writes."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> frozenset[str]:
+        """What it reads or writes."""
+        return self.reads | self.writes
+
+    def depends_on(self, earlier: Footprint) -> bool:
+        """Whether what it did might have been otherwise without the earlier one: it read or wrote what that wrote."""
+        return meet(self.all, earlier.writes)
+
+    def commutes_with(self, other: Footprint) -> bool:
+        """Whether it makes no difference which of both came first."""
+        return not (self.depends_on(other) or other.depends_on(self))
+
+
+def meet(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Whether two sets of keys have something in common: a key, or one that is below another."""
+    keys, others = set(one), set(other)
+    return any(above in others for key in keys for above in _with_those_above(key)) or any(
+        above in keys for key in others for above in _with_those_above(key)
+    )
+
+
+def _with_those_above(key: str) -> Iterator[str]:
+    while key:
+        yield key
+        key = key.rpartition("/")[0]
+
+
+def dependents(action: str, order: Sequence[tuple[str, Footprint]]) -> list[str]:
+    """Those of `order` that came after an action and depend on it, or on one that does; the last first."""
+    names = [name for name, _ in order]
+    place = names.index(action)
+    writes, found = set(order[place][1].writes), list[str]()
+    for name, footprint in order[place + 1 :]:
+        if meet(footprint.all, writes):
+            writes |= footprint.writes
+            found.append(name)
+    return found[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An action that was done. `at` is in seconds since 1970; `closes`: nothing that comes after joins its group."""
+
+    action: str
+    footprint: Footprint
+    at: float
+    num_bytes: int = 0
+    closes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """How far a group may grow."""
+
+    actions: int = 50
+    num_bytes: int = 256 << 20
+    seconds: float = 3600.0
+
+
+def groups(done: Sequence[Done], marks: Sequence[float] = (), limits: GroupLimits | None = None) -> list[list[str]]:
+    """Runs of actions that commute with each other, so that within one the order does not matter (GoEX's watermarks).
+
+    A group ends before an action that does not commute with one of it, after one that `closes` it (irreversible, or in
+    doubt), at a mark of the user (given by its time), and at a limit.
+    """
+    limits = limits or GroupLimits()
+    found: list[list[str]] = []
+    current: list[Done] = []
+    for each in done:
+        if current and not _joins(current, each, marks, limits):
+            found.append([one.action for one in current])
+            current = []
+        current.append(each)
+    return [*found, [one.action for one in current]] if current else found
+
+
+def _joins(group: Sequence[Done], new: Done, marks: Sequence[float], limits: GroupLimits) -> bool:
+    last = group[-1]
+    return (
+        not last.closes
+        and len(group) < limits.actions
+        and sum(each.num_bytes for each in group) + new.num_bytes <= limits.num_bytes
+        and new.at - group[0].at <= limits.seconds
+        and not any(last.at <= mark < new.at for mark in marks)
+        and all(each.footprint.commutes_with(new.footprint) for each in group)
+    )

@@ -1,0 +1,184 @@
+"""What a kind of actions has to offer, so that one session and one journal serve them all.
+
+A manager knows one world: a folder, a database, a service. It looks at it, plans, prepares, changes it and takes the
+change back; it journals nothing and decides nothing. What it returns as "JSON data" the session keeps in the journal
+before the next call, and hands back after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from autoclave.config import Config
+from autoclave.core import AutoclaveError
+from autoclave.runtime.footprints import Footprint
+
+Json = Mapping[str, Any]
+
+
+class Guarantee(StrEnum):
+    """How good an undo is. Told before an action is run."""
+
+    EXACT = "exact"
+    """Everything that can be looked at is as it was."""
+    EQUIVALENT = "equivalent"
+    """The same for whoever uses it; something such as an id or a time is another."""
+    COMPENSATING = "compensating"
+    """Something else makes up for it."""
+    NONE = "none"
+    """It cannot be taken back."""
+
+
+class Choice(StrEnum):
+    """What an undo does with something that somebody else has changed since."""
+
+    REFUSE = "refuse"
+    """Nothing is taken back, and it is named."""
+    SKIP = "skip"
+    """It stays as it is; the rest is taken back."""
+    FORCE = "force"
+    """It is taken back all the same; theirs is kept with the action, and a redo brings it again."""
+    SAVE_ASIDE = "save_aside"
+    """It is taken back, and theirs gets another name beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that an action would do, for people and for the policy: `verb` `resource`."""
+
+    verb: str
+    resource: str
+    to: str = ""
+    num_files: int = 1
+    bytes_written: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an operation would do to the world as it is now.
+
+    Attributes:
+        digest: of the operation and of what it would change: another world, another digest.
+        changes: what it would do, in order.
+        footprint: what it reads and writes.
+        guarantee: how good its undo is.
+        kept: JSON data without which the manager could not do exactly this later; recorded with the proposal.
+        output: what a command printed, and how it ended; empty for what is no command.
+    """
+
+    digest: str
+    changes: tuple[Change, ...]
+    footprint: Footprint
+    guarantee: Guarantee
+    kept: Json = field(default_factory=dict[str, Any])
+    output: Json = field(default_factory=dict[str, Any])
+
+
+class InDoubt(AutoclaveError):
+    """Nobody can tell how far something got, or it is neither as before nor as after."""
+
+
+class Manager(Protocol):
+    """One world that actions change.
+
+    A receipt is the JSON data of an action that was done; it has at least `reads`, `writes` (its footprint).
+    """
+
+    operations: Mapping[str, type[Config]]
+    """What can be proposed, by its name (`do`)."""
+
+    def plan(self, action: str, operation: Config) -> Plan:
+        """What an operation would do. The world stays as it is.
+
+        Raises:
+            InputError: it cannot be done.
+        """
+        ...
+
+    def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
+        """The plan of an operation that was proposed before, for the world as it is now.
+
+        Raises:
+            InputError: it cannot be done any more.
+        """
+        ...
+
+    def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
+        """Make ready what `execute` needs, without changing anything that others see; JSON data to do and undo it by.
+
+        Raises:
+            InputError, HostError: it cannot be done; nothing is left of the try.
+        """
+        ...
+
+    def execute(self, action: str, started: Json) -> Json:
+        """Do it; the receipt.
+
+        Raises:
+            InputError, HostError: it failed, maybe in the middle: `put_back` follows.
+        """
+        ...
+
+    def accept(self, action: str, started: Json) -> Json:
+        """The receipt of an action of which a person says that it was done: the world as it is now is what it left."""
+        ...
+
+    def put_back(self, action: str, started: Json) -> bool:
+        """Take back as much of it as was done; whether all is as before. May be called again."""
+        ...
+
+    def kept_bytes(self, receipt: Json) -> int:
+        """What the action keeps outside of the journal."""
+        ...
+
+    def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
+        """What others have changed of what actions left, by action. `done`: names and receipts, the last done first."""
+        ...
+
+    def plan_undo(self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice) -> Json:
+        """JSON data of how to take it back, with a choice for what others changed (by the names of `conflicts`).
+
+        Raises:
+            InputError: something cannot be taken back that way.
+        """
+        ...
+
+    def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
+        """Take it back, or go on with that after a crash (`is_late`), and look whether it is; JSON data for `redo`.
+
+        Raises:
+            InDoubt: it is neither as before nor as after.
+            HostError: not now.
+        """
+        ...
+
+    def plan_redo(self, action: str, undone: Json) -> Json:
+        """JSON data of how to do again what was undone.
+
+        Raises:
+            InputError: others have changed it since.
+        """
+        ...
+
+    def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
+        """Do it again, or go on with that; the new receipt.
+
+        Raises:
+            InDoubt, HostError: as `undo`.
+        """
+        ...
+
+    def discard(self, action: str) -> None:
+        """Forget what is kept for an action that will be neither undone nor redone. May be called again."""
+        ...
+
+    def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
+        """Lines that show to a person what it would change, has changed, or had changed before it was undone.
+
+        `receipt`: JSON data of its plan (`kept`) or of what was done; None if there is none.
+        """
+        ...

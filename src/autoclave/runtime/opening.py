@@ -1,0 +1,65 @@
+"""Sessions on what there is on this machine: opens folders, journal and managers, and hands them to a `Session`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from autoclave.core import HostError, InputError
+from autoclave.core.files import alone_with
+from autoclave.runtime.files.commands import CommandRunner
+from autoclave.runtime.files.manager import FileManager
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.leases import lease_of_folder
+from autoclave.runtime.retention import Retention
+from autoclave.runtime.session import Session
+
+
+def default_state(root: Path) -> Path:
+    """The folder of the state when none is given: `.autoclave-NAME` beside the folder."""
+    root = root.resolve()
+    return root.with_name(f".autoclave-{root.name}")
+
+
+def open_session(
+    root: Path, state: Path | None = None, *, name: str = "main", retention: Retention | None = None
+) -> Session:
+    """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
+
+    Raises:
+        InputError: a folder cannot be used, or another process works on it.
+        HostError: they are not on one file system.
+    """
+    with contextlib.ExitStack() as opening:
+        scope = opening.enter_context(Scope(root))
+        place = _folder_outside(state or default_state(root), scope)
+        opening.enter_context(lease_of_folder(scope.root))
+        complaint = f"state {place}: another process works with it; wait for it, or end it"
+        opening.enter_context(alone_with(place / "session", complaint))
+        journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
+        stash = place / "stash"
+        files = FileManager(scope, stash, CommandRunner(scope, stash))
+        return Session(journal, [files], opening.pop_all(), name=name, retention=retention)
+
+
+def _folder_outside(state: Path, scope: Scope) -> Path:
+    """The folder for the state, which no action can reach.
+
+    Raises:
+        InputError: it cannot be made, or is inside of the scope.
+        HostError: it is on another file system.
+    """
+    state = state.resolve()
+    if state.is_relative_to(scope.root):
+        raise InputError(f"state {state}: must be outside of {scope.root}, or actions could change it")
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
+    if state.stat().st_dev != scope.device:
+        raise HostError(
+            f"state {state}: is on another file system than {scope.root}, so nothing could be moved there at once. "
+            "Mend: give a folder on the same one (--state)"
+        )
+    return state

@@ -1,0 +1,29 @@
+"""An operation out of JSON data, by what managers offer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.core.json import first_error, nearest, rule_of, shown
+
+
+def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], where: str) -> Config:
+    """The operation that JSON data says.
+
+    Raises:
+        InputError: it is none; the message begins with `where`.
+    """
+    name = given.get("do")
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
+    try:
+        return known[name].model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(str(part) for part in first["loc"]) or "do"
+        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None

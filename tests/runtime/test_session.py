@@ -347,7 +347,7 @@ steps._set_facts = dying(steps._set_facts)
 manager._make = dying(manager._make)
 journal.Journal._add = dying(journal.Journal._add)
 journal.Journal.seal = dying(journal.Journal.seal)
-manager.shutil.rmtree = dying(manager.shutil.rmtree)
+manager.remove_tree = dying(manager.remove_tree)
 with opening.open_session(root, root.parent / "state") as opened:
     if "undo" in what:
         opened.undo(what["undo"])

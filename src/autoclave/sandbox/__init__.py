@@ -1,5 +1,12 @@
 """One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
 
+from autoclave.sandbox.command import (
+    CommandLimits,
+    SealedCommand,
+    overlay_problem,
+    python_executable,
+    run_command,
+)
 from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
 from autoclave.sandbox.packages import require_package
@@ -8,14 +15,19 @@ from autoclave.sandbox.survey import examine_backends
 
 __all__ = [
     "Cell",
+    "CommandLimits",
     "HostCheck",
     "Limits",
     "Profile",
     "Runner",
     "Sandbox",
+    "SealedCommand",
     "Session",
     "examine_backends",
     "examine_host",
     "open_sandbox",
+    "overlay_problem",
+    "python_executable",
     "require_package",
+    "run_command",
 ]

@@ -27,6 +27,7 @@ _MODULES = (
     "init",
     "zygote",
     "joining",
+    "command",
     "probe",
 )  # in order of import
 _START = f"""

@@ -75,8 +75,19 @@ def claim(written: Path, capture: Capture, stash: Path) -> None:
         source = written / place
         _clean(source)
         source.rename(stash / name)
-    shutil.rmtree(written, ignore_errors=True)
     sync_file_system(stash)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of ours with all that is in it, whatever modes a command gave to the folders. Maybe none is."""
+    if not folder.is_dir():
+        return
+    for above, names, _ in os.walk(folder):
+        for name in names:
+            place = os.path.join(above, name)
+            if not os.path.islink(place) and not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(place, 0o700)  # before it is walked into
+    shutil.rmtree(folder)
 
 
 def _take(path: str, found: Capture) -> Step:

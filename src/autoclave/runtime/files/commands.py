@@ -7,20 +7,136 @@ stays as it is. Where the host cannot stack folders, the command gets a copy of 
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
-from autoclave.core import HostError
-from autoclave.runtime.files.capture import Capture
-from autoclave.runtime.files.operations import Command
+from autoclave.core import HostError, InputError, Outcome
+from autoclave.runtime.files.capture import Capture, captured, claim, remove_tree
+from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Json
+from autoclave.sandbox import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
+
+_PROGRAM, _PACKAGES = "/program.py", "/packages"
+_MOST_TOLD = 8192
+"""Of what a command printed so many characters are recorded, from each end of it half."""
 
 
 class CommandRunner:
-    """Runs commands over the folder of `scope`."""
+    """Runs commands over the folder of `scope`; what they write is kept in `stash` until it is claimed.
 
-    def __init__(self, scope: Scope, stash: Path) -> None:
-        self._scope, self._stash = scope, stash
+    `install` gives the folder of the packages that generated code may import, by their names; None: it may have none.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        stash: Path,
+        limits: CommandLimits | None = None,
+        install: Callable[[Sequence[str]], Path] | None = None,
+    ) -> None:
+        self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
+        self._install = install
 
     def run(self, operation: Command, folder: Path) -> tuple[Capture, Json]:
-        raise HostError("not yet")
+        """Run a command; what it brought into the tree is in `folder` then.
+
+        Returns the steps that do to the tree what it did, and how it ended, as JSON data.
+
+        Raises:
+            InputError: it failed, met a limit, or is none.
+            HostError: the host lacks what is needed to seal it.
+            SandboxFault: it could not be run.
+        """
+        layers = folder.with_name(f".{folder.name}")
+        tree = self._tree(operation.within)
+        try:
+            for name in ("upper", "work"):
+                (layers / name).mkdir(parents=True)
+            if self.method == "copy":
+                _copy(tree, layers / "upper")
+            limits = replace(self._limits, wall_s=operation.timeout_s)
+            outcome = run_command(self._command(operation, tree, layers), limits)
+            told = {"method": self.method, **_told(outcome)}
+            _require_success(operation, outcome, limits)
+            with Scope(layers / "upper") as written:
+                capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
+            claim(layers / "upper", capture, folder)
+        finally:
+            remove_tree(layers)
+        return capture, told
+
+    @cached_property
+    def method(self) -> Literal["overlay", "copy"]:
+        """How commands get a tree of their own on this host."""
+        return "copy" if overlay_problem(self._stash) else "overlay"
+
+    def _tree(self, within: str) -> Path:
+        if not within:
+            return self._scope.root
+        with self._scope.folder(within):  # walked without following links
+            return self._scope.root / within
+
+    def _command(self, operation: Command, tree: Path, layers: Path) -> SealedCommand:
+        given: dict[str, Any] = {"stdin": operation.stdin.encode("utf-8", "surrogateescape"), "method": self.method}
+        if not isinstance(operation, Python):
+            return SealedCommand(operation.command, tree, layers, **given)
+        program = layers / "program.py"
+        program.write_text(operation.source, encoding="utf-8", errors="surrogateescape")
+        shown = [(str(program), _PROGRAM)]
+        environment: Mapping[str, str] = {}
+        if operation.packages:
+            if self._install is None:
+                raise InputError(
+                    f"packages {', '.join(operation.packages)}: there is no list of allowed packages (--packages FILE)"
+                )
+            shown.append((str(self._install(operation.packages)), _PACKAGES))
+            environment = {"PYTHONPATH": _PACKAGES}
+        argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
+        return SealedCommand(argv, tree, layers, shown=tuple(shown), environment=environment, **given)
+
+
+def _copy(tree: Path, to: Path) -> None:
+    done = subprocess.run(
+        ["cp", "-a", "--reflink=auto", "--", f"{tree}/.", str(to)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise HostError(f"{tree}: cannot be copied for a command ({done.stderr.strip()[-300:]})")
+
+
+def _require_success(operation: Command, outcome: Outcome, limits: CommandLimits) -> None:
+    if outcome.ended == "exited" and outcome.exit_code in operation.accepted_codes:
+        return
+    how = {
+        "exited": f"exited with {outcome.exit_code}",
+        "signalled": f"was ended by signal {outcome.signal}",
+        "wall_time": f"took more than {limits.wall_s:g} s",
+        "cpu_time": f"used more than {limits.cpu_s:g} s of CPU",
+        "memory": f"used more than {limits.memory_mb} MiB of memory",
+        "output": f"printed more than {limits.output_bytes} bytes",
+        "disk": f"wrote more than {limits.disk_mb} MiB",
+    }.get(outcome.ended, f"met the limit of {outcome.ended}")
+    last = outcome.stderr.decode(errors="backslashreplace").strip()[-500:]
+    raise InputError(f"{operation.do}: {how}{f': {last}' if last else ''}; nothing was done")
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "ended": outcome.ended,
+        "exit_code": outcome.exit_code,
+        "stdout": _shortened(outcome.stdout),
+        "stderr": _shortened(outcome.stderr),
+        "wall_s": round(outcome.wall_s, 3),
+        "cpu_s": round(outcome.cpu_s, 3),
+        "lacking": outcome.detail,
+    }
+
+
+def _shortened(content: bytes) -> str:
+    text = content.decode(errors="backslashreplace")
+    half = _MOST_TOLD // 2
+    return text if len(text) <= _MOST_TOLD else f"{text[:half]}\n... {len(text) - 2 * half} more ...\n{text[-half:]}"

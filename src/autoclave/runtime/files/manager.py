@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.core.json import canonical_json
+from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
 from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, MakeLink
@@ -161,7 +161,8 @@ class FileManager:
         return int(receipt["kept_bytes"])
 
     def discard(self, action: str) -> None:
-        shutil.rmtree(self._stash / action, ignore_errors=True)
+        remove_tree(self._stash / f".{action}")
+        remove_tree(self._stash / action)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the lines of text files that differ, and what else does."""
@@ -271,7 +272,7 @@ class FileManager:
 
     def _fresh_folder(self, action: str) -> Path:
         folder = self._stash / action
-        shutil.rmtree(folder, ignore_errors=True)  # of a try before that died
+        self.discard(action)  # of a try before that died
         folder.mkdir()
         return folder
 

@@ -90,6 +90,13 @@ _ON_CLOCKS = {
     "clock_nanosleep": (230, 115),
     "timer_create": (222, 107),
 }
+_HARMLESS_OVER_A_FOLDER = {
+    "flock", "fadvise64", "readahead", "mincore", "cachestat", "sync", "syncfs", "sync_file_range", "memfd_create",
+    "inotify_init", "inotify_init1", "setpriority", "sched_setaffinity", "ioprio_set", "get_mempolicy", "personality",
+}  # fmt: skip
+_NETWORK = (2, 10)  # AF_INET, AF_INET6
+_NEW_PROCESS_OR_MOUNT = 0x20000000 | 0x00020000 | 0x08000000
+_PRLIMIT = (302, 261)
 _FCNTL = (72, 25)
 _REFUSED_COMMANDS = (1024, 1026, 5, 36)  # F_SETLEASE, F_NOTIFY, F_GETLK, F_OFD_GETLK
 _PREADV2 = (327, 286)
@@ -125,6 +132,28 @@ def filter_program(machine: str, *, may_mount: bool = True) -> bytes:
     program += [_give(_ALLOW)]
     program += _refusals(_REFUSED if may_mount else _REFUSED | _MOUNTING, column)
     return _packed(program)
+
+
+def command_filter(machine: str, *, has_network: bool) -> bytes:
+    """The filter for commands that a person would run on the host: more is allowed than to a judged program.
+
+    What they do to files that only they see, to their own memory and cores stays. Sockets can be made for streams over
+    the network of the cell alone, and only where it has one: those in the file system could lead to the host.
+    """
+    column, program = _opening(machine)
+    program += [_jump_if_equal(_CLONE3[column], 1), _give(_ABSENT)]
+    any_forbidden_flag = (0x45, 0, 1, _FORBIDDEN_CLONE_FLAGS | _NEW_PROCESS_OR_MOUNT)
+    program += [_jump_if_equal(_CLONE[column], 4), _LOAD_FIRST_ARGUMENT, any_forbidden_flag]
+    program += [_give(_REFUSE), _give(_ALLOW)]
+    program += [_jump_if_equal(_PRLIMIT[column], 4), _LOAD_FIRST_ARGUMENT, _jump_if_equal(0, 1)]
+    program += [_give(_ALLOW), _give(_REFUSE)]
+    if has_network:
+        families = [rule for family in _NETWORK for rule in (_jump_if_equal(family, 1), _give(_ALLOW))]
+        program += [_jump_if_equal(_REFUSED["socket"][column], 2 + len(families)), _LOAD_FIRST_ARGUMENT]
+        program += [*families, _give(_REFUSE)]
+    allowed = _HARMLESS_OVER_A_FOLDER | ({"socket", "connect"} if has_network else set[str]())
+    refused = {name: numbers for name, numbers in _REFUSED.items() if name not in allowed}
+    return _packed(program + _refusals(refused | _MOUNTING, column))
 
 
 def metadata_filter(machine: str) -> bytes:

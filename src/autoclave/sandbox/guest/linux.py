@@ -150,10 +150,15 @@ def set_dumpable(is_dumpable: bool) -> None:
     _call("prctl", _PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0)
 
 
-def renounce_privileges() -> None:
-    """No program started from here on gains any privilege: no set-user-id, no capability beyond those held."""
+def renounce_privileges(keep: "tuple[int, ...] | list[int]" = ()) -> None:
+    """No program started from here on gains any privilege: no set-user-id, no capability beyond those held.
+
+    Of those held a program of root has those in `keep`.
+    """
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     for capability in range(64):
+        if capability in keep:
+            continue
         try:
             _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
         except OSError:  # beyond the last that this kernel knows

@@ -1,0 +1,1 @@
+"""Files of one folder as a world that actions change; see `manager.py`."""

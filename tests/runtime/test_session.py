@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import random
 import signal
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,75 +22,9 @@ from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
+from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
 
 S = ActionState
-
-
-def manifest(root: Path) -> dict[str, Any]:
-    """All that can be put back, of every thing below a folder and of itself, with the content of files."""
-    found: dict[str, Any] = {}
-    for path in [root, *sorted(root.rglob("*"))]:
-        about = path.lstat()
-        content: Any = None
-        if stat.S_ISREG(about.st_mode):
-            content = path.read_bytes()
-        elif stat.S_ISLNK(about.st_mode):
-            content = os.readlink(path)
-        names = [] if stat.S_ISLNK(about.st_mode) else os.listxattr(path)
-        found[str(path.relative_to(root))] = (
-            *(
-                about.st_mode,
-                about.st_uid,
-                about.st_gid,
-                about.st_mtime_ns,
-                about.st_ino,
-                about.st_nlink,
-                about.st_rdev,
-            ),
-            *(content, [(name, os.getxattr(path, name)) for name in names]),
-        )
-    return found
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "tree"
-    (root / "docs/deep").mkdir(parents=True)
-    (root / "empty").mkdir()
-    (root / "a.txt").write_text("first\n")
-    (root / "b.txt").write_bytes(b"")
-    (root / "docs/c.txt").write_text("c" * 10_000)
-    (root / "docs/deep/d.txt").write_text("d")
-    (root / "docs/link").symlink_to("../a.txt")
-    (root / "dangling").symlink_to("/nowhere/at/all")
-    (root / "run.sh").write_text("#!/bin/sh\n")
-    (root / "run.sh").chmod(0o4750)
-    (root / "odd \udcff\nname").write_text("odd")
-    os.mkfifo(root / "docs/fifo")
-    os.link(root / "a.txt", root / "docs/same as a")
-    with (root / "holes").open("wb") as file:
-        file.truncate(1 << 20)
-    with contextlib.suppress(OSError):  # a file system without them
-        os.setxattr(root / "docs/c.txt", "user.note", b"kept")
-    for path in [*root.rglob("*"), root]:
-        os.utime(path, ns=(10**18, 10**18 + 123_456_789), follow_symlinks=False)
-    return root
-
-
-@pytest.fixture
-def opened(root: Path) -> Iterator[Session]:
-    with open_on(root) as session:
-        yield session
-
-
-def open_on(root: Path) -> Session:
-    return open_session(root, root.parent / "state")
-
-
-def done(session: Session, **operation: Any) -> str:
-    proposal = session.propose(operation)
-    session.run(proposal.action, proposal.plan.digest)
-    return proposal.action
 
 
 OPERATIONS: list[dict[str, Any]] = [
@@ -196,14 +128,14 @@ def test_exactly_what_was_planned_is_done_or_nothing(root: Path, opened: Session
 def test_what_was_run_is_not_run_again_and_can_still_be_redone(root: Path, opened: Session, operation: dict[str, Any]):
     proposal = opened.propose(operation)
     opened.run(proposal.action, proposal.plan.digest)
-    after = _texts(root)
+    after = texts(root)
     with pytest.raises(InputError, match="is executed, so it cannot become executing"):
         opened.run(proposal.action, proposal.plan.digest)
     opened.undo(proposal.action)
     with pytest.raises(InputError, match="is undone, so it cannot become executing"):
         opened.run(proposal.action, proposal.plan.digest)
     opened.redo(proposal.action)
-    assert _texts(root) == after
+    assert texts(root) == after
 
 
 def test_what_somebody_else_changed_is_not_overwritten(root: Path, opened: Session):
@@ -342,7 +274,7 @@ def dying(call):
                 result = call(*args, **kwargs)
         return result
     return then
-steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(steps._libc.renameat2))})
+steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(steps._libc.renameat2)), "syncfs": steps._libc.syncfs})
 steps._set_facts = dying(steps._set_facts)
 manager._make = dying(manager._make)
 journal.Journal._add = dying(journal.Journal._add)
@@ -368,11 +300,6 @@ def dies_at(deadly: int, root: Path, what: dict[str, Any]) -> bool:
     code = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, timeout=120).returncode
     assert code in (0, -signal.SIGKILL)
     return code != 0
-
-
-def facts_without_times(found: dict[str, Any]) -> dict[str, Any]:
-    """Without inodes and the time of what was written: both are new in each run."""
-    return {path: (*facts[:3], *facts[5:]) for path, facts in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -437,7 +364,7 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(ro
         with open_on(root) as session:
             if session.journal.standing(action).state is S.COMMITTED:
                 assert not (root.parent / "state/stash" / action).exists()
-                assert _texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}
+                assert texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}
                 break
         assert was_killed
 
@@ -480,7 +407,7 @@ def test_any_sequence_of_acts_and_undos_ends_as_a_replay_without_what_was_undone
                     del acts[undone]
         for operation in acts.values():
             done(replay, **operation)
-        assert _texts(root) == _texts(copy)
+        assert texts(root) == texts(copy)
         for action in [each.action for each in session._standing_order()][::-1]:
             session.undo(action)
         assert session.audit() == []
@@ -500,7 +427,3 @@ def _drawn(draw: random.Random, root: Path, number: int) -> dict[str, Any]:
         lambda: {"do": "set_mode", "path": path, "mode": draw.choice([0o600, 0o700, 0o755])},
     ]
     return draw.choice(kinds)()
-
-
-def _texts(root: Path) -> dict[str, Any]:
-    return {path: (facts[0], facts[7]) for path, facts in manifest(root).items() if path != "."}

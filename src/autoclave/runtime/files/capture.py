@@ -49,7 +49,8 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
         inside = dict(written.entries_in(folder))
         if is_whole:
             gone = [each for each, _ in tree.entries_in(_join(within, folder)) if _below(each, within) not in inside]
-            found.steps += [_take(path, found) for path in gone]
+            for path in gone:
+                found.steps.append(_take(path, found))
         for place, entry in inside.items():
             path = _join(within, place)
             old, new = tree.entry(path), _without_marks(entry)

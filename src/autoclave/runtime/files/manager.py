@@ -142,9 +142,16 @@ class FileManager:
         return self.accept(action, started)
 
     def accept(self, action: str, started: Json) -> Json:
-        steps = steps_from(started["steps"])
+        steps = [self._as_it_is(step) for step in steps_from(started["steps"])]
         after = self._fingerprints(started["before"])
-        return {**started, "after": after, "parents_after": self._times_around(steps), "guarantee": Guarantee.EXACT}
+        plain = [step.to_json() for step in steps]
+        return {
+            **started,
+            "steps": plain,
+            "after": after,
+            "parents_after": self._times_around(steps),
+            "guarantee": Guarantee.EXACT,
+        }
 
     def put_back(self, action: str, started: Json) -> bool:
         steps = steps_from(started["steps"])
@@ -193,6 +200,7 @@ class FileManager:
         found = self._fingerprints(receipt["after"])
         changed = {path for path, was in receipt["after"].items() if found[path] != was}
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
+        self._require_kept(action, undoing.steps)
         now = self._times_around(steps)  # where others changed something since, the time stays
         times = {
             path: was for path, was in receipt["parents"].items() if now.get(path) == receipt["parents_after"].get(path)
@@ -259,6 +267,23 @@ class FileManager:
     def _require_same(self, expected: Mapping[str, str], complaint: str) -> None:
         if changed := self._changed(expected):
             raise InDoubt(f"path {_named(changed)}: {complaint}")
+
+    def _require_kept(self, action: str, steps: Sequence[Step]) -> None:
+        """Look whether what steps bring out of the stash is there.
+
+        Raises:
+            InputError: it is not, as after somebody has settled an action that was in doubt.
+        """
+        for step in steps:
+            place, inode = self._stash / action / step.stash, step.inode
+            if step.do in ("put", "exchange") and not (os.path.lexists(place) and place.lstat().st_ino == inode):
+                raise InputError(f"action {action}: what it replaced at {step.path!r} is not kept, so it stays")
+
+    def _as_it_is(self, step: Step) -> Step:
+        """A step that has happened, with the inode of what is where it brought something."""
+        if step.do == "take":
+            return step
+        return replace(step, inode=inode_at(step.to or step.path, self._scope) or step.inode)
 
     def _with_inodes(self, step: Step, folder: Path) -> Step:
         if step.do == "put":

@@ -196,6 +196,21 @@ def _facts_of(about: os.stat_result, place: str, wanted: Mapping[str, Any]) -> d
     return found
 
 
+def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """The facts of what is at a path, of those names that `Step.facts` may have.
+
+    Raises:
+        InputError: nothing is there, or it cannot be looked at.
+    """
+    try:
+        with scope.parent_of(path) as (parent, name), _opened(parent, name) as (about, place):
+            return _facts_of(about, place, names)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"path {path!r}: cannot be looked at ({error.strerror})") from None
+
+
 def _set_facts(parent: int, name: str, step: Step) -> None:
     facts = step.facts
     try:

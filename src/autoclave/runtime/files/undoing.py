@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
 from autoclave.runtime.files.scope import NothingThere, Scope
-from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.steps import Step, facts_at
 from autoclave.runtime.interface import Choice
 
 
@@ -68,7 +68,8 @@ def _take_back(action: str, step: Step, choices: dict[str, Choice], scope: Scope
             inode = now[step.path]
             found.edited.append(step.path)
             if inode is not None:
-                found.steps.append(replace(step.inverse(), inode=inode))
+                now_facts = facts_at(step.path, step.facts, scope)
+                found.steps.append(replace(step.inverse(), inode=inode, old_facts=now_facts))
 
 
 def _cleared(

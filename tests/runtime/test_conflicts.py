@@ -1,0 +1,234 @@
+"""What somebody else changed since is skipped, taken back all the same, or saved aside, and never lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.interface import Choice
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.retention import Retention
+from autoclave.runtime.states import ActionState
+from tests.runtime.trees import done, manifest, open_on
+
+S = ActionState
+
+CASES: list[tuple[dict[str, Any], str, dict[str, str | None]]] = [
+    ({"do": "write", "path": "a.txt", "content": "ours"}, "echo theirs > a.txt", {"a.txt": "first\n"}),
+    ({"do": "write", "path": "a.txt", "content": "ours"}, "rm a.txt", {"a.txt": "first\n"}),
+    ({"do": "write", "path": "new", "content": "ours"}, "echo theirs > new", {"new": None}),
+    ({"do": "write", "path": "new", "content": "ours"}, "rm new; mkdir new; echo x > new/y", {"new": None}),
+    ({"do": "write", "path": "new", "content": "ours"}, "rm new", {"new": None}),
+    ({"do": "delete", "path": "b.txt"}, "echo theirs > b.txt", {"b.txt": ""}),
+    ({"do": "delete", "path": "docs", "recursive": True}, "mkdir docs; echo x > docs/c.txt", {"docs/deep/d.txt": "d"}),
+    ({"do": "make_folder", "path": "x/y"}, "echo theirs > x/y/z", {"x": None}),
+    ({"do": "move", "path": "a.txt", "to": "e"}, "echo theirs > a.txt", {"a.txt": "first\n", "e": None}),
+    ({"do": "set_mode", "path": "run.sh", "mode": 0o600}, "chmod 700 run.sh", {"run.sh": "#!/bin/sh\n"}),
+]
+
+
+@pytest.mark.parametrize("choice", [Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE])
+@pytest.mark.parametrize(("operation", "theirs", "before"), CASES)
+def test_a_conflict_is_settled_as_chosen_and_can_be_redone(root: Path, operation, theirs, before, choice: Choice):
+    with open_on(root) as session:
+        action = done(session, **operation)
+        os.system(f"cd {root} && {theirs}")
+        found = contents(root)
+        with pytest.raises(InputError, match="somebody else has changed"):
+            session.undo(action)
+        assert contents(root) == found
+        session.undo(action, on_conflict=choice)
+        if choice is Choice.SKIP:
+            assert contents(root) == found
+        else:
+            for path, content in before.items():
+                assert contents(root).get(path) == content
+        if choice is Choice.SAVE_ASIDE:
+            kept = [content for content in found.values() if content not in contents(root).values()]
+            assert kept == [] or operation["do"] == "set_mode"
+        session.redo(action)
+        assert contents(root) == found
+        session.undo(action, on_conflict=choice)
+        assert session.audit() == []
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): path.read_text(errors="replace")
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.name != "holes"
+    }
+
+
+def test_each_path_has_a_choice_of_its_own(root: Path):
+    with open_on(root) as session:
+        first = done(session, do="write", path="a.txt", content="ours")
+        second = done(session, do="write", path="a.txt", content="ours too")
+        third = done(session, do="write", path="b.txt", content="ours")
+        (root / "a.txt").write_text("theirs")
+        (root / "b.txt").write_text("theirs as well")
+        session.mark("now")
+        with pytest.raises(InputError, match=r"changed b\.txt since"):
+            session.undo(third, choices={"a.txt": Choice.FORCE})
+        session.undo(third, choices={"b.txt": Choice.SKIP})
+        assert (root / "b.txt").read_text() == "theirs as well"
+        session.undo(first, dependents=True, choices={"a.txt": Choice.SAVE_ASIDE})
+        assert (root / "a.txt").read_text() == "first\n"
+        assert (root / f"a.txt.kept-{second}").read_text() == "theirs"
+        assert session.undo_to("now") == []
+
+
+def test_what_is_gone_cannot_be_moved_back(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="move", path="a.txt", to="e")
+        (root / "e").unlink()
+        with pytest.raises(InputError, match="'e': is gone"):
+            session.undo(action, on_conflict=Choice.FORCE)
+        assert session.journal.standing(action).state is S.EXECUTED
+        assert session.undo(action, on_conflict=Choice.SKIP) == [action]
+
+
+def test_a_person_settles_what_is_in_doubt(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="write", path="a.txt", content="ours")
+        undoing = session._managers["write"].plan_undo(action, session._receipt(action), {}, Choice.REFUSE)
+        session.journal.advance(action, S.UNDOING, undoing)
+        (root / "a.txt").unlink()
+        (root / "a.txt").write_text("theirs")
+    with open_on(root) as session:
+        assert session.journal.standing(action).state is S.UNDO_IN_DOUBT
+        with pytest.raises(InputError, match="cannot become executed"):
+            session.resolve(action, S.EXECUTED, "no")
+        session.resolve(action, S.UNDO_FAILED, "looked at it")
+        assert session.undo(action, on_conflict=Choice.FORCE) == [action]
+        assert (root / "a.txt").read_text() == "first\n"
+        with pytest.raises(InputError, match="what is in doubt is resolved"):
+            session.resolve(action, S.UNDONE, "again")
+
+
+def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="write", path="a.txt", content="ours")
+        session.undo(action)
+        redoing = session._managers["write"].plan_redo(action, session.journal.standing(action).body)
+        session.journal.advance(action, S.REDOING, redoing)
+        (root / "a.txt").unlink()
+        (root / "a.txt").write_text("theirs")
+    with open_on(root) as session:
+        assert session.journal.standing(action).state is S.IN_DOUBT
+        session.resolve(action, S.EXECUTED, "theirs is what was meant")
+        with pytest.raises(InputError, match=r"what it replaced at 'a\.txt' is not kept"):  # they had removed it
+            session.undo(action, on_conflict=Choice.FORCE)
+        session.commit(action)
+        assert (root / "a.txt").read_text() == "theirs"
+
+
+def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_first(root: Path):
+    retention = Retention(num_bytes=25_000)
+    with open_session(root, root.parent / "state", retention=retention) as session:
+        standing = done(session, do="delete", path="docs", recursive=True)  # some 10 kB
+        undone = [done(session, do="write", path=f"n{number}", content="x") for number in range(3)]
+        large = done(session, do="write", path="large", content="y" * 12_000)
+        deleted = done(session, do="delete", path="large")
+        session.undo(deleted)
+        for each in undone:
+            session.undo(each)
+        done(session, do="write", path="large2", content="z" * 9_000)
+        done(session, do="delete", path="large2")
+        done(session, do="write", path="more", content="")
+        assert not (root.parent / "state/stash" / deleted).exists()
+        with pytest.raises(InputError, match="not kept any more"):
+            session.redo(deleted)
+        assert "forgotten" in [record.kind for record in session.journal.records(deleted)]
+        done(session, do="write", path="third", content="z" * 9_000)
+        done(session, do="delete", path="third")
+        with pytest.raises(HostError, match="more than the quota of 25000"):
+            done(session, do="write", path="fourth", content="")
+        session.undo(standing)
+        assert (root / "docs/c.txt").read_text() == "c" * 10_000
+        assert session.journal.standing(large).state is S.EXECUTED
+
+
+def test_one_session_works_on_a_folder_and_what_is_above_and_below_it(root: Path, tmp_path: Path):
+    with open_on(root):
+        for other in (root, root / "docs/deep", root.parent):
+            with pytest.raises(InputError, match="another session works on"):
+                open_session(other, tmp_path.parent / f"{tmp_path.name}-other")
+    with open_session(root / "docs/deep"), open_session(root / "empty"):
+        pass
+    with open_on(root):
+        pass
+
+
+def test_a_difference_reads_like_a_patch(root: Path):
+    with open_on(root) as session:
+        proposal = session.propose({"do": "append", "path": "a.txt", "content": "second\n"})
+        expected = ["--- a/a.txt", "+++ b/a.txt", "@@ -1 +1,2 @@", " first", "+second"]
+        assert session.difference(proposal.action) == expected
+        session.run(proposal.action, proposal.plan.digest)
+        assert session.difference(proposal.action) == expected
+        session.undo(proposal.action)
+        assert session.difference(proposal.action) == expected
+        other = done(session, do="delete", path="docs", recursive=True)
+        (line,) = session.difference(other)
+        assert line.startswith("deleted 'docs': a folder with 'c.txt', 'deep'")
+        moved = done(session, do="move", path="b.txt", to="c")
+        assert session.difference(moved) == ["renamed 'b.txt' to 'c'"]
+        mode = done(session, do="set_mode", path="run.sh", mode=0o600)
+        assert session.difference(mode) == ["mode of 'run.sh': 4750 -> 600"]
+        session.commit(mode)
+        with pytest.raises(InputError, match="is committed"):
+            session.difference(mode)
+
+
+def test_a_full_disk_at_any_write_leaves_before_or_after(root: Path, monkeypatch: pytest.MonkeyPatch):
+    for place in FAILING:
+        before = manifest(root)
+        for number in range(1, 200):
+            with open_on(root) as session:
+                calls = _fail_at(monkeypatch, place, number)
+                try:
+                    action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
+                except OSError:
+                    action = ""
+                monkeypatch.undo()
+            with open_on(root) as session:
+                last = session.journal.standings()[-1] if session.journal.standings() else None
+                if last is not None and last.state is S.EXECUTED:
+                    session.undo(last.action)
+                assert manifest(root) == before, (place, number)
+                assert session.audit() == []
+            if calls() < number:
+                assert action
+                break
+        else:
+            raise AssertionError("the fault never stopped firing")
+
+
+FAILING = ("os.fsync", "os.mkdir", "autoclave.runtime.files.steps._rename", "autoclave.runtime.journal.Journal._add")
+
+
+def _fail_at(monkeypatch: pytest.MonkeyPatch, place: str, number: int):
+    """Have the so-manieth call fail for want of room, and all after it within the action."""
+    import importlib
+
+    module, _, name = place.rpartition(".")
+    try:
+        owner: Any = importlib.import_module(module)
+    except ModuleNotFoundError:
+        above, _, cls = module.rpartition(".")
+        owner = getattr(importlib.import_module(above), cls)
+    call, count = getattr(owner, name), [0]
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        count[0] += 1
+        if count[0] == number:
+            raise HostError(28, "No space left on device")
+        return call(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, failing)
+    return lambda: count[0]

@@ -13,7 +13,7 @@ from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import done, manifest, open_on
+from tests.runtime.trees import done, granted, manifest, open_on
 
 S = ActionState
 
@@ -129,7 +129,7 @@ def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Pat
 
 def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_first(root: Path):
     retention = Retention(num_bytes=25_000)
-    with open_session(root, root.parent / "state", retention=retention) as session:
+    with granted(open_session(root, root.parent / "state", retention=retention)) as session:
         standing = done(session, do="delete", path="docs", recursive=True)  # some 10 kB
         undone = [done(session, do="write", path=f"n{number}", content="x") for number in range(3)]
         large = done(session, do="write", path="large", content="y" * 12_000)

@@ -7,7 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session
 
 
@@ -38,7 +40,19 @@ def manifest(root: Path) -> dict[str, Any]:
 
 
 def open_on(root: Path) -> Session:
-    return open_session(root, root.parent / "state")
+    return granted(open_session(root, root.parent / "state"))
+
+
+ALL = ("files/**", "programs/**", "packages/**", "services/**")
+
+
+def granted(session: Session) -> Session:
+    """The session, with everything permitted."""
+    if not session.grants():
+        names = tuple(f"files/**/{name}/**" for name in PROTECTED)
+        session.grant(Grant(resources=ALL, verbs=("*",), minimum_guarantee=Guarantee.NONE))
+        session.grant(Grant(resources=names, verbs=("*",)))
+    return session
 
 
 def done(session: Session, **operation: Any) -> str:

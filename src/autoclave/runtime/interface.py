@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autoclave.config import Config
-from autoclave.core import AutoclaveError
+from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.footprints import Footprint
+
+if TYPE_CHECKING:
+    from autoclave.runtime.policy.request import Request
 
 Json = Mapping[str, Any]
 
@@ -46,24 +49,13 @@ class Choice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that an action would do, for people and for the policy: `verb` `resource`."""
-
-    verb: str
-    resource: str
-    to: str = ""
-    num_files: int = 1
-    bytes_written: int = 0
-    bytes_deleted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What an operation would do to the world as it is now.
 
     Attributes:
         digest: of the operation and of what it would change: another world, another digest.
-        changes: what it would do, in order.
+        changes: what it would do, in order, in words.
+        request: the same for the policy.
         footprint: what it reads and writes.
         guarantee: how good its undo is.
         kept: JSON data without which the manager could not do exactly this later; recorded with the proposal.
@@ -71,11 +63,24 @@ class Plan:
     """
 
     digest: str
-    changes: tuple[Change, ...]
+    changes: tuple[str, ...]
+    request: Request
     footprint: Footprint
     guarantee: Guarantee
     kept: Json = field(default_factory=dict[str, Any])
     output: Json = field(default_factory=dict[str, Any])
+
+
+class NotPermitted(InputError):
+    """The policy denies it. `hint` says to the person who grants what would permit it; a model must not see that."""
+
+    hint: str = ""
+
+    @staticmethod
+    def because(reason: str, hint: str) -> NotPermitted:
+        error = NotPermitted(reason)
+        error.hint = hint
+        return error
 
 
 class InDoubt(AutoclaveError):
@@ -90,6 +95,14 @@ class Manager(Protocol):
 
     operations: Mapping[str, type[Config]]
     """What can be proposed, by its name (`do`)."""
+
+    def told(self) -> str:
+        """What a model may know of the world before it proposes anything."""
+        ...
+
+    def asks(self, operation: Config) -> Request:
+        """What an operation asks for before it can be planned; nothing if planning only looks."""
+        ...
 
     def plan(self, action: str, operation: Config) -> Plan:
         """What an operation would do. The world stays as it is.
@@ -121,6 +134,10 @@ class Manager(Protocol):
         Raises:
             InputError, HostError: it failed, maybe in the middle: `put_back` follows.
         """
+        ...
+
+    def observed(self, action: str, receipt: Json) -> Request:
+        """What an action really did, looked at and not taken from its plan."""
         ...
 
     def accept(self, action: str, started: Json) -> Json:

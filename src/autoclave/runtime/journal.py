@@ -35,6 +35,7 @@ CREATE TABLE records (
     previous BLOB NOT NULL, digest BLOB NOT NULL
 );
 CREATE INDEX records_of_subject ON records (subject, number);
+CREATE INDEX records_of_kind ON records (kind, number);
 CREATE TABLE actions (action TEXT PRIMARY KEY, state TEXT NOT NULL, first INTEGER NOT NULL, kept_bytes INTEGER);
 CREATE INDEX actions_by_state ON actions (state, first);
 CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
@@ -150,6 +151,12 @@ class Journal(Closing):
         """All records, or those of a subject, in order."""
         where, values = ("", ()) if subject is None else ("WHERE subject = ?", (subject,))
         return [_record(row) for row in self._rows(f"SELECT * FROM records {where} ORDER BY number", values)]
+
+    def records_of_kinds(self, *kinds: str) -> list[Record]:
+        """All records of these kinds, in order."""
+        wanted = ", ".join("?" for _ in kinds)
+        rows = self._rows(f"SELECT * FROM records WHERE kind IN ({wanted}) ORDER BY number", kinds)
+        return [_record(row) for row in rows]
 
     def standing(self, action: str) -> Standing:
         """Where an action stands.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import alone_with
@@ -12,8 +14,13 @@ from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.leases import lease_of_folder
+from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.session import Session
+
+if TYPE_CHECKING:
+    from autoclave.runtime.vault.cells import CellSecrets
+    from autoclave.runtime.vault.vault import Record
 
 
 def default_state(root: Path) -> Path:
@@ -23,9 +30,19 @@ def default_state(root: Path) -> Path:
 
 
 def open_session(
-    root: Path, state: Path | None = None, *, name: str = "main", retention: Retention | None = None
+    root: Path,
+    state: Path | None = None,
+    *,
+    name: str = "main",
+    retention: Retention | None = None,
+    packages: AllowedPackages | None = None,
+    vault: Callable[[Record], CellSecrets] | None = None,
+    budget: float = 1000.0,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
+
+    `packages`: what generated code may import. `vault` is given what records accesses to secrets, and gives cells the
+    use of them.
 
     Raises:
         InputError: a folder cannot be used, or another process works on it.
@@ -39,8 +56,14 @@ def open_session(
         opening.enter_context(alone_with(place / "session", complaint))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         stash = place / "stash"
-        files = FileManager(scope, stash, CommandRunner(scope, stash))
-        return Session(journal, [files], opening.pop_all(), name=name, retention=retention)
+        runner = CommandRunner(
+            scope,
+            stash,
+            install=packages.install if packages else None,
+            outfit=vault(journal.append).outfit if vault else None,
+        )
+        files = FileManager(scope, stash, runner)
+        return Session(journal, [files], opening.pop_all(), name=name, retention=retention, budget=budget)
 
 
 def _folder_outside(state: Path, scope: Scope) -> Path:

@@ -21,9 +21,12 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.footprints import Done, Footprint, GroupLimits, dependents, groups
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, Plan
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, NotPermitted, Plan
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.operations import operation_from
+from autoclave.runtime.policy.decision import Decision, decide, shown_decision, usage_of, violations
+from autoclave.runtime.policy.grants import Grant, active
+from autoclave.runtime.policy.request import Request
 from autoclave.runtime.records import Finding
 from autoclave.runtime.retention import Retention, due
 from autoclave.runtime.states import STANDING, UNFINISHED, ActionState, require_step
@@ -43,7 +46,9 @@ class Proposal:
 class Session(Closing):
     """Actions on what `managers` know, in `journal`. Closes all that is in `opened`. Not for several threads.
 
-    `name` is recorded with each action, so that those of one purpose can be told from others.
+    `name` is recorded with each action, so that those of one purpose can be told from others, and grants can be for it
+    alone. Without a grant nothing is permitted. `budget` is the most risk that may stand uncommitted; see
+    `policy.Request.weight`.
     """
 
     def __init__(
@@ -54,8 +59,9 @@ class Session(Closing):
         *,
         name: str = "main",
         retention: Retention | None = None,
+        budget: float = 1000.0,
     ) -> None:
-        self.journal, self.name = journal, name
+        self.journal, self.name, self._budget = journal, name, budget
         self._managers = {do: manager for manager in managers for do in manager.operations}
         self._operations = {do: model for manager in managers for do, model in manager.operations.items()}
         self._opened = opened or contextlib.ExitStack()
@@ -79,8 +85,11 @@ class Session(Closing):
         """
         operation, action = self._operation(given), secrets.token_hex(4)
         manager = self._managers[str(given["do"])]
+        self._require_allowed(action, manager.asks(operation))
         try:
-            return manager.plan(action, operation)
+            plan = manager.plan(action, operation)
+            self._require_allowed(action, plan.request)
+            return plan
         finally:
             manager.discard(action)
 
@@ -89,18 +98,27 @@ class Session(Closing):
 
         Raises:
             InputError: it is no operation, or cannot be done to the world as it is.
+            NotPermitted: no grant covers it, or one forbids it.
         """
         operation, action = self._operation(given), secrets.token_hex(4)
         self._make_room()
-        plan = self._managers[str(given["do"])].plan(action, operation)
+        manager = self._managers[str(given["do"])]
+        self._require_allowed(action, manager.asks(operation))
+        plan = manager.plan(action, operation)
+        try:
+            self._require_allowed(action, plan.request)
+        except NotPermitted:
+            manager.discard(action)
+            raise
         told = {
             "session": self.name,
             "by": by,
             "operation": operation.model_dump(mode="json"),
             "plan": plan.digest,
             "guarantee": plan.guarantee,
+            "weight": plan.request.weight,
         }
-        num_bytes = sum(change.bytes_written for change in plan.changes) if plan.kept else 0
+        num_bytes = sum(access.bytes_written for access in plan.request.accesses) if plan.kept else 0
         told |= {"kept": plan.kept} if plan.kept else {}
         self.journal.advance(action, _S.PROPOSED, told, kept_bytes=num_bytes)
         return Proposal(action, operation, plan)
@@ -124,13 +142,18 @@ class Session(Closing):
         plan = manager.plan_again(action, operation, proposed.get("kept", {}))
         if plan.digest != plan_digest:
             raise InputError(f"action {action}: what it is about has changed since it was planned; propose it again")
+        asked = manager.asks(operation)
+        whole = Request((*asked.accesses, *plan.request.accesses), plan.guarantee)
+        decision = self._require_allowed(action, whole)
+        self._require_budget(action, whole)
         self._make_room()
         if standing.state is _S.PROPOSED:
-            self.journal.advance(action, _S.APPROVED, {"by": approved_by})
+            self.journal.advance(action, _S.APPROVED, {"by": approved_by, **shown_decision(decision)})
         started = manager.prepare(action, operation, plan)
         self.journal.advance(action, _S.EXECUTING, started)
         try:
             receipt = manager.execute(action, started)
+            self._require_within(action, decision, manager.observed(action, receipt))
             self.journal.advance(action, _S.EXECUTED, receipt, kept_bytes=manager.kept_bytes(receipt))
         except (InputError, OSError) as error:
             self._fail(action, manager, started, str(error))
@@ -145,6 +168,69 @@ class Session(Closing):
             self.journal.advance(action, _S.FAILED if is_back else _S.IN_DOUBT, {"reason": reason}, seal=True)
             if is_back:
                 self._discard(action, manager)
+
+    # --- Permission -------------------------------------------------------------------------------------------------
+
+    def grant(self, grant: Grant) -> None:
+        """Permit or forbid something. For a person, never for what a model says.
+
+        Raises:
+            InputError: it narrows a grant that there is not.
+        """
+        if grant.parent and grant.parent not in [each.id for each in self.grants()]:
+            raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
+        self.journal.append("grant", grant.id, grant.model_dump(mode="json"))
+        self.journal.seal()
+
+    def revoke(self, grant: str) -> None:
+        """Take a grant back, with those that narrow it.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        if grant not in [each.id for each in self.grants()]:
+            raise InputError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
+        self.journal.append("revoke", grant, {})
+        self.journal.seal()
+
+    def grants(self) -> list[Grant]:
+        """What is granted to this session."""
+        return active(self.journal.records_of_kinds("grant", "revoke"), self.name)
+
+    def _require_allowed(self, action: str, request: Request) -> Decision:
+        """Have the policy decide.
+
+        Raises:
+            NotPermitted: it denies; that is recorded.
+        """
+        grants = self.grants()
+        usage = usage_of(self.journal.records_of_kinds(_S.APPROVED)) if any(each.is_limited for each in grants) else {}
+        decision = decide(grants, request, usage, time.time())
+        if not decision.is_allowed:
+            self.journal.append("denied", action, {"session": self.name, **shown_decision(decision)})
+            raise NotPermitted.because(decision.reason, decision.hint)
+        return decision
+
+    def _require_budget(self, action: str, request: Request) -> None:
+        standing = [(each.action, float(each.proposed["weight"])) for each in self._standing_order()]
+        total = sum(weight for _, weight in standing) + request.weight
+        if total > self._budget:
+            largest = max(standing, key=lambda each: each[1], default=("", 0.0))[0]
+            hint = (
+                f"commit or undo some of the {len(standing)} actions that stand, such as {largest}, or raise the budget"
+            )
+            raise NotPermitted.because(f"action {action}: too much stands that nobody has committed", hint)
+
+    def _require_within(self, action: str, decision: Decision, actual: Request) -> None:
+        """Look whether what an action did is what was decided.
+
+        Raises:
+            NotPermitted: it is not; that is recorded, and the caller takes it back.
+        """
+        if outside := violations(self.grants(), decision.rules, actual):
+            self.journal.append("alarm", action, {"session": self.name, "outside": outside[:100]})
+            hint = "what was decided and what was done differ: look at the journal before granting anything more"
+            raise NotPermitted.because(f"action {action}: did {outside[0]}, which is not permitted", hint)
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
@@ -333,6 +419,31 @@ class Session(Closing):
         is_done = standing.state in STANDING
         receipt = self._receipt(action) if is_done or standing.state is _S.UNDONE else standing.proposed.get("kept")
         return manager.difference(action, operation, receipt, is_done=is_done)
+
+    def conflicts_of(self, action: str) -> list[str]:
+        """What somebody else has changed of what an action left.
+
+        Raises:
+            InputError: it does not stand.
+        """
+        order = [each.action for each in self._standing_order()]
+        names = [*self.dependents_of(action), action]
+        manager = self._manager_of(self.journal.standing(action))
+        own = sorted(names, key=order.index, reverse=True)
+        return [
+            path
+            for paths in manager.conflicts([(name, self._receipt(name)) for name in own]).values()
+            for path in paths
+        ]
+
+    def told(self) -> str:
+        """What a model may know of the worlds before it proposes anything."""
+        return "\n".join(manager.told() for manager in {id(each): each for each in self._managers.values()}.values())
+
+    @property
+    def operations(self) -> Mapping[str, type[Config]]:
+        """What can be proposed, by its name (`do`)."""
+        return self._operations
 
     def audit(self) -> list[Finding]:
         """What was done to the journal by others; see `Journal.audit`."""

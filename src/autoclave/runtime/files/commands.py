@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from autoclave.core import HostError, InputError, Outcome
 from autoclave.runtime.files.capture import Capture, captured, claim, remove_tree
@@ -20,6 +21,9 @@ from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Json
 from autoclave.sandbox import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
+
+if TYPE_CHECKING:
+    from autoclave.runtime.vault.cells import Outfit
 
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192
@@ -29,7 +33,8 @@ _MOST_TOLD = 8192
 class CommandRunner:
     """Runs commands over the folder of `scope`; what they write is kept in `stash` until it is claimed.
 
-    `install` gives the folder of the packages that generated code may import, by their names; None: it may have none.
+    `install` gives the folder of the packages that generated code may import, by their names; `outfit` what a command
+    gets to use services (see `vault.cells`). Without them it may have none.
     """
 
     def __init__(
@@ -38,9 +43,10 @@ class CommandRunner:
         stash: Path,
         limits: CommandLimits | None = None,
         install: Callable[[Sequence[str]], Path] | None = None,
+        outfit: Callable[[Sequence[str], Path, int, str], AbstractContextManager[Outfit]] | None = None,
     ) -> None:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
-        self._install = install
+        self._install, self._outfit = install, outfit
 
     def run(self, operation: Command, folder: Path) -> tuple[Capture, Json]:
         """Run a command; what it brought into the tree is in `folder` then.
@@ -60,7 +66,7 @@ class CommandRunner:
             if self.method == "copy":
                 _copy(tree, layers / "upper")
             limits = replace(self._limits, wall_s=operation.timeout_s)
-            outcome = run_command(self._command(operation, tree, layers), limits)
+            outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
             told = {"method": self.method, **_told(outcome)}
             _require_success(operation, outcome, limits)
             with Scope(layers / "upper") as written:
@@ -69,6 +75,20 @@ class CommandRunner:
         finally:
             remove_tree(layers)
         return capture, told
+
+    def _outcome(self, operation: Command, command: SealedCommand, limits: CommandLimits) -> Outcome:
+        if not operation.secrets:
+            return run_command(command, limits)
+        if self._outfit is None:
+            raise InputError(f"secrets {', '.join(operation.secrets)}: no vault was opened (--vault FILE)")
+        with self._outfit(operation.secrets, command.layers, command.port, operation.do) as outfit:
+            environment = {**command.environment, **outfit.environment}
+            shown = (*command.shown, *outfit.shown)
+            command = replace(command, listens=True, environment=environment, shown=shown)
+            outcome = run_command(command, limits, outfit.serve)
+            if outfit.alarms:
+                raise InputError(f"{operation.do}: {outfit.alarms[0]}; nothing was done")
+        return outcome
 
     @cached_property
     def method(self) -> Literal["overlay", "copy"]:
@@ -98,6 +118,15 @@ class CommandRunner:
             environment = {"PYTHONPATH": _PACKAGES}
         argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
         return SealedCommand(argv, tree, layers, shown=tuple(shown), environment=environment, **given)
+
+
+def commands_problem(folder: Path) -> str:
+    """Why a command over a tree on the file system of `folder` needs a copy of it; empty if it does not.
+
+    Raises:
+        IsolationError: no command can be sealed here.
+    """
+    return overlay_problem(folder)
 
 
 def _copy(tree: Path, to: Path) -> None:

@@ -23,13 +23,16 @@ from autoclave.core.json import canonical_json
 from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
-from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, MakeLink
+from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, Python
 from autoclave.runtime.files.planning import New, Survey, fingerprint, steps_of, survey
 from autoclave.runtime.files.scope import Entry, NothingThere, Scope
 from autoclave.runtime.files.steps import Step, has_happened, is_possible, take_steps
+from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import inode_at, undo_steps
 from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.interface import Change, Choice, Guarantee, InDoubt, Json, Plan
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Plan
+from autoclave.runtime.packages import normalised_name
+from autoclave.runtime.policy.request import Access, Request
 
 _ROOT = "files"
 
@@ -94,12 +97,72 @@ class FileManager:
         is_command = isinstance(operation, Command)
         return Plan(
             digest=hashlib.sha256(canonical_json(told)).hexdigest(),
-            changes=tuple(_change(step, before, brought, operation) for step in steps),
+            changes=tuple(map(_words, steps)),
+            request=Request(
+                tuple(
+                    access
+                    for step in steps
+                    for access in self._accesses(step, before[step.path], brought.get(step.stash, Survey()))
+                )
+            ),
             footprint=self._footprint(operation, steps),
             guarantee=Guarantee.EXACT,
             kept={"steps": plain, "output": planned.output} if is_command else {},
             output=planned.output or {},
         )
+
+    def told(self) -> str:
+        """See `Manager`: the names of the tree."""
+        return tree_text(self._scope)
+
+    def asks(self, operation: Config) -> Request:
+        """See `Manager`: a command is run to see what it would do."""
+        if not isinstance(operation, Command):
+            return Request(())
+        program = "python" if isinstance(operation, Python) else operation.command[0].rpartition("/")[2]
+        packages = operation.packages if isinstance(operation, Python) else ()
+        return Request(
+            (
+                Access("run", f"programs/{program}"),
+                Access("read", f"{_key(operation.within)}/**"),
+                *(Access("import", f"packages/{normalised_name(name)}") for name in packages),
+                *(Access("use", f"services/{name}") for name in operation.secrets),
+            )
+        )
+
+    def observed(self, action: str, receipt: Json) -> Request:
+        """See `Manager`: what was there is in the stash by now, what came is in the tree."""
+        accesses: list[Access] = []
+        with Scope(self._stash / action) as stash:
+            for step in steps_from(receipt["steps"]):
+                old = survey(step.stash, stash) if step.stash else Survey()
+                accesses += self._accesses(step, old, survey(step.to or step.path, self._scope))
+        return Request(tuple(accesses))
+
+    def _accesses(self, step: Step, old: Survey, new: Survey) -> Iterator[Access]:
+        """What a step does to what was there (`old`), and brings (`new`)."""
+        resource = self._resource(step.path)
+        inside = tuple(f"{resource}/{name}" for name in dict.fromkeys((*old.inside, *new.inside)))
+        match step.do:
+            case "put":
+                yield Access("create", resource, inside, max(1, new.num_files), new.num_bytes)
+            case "take":
+                yield Access("delete", resource, inside, old.num_files, 0, old.num_bytes)
+            case "exchange":
+                yield Access("modify", resource, inside, max(1, new.num_files), new.num_bytes, old.num_bytes)
+            case "move":
+                inner = old.inside or new.inside
+                for place in (resource, self._resource(step.to)):
+                    yield Access("rename", place, tuple(f"{place}/{name}" for name in inner), max(1, len(inner) + 1))
+            case "set_facts":
+                yield Access("set_mode", resource, (), 1)
+
+    def _resource(self, path: str) -> str:
+        """The name that the policy knows a path by: where it really is, whatever links are on the way."""
+        above, _, name = path.rpartition("/")
+        place = os.path.join(os.path.realpath(self._scope.root / above), name)
+        within = os.path.relpath(place, self._scope.root)
+        return f"outside{place}" if within.startswith("..") else f"{_ROOT}/{within}"
 
     def _footprint(self, operation: Config, steps: Sequence[Step]) -> Footprint:
         reads = frozenset({_key(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
@@ -348,20 +411,9 @@ def _named(paths: Sequence[str]) -> str:
     return ", ".join(map(repr, paths))
 
 
-def _change(step: Step, before: Mapping[str, Survey], brought: Mapping[str, Survey], operation: Config) -> Change:
-    old, new = before[step.path], brought.get(step.stash, Survey())
-    match step.do:
-        case "put":
-            verb = "link" if isinstance(operation, MakeLink) else "create"
-            return Change(verb, step.path, "", max(1, new.num_files), new.num_bytes)
-        case "take":
-            return Change("delete", step.path, "", old.num_files, 0, old.num_bytes)
-        case "exchange":
-            return Change("modify", step.path, "", max(1, new.num_files), new.num_bytes, old.num_bytes)
-        case "move":
-            return Change("rename", step.path, step.to, old.num_files)
-        case "set_facts":
-            return Change("set_mode", step.path)
+def _words(step: Step) -> str:
+    verb = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}[step.do]
+    return f"{verb} {step.path!r}" + (f" -> {step.to!r}" if step.to else "")
 
 
 def _make(folder: Path, new: New) -> None:

@@ -67,12 +67,14 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
 class Survey:
     """What is at a path and below it: a digest of all that can be put back (empty: nothing is there), and how much.
 
+    `inside` are the paths below it, seen from there.
     The times of folders are left out of the digest: they change with what is in them.
     """
 
     fingerprint: str = ""
     num_files: int = 0
     num_bytes: int = 0
+    inside: tuple[str, ...] = ()
 
 
 def survey(path: str, scope: Scope) -> Survey:
@@ -81,13 +83,13 @@ def survey(path: str, scope: Scope) -> Survey:
     Raises:
         InputError: something cannot be read, or changes meanwhile.
     """
-    digest, num_files, num_bytes = hashlib.sha256(), 0, 0
+    digest, num_bytes, names = hashlib.sha256(), 0, list[str]()
     for each, entry in scope.walk(path):
-        num_files += 1
+        names.append(each.removeprefix(f"{path}/"))
         num_bytes += entry.size
         told = replace(entry, mtime_ns=0) if entry.kind == "folder" else entry
         digest.update(canonical_json([each.removeprefix(path), told]) + b"\n")
-    return Survey(digest.hexdigest() if num_files else "", num_files, num_bytes)
+    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names[1:])) if names else Survey()
 
 
 def fingerprint(path: str, scope: Scope) -> str:

@@ -106,6 +106,20 @@ def _take(step: Step, scope: Scope, stash: int) -> None:
                 _set_facts(parent, name, step)
 
 
+def rename_problem(folder: Path) -> str:
+    """Why things cannot change places at once in a folder of ours; empty if they can. Tries it."""
+    for name in ("one", "other"):
+        (folder / name).write_text(name)
+    parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _rename(parent, "one", parent, "other", _EXCHANGE, Step("exchange", "one", "other"))
+    except (InputError, HostError) as error:
+        return str(error)
+    finally:
+        os.close(parent)
+    return "" if (folder / "one").read_text() == "other" else "names did not change places"
+
+
 def sync_file_system(folder: Path) -> None:
     """Make all durable that is on the file system of a folder: quicker than file by file where there are many."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

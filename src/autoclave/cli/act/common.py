@@ -1,0 +1,81 @@
+"""What the commands of `autoclave act` share: the folder they work on, and operations in a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autoclave.core import DataError, InputError
+
+if TYPE_CHECKING:
+    from autoclave.runtime.session import Session
+
+FOLDER = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path)
+
+
+def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `--root`, `--state` and `--session`."""
+    command = click.option(
+        "--session", "name", default="main", show_default=True, help="What its actions and grants are recorded under."
+    )(command)
+    command = click.option(
+        "--state",
+        type=FOLDER,
+        help="Folder of the journal, and of what was moved aside; on the same file system.  "
+        "[default: .autoclave-NAME beside the folder]",
+    )(command)
+    return click.option("--root", type=FOLDER, required=True, help="The folder that actions are confined to.")(command)
+
+
+def opened(root: Path, state: Path | None, name: str = "main", **others: Any) -> Session:
+    """A session; what a process that died had left unfinished is told."""
+    from autoclave.runtime.opening import open_session
+
+    session = open_session(root, state, name=name, **others)
+    for action in session.recovered:
+        standing = session.journal.standing(action)
+        click.echo(f"action {action} was unfinished when a process died; it is {standing.state} now", err=True)
+    return session
+
+
+def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """`(where, operation)` for each line of a file, or of standard input (`-`)."""
+    from autoclave.core.files import read_jsonl
+
+    if str(file) != "-":
+        yield from read_jsonl(file, "operations")
+        return
+    for number, line in enumerate(sys.stdin, start=1):
+        if not line.strip():
+            continue
+        try:
+            given = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"standard input:{number}: not JSON ({error})") from None
+        if not isinstance(given, dict):
+            raise DataError(f"standard input:{number}: must be an object")
+        yield f"standard input:{number}", given
+
+
+def words(given: Mapping[str, Any]) -> str:
+    """An operation in a line: what it does, to what."""
+    if given["do"] == "run":
+        return f"run {' '.join(given['command'])[:100]!r}"
+    if given["do"] == "python":
+        return f"python {given['source'].strip().splitlines()[0][:80] if given['source'].strip() else ''!r}"
+    other = given.get("to") or given.get("target")
+    return f"{given['do']} {given['path']!r}" + (f" -> {other!r}" if other else "")
+
+
+def named(where: str, error: InputError) -> InputError:
+    """The error with the place where the operation was given, and for the person at the terminal what would help."""
+    told = type(error)(f"{where}: {str(error).removeprefix('operation: ')}")
+    if hint := getattr(error, "hint", ""):
+        told = InputError(f"{told}. What would permit it: {hint}")
+    return told

@@ -1,0 +1,221 @@
+"""`autoclave act plan`, `propose` and `run`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, words
+from autoclave.core import InputError
+
+if TYPE_CHECKING:
+    from autoclave.runtime.session import Proposal, Session
+
+_BY = "command line"
+
+
+def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what generated code may use beyond the folder."""
+    told = "Requirements file with hashes: what generated code may import."
+    command = click.option("--packages", type=FILE, help=told)(command)
+    command = click.option("--trust", type=FILE, help="Certificates that services are verified by, in PEM.")(command)
+    command = click.option(
+        "--vault-key", type=click.Choice(("passphrase", "file", "keyring")), default="file", show_default=True
+    )(command)
+    return click.option("--vault", type=FILE, help="Vault with the keys of services that commands may use.")(command)
+
+
+def _by_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--record", type=FILE, help="Write what the model proposes to this file, to be run again.")(
+        command
+    )
+    command = click.option(
+        "--key-variable", default="OPENAI_API_KEY", show_default=True, help="Environment variable with the key."
+    )(command)
+    command = click.option("--model", help="Its name at the endpoint.")(command)
+    command = click.option("--endpoint", help="Base URL of a server that speaks OpenAI's chat, such as .../v1.")(
+        command
+    )
+    return click.option("--prompt", help="What a model shall do, in place of FILE.")(command)
+
+
+def _session(
+    root: Path,
+    state: Path | None,
+    name: str,
+    *,
+    packages: Path | None,
+    vault: Path | None,
+    vault_key: str,
+    trust: Path | None,
+) -> Session:
+    others: dict[str, Any] = {}
+    if packages is not None:
+        from autoclave.core.files import cache_folder
+        from autoclave.runtime.packages import AllowedPackages
+
+        others["packages"] = AllowedPackages(packages, cache_folder() / "packages")
+    if vault is not None:
+        from autoclave.cli.act.vault import opened_vault
+        from autoclave.runtime.vault.cells import CellSecrets
+
+        verify = ssl.create_default_context(cafile=str(trust)) if trust else None
+        others["vault"] = lambda record: CellSecrets(opened_vault(vault, vault_key, record), record, verify)
+    return opened(root, state, name, **others)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@_with_extras
+@on_folder
+def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -> None:
+    """Show what each operation of FILE would do to the folder as it is. Nothing is done, and only denials are recorded.
+
+    FILE has an operation per line; `-` is standard input.
+
+    \b
+    Example: autoclave act plan changes.jsonl --root project
+    """
+    with _session(root, state, name, **extras) as session:
+        for where, given in operations(file):
+            try:
+                found = session.plan(given)
+            except InputError as error:
+                raise named(where, error) from None
+            click.echo(f"{found.digest[:12]}  {words(given)}")
+            for change in found.changes:
+                click.echo(f"    {change}")
+
+
+@click.command()
+@click.argument("file", type=FILE, required=False)
+@_by_model
+@_with_extras
+@on_folder
+def propose(
+    file: Path | None,
+    root: Path,
+    state: Path | None,
+    name: str,
+    **others: Any,
+) -> None:
+    """Plan each operation of FILE, or what a model proposes, and record it, for `run ACTION`. Nothing is done.
+
+    \b
+    Example: autoclave act propose changes.jsonl --root project
+    """
+    model, extras = _parted(others)
+    with _session(root, state, name, **extras) as session:
+        for proposal, given in _proposals(session, file, is_run=False, **model):
+            click.echo(f"{proposal.action}  {proposal.plan.digest[:12]}  {words(given)}")
+
+
+@click.command()
+@click.argument("target", required=False)
+@_by_model
+@_with_extras
+@on_folder
+def run(
+    target: str | None,
+    root: Path,
+    state: Path | None,
+    name: str,
+    **others: Any,
+) -> None:
+    """Do a proposed action, or propose and do each operation of a file in turn, up to the first that cannot be done.
+
+    TARGET is the name of an action or a file (`-`: standard input). With --prompt a model proposes, and is told what
+    became of each.
+
+    \b
+    Example: autoclave act run changes.jsonl --root project
+    """
+    model, extras = _parted(others)
+    with _session(root, state, name, **extras) as session:
+        if target and target != "-" and not Path(target).exists():
+            standing = session.journal.standing(target)
+            try:
+                session.run(target, standing.proposed["plan"], approved_by=_BY)
+            except InputError as error:
+                raise named(target, error) from None
+            click.echo(f"{target}  {words(standing.proposed['operation'])}")
+            return
+        for proposal, given in _proposals(session, Path(target) if target else None, is_run=True, **model):
+            click.echo(f"{proposal.action}  {words(given)}")
+            if text := str(proposal.plan.output.get("stdout", "")):
+                click.echo("".join(f"    | {line}\n" for line in text.splitlines()[-20:]), nl=False)
+
+
+def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those about a model, and those about what code may use."""
+    names = ("prompt", "endpoint", "model", "key_variable", "record")
+    return ({name: options[name] for name in names}, {n: v for n, v in options.items() if n not in names})
+
+
+def _proposals(
+    session: Session, file: Path | None, *, is_run: bool, prompt: str | None, **model: Any
+) -> Iterator[tuple[Proposal, dict[str, Any]]]:
+    if (file is None) == (prompt is None):
+        raise InputError("act: give a file of operations, or --prompt with --endpoint and --model")
+    if prompt is not None:
+        yield from _by_prompt(session, prompt, is_run=is_run, **model)
+        return
+    assert file is not None
+    for where, given in operations(file):
+        try:
+            yield _done(session, given, is_run), given
+        except InputError as error:
+            raise named(where, error) from None
+
+
+def _done(session: Session, given: dict[str, Any], is_run: bool, by: str = _BY) -> Proposal:
+    proposal = session.propose(given, by=by)
+    if is_run:
+        session.run(proposal.action, proposal.plan.digest, approved_by=_BY)
+    return proposal
+
+
+def _by_prompt(
+    session: Session,
+    prompt: str,
+    *,
+    is_run: bool,
+    endpoint: str | None,
+    model: str | None,
+    key_variable: str,
+    record: Path | None,
+) -> Iterator[tuple[Proposal, dict[str, Any]]]:
+    import json
+    import os
+
+    from autoclave.core.files import write_atomically
+    from autoclave.runtime.proposals import Refused, chat_at, converse
+
+    if not endpoint or not model:
+        raise InputError("act --prompt: needs --endpoint URL and --model NAME")
+    chat = chat_at(endpoint, model, os.environ.get(key_variable, ""))
+    lines: list[str] = []
+    turns = converse(chat, prompt, session.told(), session.operations)
+    answer: str | Refused | None = None
+    while True:
+        try:
+            given = turns.send(answer)
+        except StopIteration as stop:
+            if stop.value:
+                click.echo(f"model: {stop.value}", err=True)
+            return
+        try:
+            proposal = _done(session, given, is_run, by=f"model {model}")
+        except InputError as error:
+            answer = Refused(str(error))
+            click.echo(f"refused: {named('operation', error)}", err=True)
+            continue
+        answer = str(proposal.plan.output.get("stdout", "")) or "done"
+        lines.append(json.dumps(given))
+        if record:
+            write_atomically(record, "".join(f"{line}\n" for line in lines))
+        yield proposal, given

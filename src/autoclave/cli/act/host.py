@@ -1,0 +1,33 @@
+"""`autoclave act doctor`: what this host offers to actions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from autoclave.cli.act.common import FOLDER
+
+_LACKS = 3
+
+
+@click.command()
+@click.option("--root", type=FOLDER, default=Path("."), show_default=True, help="The folder that actions would be on.")
+@click.option("--state", type=FOLDER, help="Folder of the journal.  [default: .autoclave-NAME beside the folder]")
+def doctor(root: Path, state: Path | None) -> None:
+    """Try what actions on a folder need of this host; exit code 3 when something is missing that they need.
+
+    \b
+    Example: autoclave act doctor --root project
+    """
+    from autoclave.runtime.doctor import examine
+
+    is_whole = True
+    for check in examine(root, state):
+        mark = "ok     " if check.is_present else "MISSING" if check.is_required else "without"
+        click.echo(f"{mark}  {check.name}: {check.detail or check.why}")
+        if not check.is_present:
+            click.echo(f"         mend: {check.mend}")
+            is_whole = is_whole and not check.is_required
+    sys.exit(0 if is_whole else _LACKS)

@@ -1,0 +1,180 @@
+"""`autoclave act vault`: secrets that neither a model nor generated code sees."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autoclave.cli.act.common import FILE
+from autoclave.core import InputError
+
+if TYPE_CHECKING:
+    from autoclave.runtime.vault import Vault
+    from autoclave.runtime.vault.vault import KeySource
+
+_PASSPHRASE_FILE = "AUTOCLAVE_VAULT_PASSPHRASE_FILE"
+
+
+def in_vault(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `--vault` and `--key`."""
+    command = click.option(
+        "--key",
+        type=click.Choice(("passphrase", "file", "keyring")),
+        default="file",
+        show_default=True,
+        help=f"How it is locked: a passphrase (from the file that {_PASSPHRASE_FILE} names, or asked for), a key file "
+        "beside it, or the keyring of the desktop.",
+    )(command)
+    return click.option(
+        "--vault", "path", type=FILE, help="The file.  [default: autoclave/vault in the user's folder of data]"
+    )(command)
+
+
+def opened_vault(path: Path | None, key: str, record: Any = None) -> Vault:
+    """The vault; from here on no core of this process is dumped."""
+    from autoclave.runtime.vault import Vault
+    from autoclave.runtime.vault.vault import forbid_core_dumps
+
+    forbid_core_dumps()
+    place = path or _default_path()
+    return Vault(place, source_of(place, key), record)
+
+
+def _default_path() -> Path:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    return Path(data) / "autoclave" / "vault"
+
+
+def source_of(path: Path, key: str) -> KeySource:
+    """Where the key of a vault comes from."""
+    from autoclave.runtime.vault import KeyFile, Keyring, Passphrase
+
+    if key == "file":
+        return KeyFile(path.with_name(f"{path.name}.key"))
+    if key == "keyring":
+        return Keyring(str(path.resolve()))
+    if given := os.environ.get(_PASSPHRASE_FILE):
+        try:
+            return Passphrase(Path(given).read_text().rstrip("\n"))
+        except OSError as error:
+            raise InputError(f"{_PASSPHRASE_FILE} {given}: cannot be read ({error.strerror})") from None
+    if not sys.stdin.isatty():
+        raise InputError(f"vault: no terminal to ask for the passphrase; name a file with it in {_PASSPHRASE_FILE}")
+    return Passphrase(click.prompt("Passphrase", hide_input=True, err=True))
+
+
+@click.group(no_args_is_help=True)
+def vault() -> None:
+    """Keep the keys of services where neither a model nor generated code sees them.
+
+    Commands that may use a service find a dummy of the same form in SERVICE_TOKEN; a proxy puts the key in, on the way
+    to the hosts of that service alone.
+
+    \b
+    Example: autoclave act vault list
+    """
+
+
+@vault.command()
+@click.argument("service")
+@click.option("--host", "hosts", multiple=True, required=True, help="Where it may go; may be given again.")
+@click.option("--method", "methods", multiple=True, help="By which methods.  [default: all]")
+@click.option("--path", "paths", multiple=True, help="To which paths, as patterns.  [default: /**]")
+@click.option("--place", type=click.Choice(("header", "query", "basic")), default="header", show_default=True)
+@click.option("--name", default="Authorization", show_default=True, help="Of the header or parameter.")
+@click.option("--as-file", is_flag=True, help="Code finds the dummy in a file, named by SERVICE_TOKEN_FILE.")
+@click.option("--allow-private", is_flag=True, help="The hosts may be on a private network.")
+@in_vault
+def add(
+    service: str,
+    hosts: tuple[str, ...],
+    methods: tuple[str, ...],
+    paths: tuple[str, ...],
+    place: str,
+    name: str,
+    as_file: bool,
+    allow_private: bool,
+    path: Path | None,
+    key: str,
+) -> None:
+    """Add the key of SERVICE, read from standard input or asked for.
+
+    \b
+    Example: printenv GITHUB_KEY | autoclave act vault add github --host api.github.com
+    """
+    from autoclave.runtime.vault.vault import secret_from
+
+    given: dict[str, Any] = {
+        "service": service,
+        "hosts": hosts,
+        "place": place,
+        "name": name,
+        "is_file": as_file,
+        "allows_private": allow_private,
+        **({"methods": methods} if methods else {}),
+        **({"paths": paths} if paths else {}),
+    }
+    kept = opened_vault(path, key)
+    kept.add(secret_from({**given, "value": _value()}, f"service {service}"))
+
+
+@vault.command(name="list")
+@in_vault
+def list_secrets(path: Path | None, key: str) -> None:
+    """Show the services that have a key, and where it may go; never the key.
+
+    \b
+    Example: autoclave act vault list
+    """
+    kept = opened_vault(path, key)
+    for name in kept.names():
+        about = kept.about(name)
+        where = f"{about['place']} {about['name']}" if about["place"] != "basic" else "password"
+        click.echo(f"{name}  {' '.join(about['hosts'])}  {','.join(about['methods'])}  {where}")
+
+
+@vault.command()
+@click.argument("services", nargs=-1, required=True)
+@in_vault
+def remove(services: tuple[str, ...], path: Path | None, key: str) -> None:
+    """Forget keys.
+
+    \b
+    Example: autoclave act vault remove github
+    """
+    kept = opened_vault(path, key)
+    for service in services:
+        kept.remove(service)
+
+
+@vault.command()
+@click.argument("service", required=False)
+@click.option("--lock", type=click.Choice(("passphrase", "file", "keyring")), help="Lock the vault itself anew.")
+@in_vault
+def rotate(service: str | None, lock: str | None, path: Path | None, key: str) -> None:
+    """Give SERVICE another key, read from standard input or asked for; or lock the vault with another one (--lock).
+
+    \b
+    Example: printenv NEW_KEY | autoclave act vault rotate github
+    """
+    if (service is None) == (lock is None):
+        raise InputError("act vault rotate: give a service, or --lock")
+    kept = opened_vault(path, key)
+    if service is not None:
+        kept.rotate(service, _value())
+        return
+    place = path or _default_path()
+    if lock == "file" and key == "file":
+        place.with_name(f"{place.name}.key").rename(place.with_name(f"{place.name}.key.old"))
+    kept.rekey(source_of(place, lock or key))
+
+
+def _value() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("Key", hide_input=True, err=True))
+    return sys.stdin.read().strip("\n")

@@ -1,0 +1,85 @@
+"""What actions need of this host, tried. Leaves nothing behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoclave.core import AutoclaveError, IsolationError
+from autoclave.runtime.files.commands import commands_problem
+from autoclave.runtime.files.steps import rename_problem
+from autoclave.runtime.opening import default_state
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing. `detail` is what was found; `why` what it is good for."""
+
+    name: str
+    is_present: bool
+    is_required: bool
+    why: str
+    mend: str
+    detail: str = ""
+
+
+def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
+    """Try what actions on the folder `root` with a state in `state` need."""
+    place = state or default_state(root)
+    beside = next((each for each in (place, *place.resolve().parents) if each.is_dir()), Path("/"))
+    is_same = root.is_dir() and root.stat().st_dev == beside.stat().st_dev
+    yield Check(
+        "state on the file system of the folder",
+        is_same and os.access(beside, os.W_OK),
+        True,
+        "what an action takes out of the folder is moved there at once",
+        f"give a folder on the file system of {root} that you may write to (--state)",
+        f"{root} and {place}" if is_same else "",
+    )
+    if is_same and os.access(beside, os.W_OK):
+        with tempfile.TemporaryDirectory(dir=beside, prefix=".autoclave-trial-") as trial:
+            yield from _tried(Path(trial))
+    has_cryptography = importlib.util.find_spec("cryptography") is not None
+    yield Check(
+        "cryptography",
+        has_cryptography,
+        False,
+        "the vault needs it",
+        "pip install 'autoclave[runtime]'",
+    )
+
+
+def _tried(trial: Path) -> Iterator[Check]:
+    problem = rename_problem(trial)
+    yield Check(
+        "exchange of two names at once",
+        not problem,
+        True,
+        "a file is replaced and put back in one step",
+        "use a file system that knows renameat2, such as ext4, xfs, btrfs or tmpfs",
+        problem,
+    )
+    try:
+        problem, is_sealed = commands_problem(trial), True
+    except (IsolationError, AutoclaveError) as error:
+        problem, is_sealed = str(error), False
+    yield Check(
+        "sealed cells for commands",
+        is_sealed,
+        False,
+        "commands and generated code run in them, never on the host",
+        "`autoclave doctor` says what is missing",
+        problem if not is_sealed else "",
+    )
+    yield Check(
+        "overlay on this file system",
+        is_sealed and not problem,
+        False,
+        "a command changes a layer of its own; without it the folder is copied for each",
+        "use a folder that is not itself on an overlay, such as a volume of the container",
+        problem,
+    )

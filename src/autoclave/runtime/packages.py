@@ -1,0 +1,89 @@
+"""Packages that generated code may import: from a list with exact versions and hashes, never by what a model wrote.
+
+The list is a requirements file as `uv pip compile --generate-hashes` or `pip-compile` write it. What is asked for are
+names on it; they are installed without their dependencies, which have to be asked for, too, into a folder of a cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autoclave.core import DataError, HostError, InputError
+from autoclave.core.files import alone_with, atomic_folder, existing_file
+
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)\s*(?P<rest>.*)")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_INSTALL_TIMEOUT_S = 600.0
+
+
+def normalised_name(name: str) -> str:
+    """The one spelling of a package's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class AllowedPackages:
+    """The packages of a requirements file, each with version and hashes; installed into `cache` when they are needed.
+
+    `find_links`: a folder of wheels to install from, in place of an index.
+
+    Raises:
+        DataError: a line is no pinned requirement with a hash.
+        InputError: there is no such file.
+    """
+
+    def __init__(self, path: Path, cache: Path, find_links: Path | None = None) -> None:
+        self._path, self._cache, self._find_links = path, cache, find_links
+        self._lines: dict[str, str] = {}
+        text = existing_file(path, "packages").read_text().replace("\\\n", " ")
+        for number, line in enumerate(text.splitlines(), start=1):
+            stripped = re.sub(r"(^|\s)#.*", "", line).strip()
+            if not stripped:
+                continue
+            found = _REQUIREMENT.fullmatch(stripped)
+            hashes = _HASH.findall(found["rest"]) if found else []
+            rest = _HASH.sub("", found["rest"]).strip() if found else ""
+            if not found or not hashes or (rest and not rest.startswith(";")):
+                raise DataError(
+                    f"{path}:{number}: must be NAME==VERSION with a --hash=sha256:...; found {stripped[:80]!r}"
+                )
+            pinned = " ".join(f"--hash=sha256:{each}" for each in hashes)
+            self._lines[normalised_name(found["name"])] = f"{found['name']}=={found['version']} {pinned}"
+
+    def install(self, names: Sequence[str]) -> Path:
+        """The folder with the packages of these names; installed once, whole or not at all.
+
+        Raises:
+            InputError: a name is not on the list.
+            HostError: they cannot be installed.
+        """
+        for name in names:
+            if normalised_name(name) not in self._lines:
+                raise InputError(f"package {name!r}: is not on the list of allowed packages, {self._path}")
+        lines = sorted({self._lines[normalised_name(name)] for name in names})
+        digest = hashlib.sha256("\n".join([*lines, sys.version]).encode()).hexdigest()[:32]
+        folder = self._cache / digest
+        with alone_with(folder, f"{folder}: another process installs it; try again when it is done"):
+            if not folder.is_dir():
+                self._install(lines, folder)
+        return folder
+
+    def _install(self, lines: Sequence[str], folder: Path) -> None:
+        with atomic_folder(folder) as partial:
+            wanted = self._cache / f"{folder.name}.txt"
+            wanted.write_text("\n".join(lines) + "\n")
+            source = ["--no-index", "--find-links", str(self._find_links)] if self._find_links else []
+            words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            words += ["--require-hashes", "--only-binary=:all:", "--no-compile", "--target", str(partial), *source]
+            try:
+                done = subprocess.run(
+                    [*words, "-r", str(wanted)], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise HostError(f"{self._path}: packages were not installed within {_INSTALL_TIMEOUT_S:g} s") from None
+            if done.returncode:
+                raise HostError(f"{self._path}: packages cannot be installed: {done.stderr.strip()[-600:]}")

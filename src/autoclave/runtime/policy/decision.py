@@ -1,0 +1,159 @@
+"""Whether an action may do what it asks for, and whether it did more than that. Pure.
+
+Each access must be covered, with all that is inside of it, by one allowance, in the order in which they were given; a
+prohibition that is about any of it denies the whole. What an access comes to is charged to the allowance that covers
+it, and to those that this one narrows; where one is used up, the next is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.policy.request import Access, Request, is_well_formed
+from autoclave.runtime.records import Record
+
+_ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
+_MINUTE_S = 60.0
+_LIMITED = {"files": "max_files", "bytes_written": "max_bytes_written", "bytes_deleted": "max_bytes_deleted"}
+
+
+@dataclass(slots=True)
+class Usage:
+    """How much was charged to one allowance: when it was used, and counts by their names."""
+
+    uses: list[float] = field(default_factory=list[float])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether it may. `reason` is for whoever asked, and says nothing of grants; `hint` is for the person who grants.
+
+    `charges`: what it comes to, by the id of each allowance that covers a part.
+    """
+
+    is_allowed: bool
+    reason: str = ""
+    hint: str = ""
+    rules: tuple[str, ...] = ()
+    charges: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+
+
+def usage_of(records: Iterable[Record]) -> dict[str, Usage]:
+    """What was charged so far, by the records of a journal. What was undone stays charged."""
+    found: dict[str, Usage] = {}
+    for record in records:
+        charges: Mapping[str, Mapping[str, int]] = record.body.get("charges", {})
+        for grant, counts in charges.items():
+            usage = found.setdefault(grant, Usage())
+            usage.uses.append(record.at)
+            for name, number in counts.items():
+                usage.counts[name] = usage.counts.get(name, 0) + number
+    return found
+
+
+def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage], now: float) -> Decision:
+    """Whether `request` may be done at `now` (seconds since 1970), given what was charged to each grant."""
+    forbids = [grant for grant in grants if grant.effect == "forbid" and not grant.is_over(now)]
+    allows = [grant for grant in grants if grant.effect == "allow"]
+    by_id = {grant.id: grant for grant in allows}
+    about = {verb: [(each.prefixes, each) for each in allows if each.is_about(verb)] for verb in _verbs(request)}
+    charges: dict[str, dict[str, int]] = {}
+    for access in request.accesses:
+        if malformed := [each for each in access.resources if not is_well_formed(each)]:
+            return _denied(access, malformed[0], "no grant can cover it", ())
+        for grant in forbids:
+            if hit := next((each for each in access.resources if grant.covers(access.verb, each)), ""):
+                return _denied(access, hit, f"grant {grant.id} forbids it", (grant.id,))
+        problems: list[str] = []
+        for prefixes, grant in about[access.verb]:
+            if not access.resource.startswith(prefixes):  # most are told apart by this
+                continue
+            line = [grant, *_narrowed(grant, by_id)]
+            if not all(each.covers(access.verb, resource) for each in line for resource in access.resources):
+                continue
+            problem = next(filter(None, (_problem(each, access, request, usage, charges, now) for each in line)), "")
+            if not problem:
+                for each in line:
+                    _charge(charges.setdefault(each.id, {}), access)
+                break
+            problems.append(problem)
+        else:
+            hint = "; ".join(problems) or f"autoclave act grant '{access.resource}' --verbs {access.verb}"
+            return _denied(access, access.resource, hint, ())
+    return Decision(True, rules=tuple(charges), charges=charges)
+
+
+def violations(grants: Sequence[Grant], rules: Sequence[str], actual: Request) -> list[str]:
+    """What really happened without any of the allowances in `rules` covering it, or although it is forbidden."""
+    allows = [grant for grant in grants if grant.effect == "allow" and grant.id in rules]
+    forbids = [grant for grant in grants if grant.effect == "forbid"]
+    return [
+        f"{access.verb} {resource!r}"
+        for access in actual.accesses
+        for resource in access.resources
+        if not is_well_formed(resource)
+        or any(grant.covers(access.verb, resource) for grant in forbids)
+        or not any(grant.covers(access.verb, resource) for grant in allows)
+    ]
+
+
+def _verbs(request: Request) -> set[str]:
+    return {access.verb for access in request.accesses}
+
+
+def _denied(access: Access, resource: str, hint: str, rules: tuple[str, ...]) -> Decision:
+    return Decision(False, f"{access.verb} {resource!r} is not permitted", hint, rules)
+
+
+def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
+    """The grants that it narrows, up to the first."""
+    found: list[Grant] = []
+    while grant.parent in by_id and by_id[grant.parent] not in found:
+        grant = by_id[grant.parent]
+        found.append(grant)
+    return found
+
+
+def _problem(
+    grant: Grant,
+    access: Access,
+    request: Request,
+    usage: Mapping[str, Usage],
+    charges: Mapping[str, Mapping[str, int]],
+    now: float,
+) -> str:
+    """Why an allowance that is about an access does not permit it now; empty if it does."""
+    if grant.is_over(now):
+        return f"the time of grant {grant.id} is over"
+    if _ORDER.index(request.guarantee) < _ORDER.index(grant.minimum_guarantee):
+        return f"grant {grant.id} is for what can be taken back better than {request.guarantee}"
+    used = usage.get(grant.id, Usage())
+    if grant.max_uses is not None and len(used.uses) >= grant.max_uses:
+        return f"grant {grant.id} was used {len(used.uses)} times"
+    recent = sum(at > now - _MINUTE_S for at in used.uses) if grant.max_uses_per_minute is not None else 0
+    if grant.max_uses_per_minute is not None and recent >= grant.max_uses_per_minute:
+        return f"grant {grant.id} was used {recent} times in the last minute"
+    for name, limit in _LIMITED.items():
+        most: int | None = getattr(grant, limit)
+        if most is not None:
+            total = used.counts.get(name, 0) + charges.get(grant.id, {}).get(name, 0) + getattr(access, name)
+            if total > most:
+                return f"grant {grant.id} is for {most} {name.replace('_', ' ')}, and this would make {total}"
+    return ""
+
+
+def _charge(counts: dict[str, int], access: Access) -> None:
+    for name in _LIMITED:
+        counts[name] = counts.get(name, 0) + getattr(access, name)
+
+
+def shown_decision(decision: Decision) -> dict[str, Any]:
+    """A decision as it is recorded."""
+    if decision.is_allowed:
+        return {"rules": list(decision.rules), "charges": {name: dict(each) for name, each in decision.charges.items()}}
+    return {"reason": decision.reason, "hint": decision.hint, "rules": list(decision.rules)}

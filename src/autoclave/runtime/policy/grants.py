@@ -1,0 +1,203 @@
+"""Grants: what a person permits or forbids, and for how long. Pure."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.core.json import first_error, rule_of
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.policy.globs import literal_prefix, loose, matcher, names_in
+from autoclave.runtime.records import Record
+
+PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".profile", ".zshrc", "authorized_keys")
+"""Names that no allowance covers for more than reading, with all that is below, unless it has them literally."""
+VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_NonNegative = Field(default=None, ge=0)
+
+
+class Grant(Config):
+    """A permission, or with the effect `forbid` a prohibition that no permission overrides."""
+
+    id: str = Field(default_factory=lambda: secrets.token_hex(4))
+    effect: Literal["allow", "forbid"] = "allow"
+    resources: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Patterns such as `files/src/**`, `programs/*`, `services/slack`."""
+    verbs: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Which; `*` for all."""
+    excluded: tuple[str, ...] = Field(default=(), strict=False)
+    """Patterns of what it does not cover."""
+    session: str = ""
+    """Of which session; empty: of all on this state."""
+    parent: str = ""
+    """The grant that this one narrows: what it permits, that one has to permit as well."""
+    expires_at: float | None = None
+    """In seconds since 1970."""
+    max_uses: int | None = _NonNegative
+    max_uses_per_minute: int | None = _NonNegative
+    max_files: int | None = _NonNegative
+    """Of all uses together, as the following."""
+    max_bytes_written: int | None = _NonNegative
+    max_bytes_deleted: int | None = _NonNegative
+    minimum_guarantee: Guarantee = Field(default=Guarantee.COMPENSATING, strict=False)
+    """How good the undo of an action must be."""
+
+    @field_validator("resources", "excluded")
+    @classmethod
+    def _are_patterns(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in given:
+            names = pattern.split("/")
+            if any(name in ("", ".", "..") or ("**" in name and name != "**") for name in names):
+                raise ValueError(f"{pattern!r} must be names between single slashes; ** stands alone as a name")
+        return given
+
+    @field_validator("verbs")
+    @classmethod
+    def _are_verbs(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [verb for verb in given if verb != "*" and verb not in VERBS]:
+            raise ValueError(f"{unknown[0]!r} is no verb; known are {', '.join(VERBS)}, and * for all")
+        return given
+
+    def is_about(self, verb: str) -> bool:
+        """Whether it is for this verb."""
+        return "*" in self.verbs or verb in self.verbs
+
+    def covers(self, verb: str, resource: str) -> bool:
+        """Whether an allowance is about this, or a prohibition is."""
+        if not self.is_about(verb):
+            return False
+        if resource.endswith("/**"):
+            return self._covers_all_below(resource)
+        if self.effect == "forbid":  # also of what some file systems would take for the same
+            plain = loose(resource)
+            return bool(
+                matcher(self.resources, is_loose=True).fullmatch(plain)
+                and not matcher(self.excluded).fullmatch(resource)
+            )
+        return bool(
+            resource.startswith(self.prefixes)
+            and matcher(self.resources).fullmatch(resource)
+            and not (self.excluded and matcher(self.excluded, is_loose=True).fullmatch(loose(resource)))
+            and (verb == "read" or not self._is_protected(resource))
+        )
+
+    def _covers_all_below(self, subtree: str) -> bool:
+        """Likewise of a whole subtree, of which nobody has listed the names."""
+        place = subtree.removesuffix("/**")
+
+        def is_near(pattern: str) -> bool:  # whether something in the subtree may match it
+            prefix = literal_prefix(pattern)
+            return prefix.startswith(place) or place.startswith(prefix)
+
+        if self.effect == "forbid":
+            return any(map(is_near, self.resources))
+        return bool(matcher(self.resources).fullmatch(subtree)) and not any(map(is_near, self.excluded))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it depends on what was charged to it."""
+        limits = (self.max_uses, self.max_uses_per_minute, self.max_files, self.max_bytes_written)
+        return any(limit is not None for limit in (*limits, self.max_bytes_deleted))
+
+    def is_over(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and now >= self.expires_at
+
+    def _is_protected(self, resource: str) -> bool:
+        names = set(loose(resource).split("/")) & _PROTECTED
+        return bool(names) and not names <= self._literal_names
+
+    @cached_property
+    def prefixes(self) -> tuple[str, ...]:
+        """What every resource that it permits begins with, one of these."""
+        return tuple(map(literal_prefix, self.resources))
+
+    @cached_property
+    def _literal_names(self) -> frozenset[str]:
+        return names_in(self.resources)
+
+
+_PROTECTED = frozenset(map(loose, PROTECTED))
+
+
+def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
+    """A grant out of JSON data.
+
+    Raises:
+        InputError: it is none; the message begins with `where`.
+    """
+    try:
+        return Grant.model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(str(part) for part in first["loc"]) or "grant"
+        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
+
+
+def seconds_of(text: str) -> float:
+    """A time such as `90s`, `30m`, `8h` or `7d`, in seconds.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)):
+        raise InputError(f"time {text!r}: must be a number and a unit, such as 90s, 30m, 8h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def active(records: Iterable[Record], session: str) -> list[Grant]:
+    """The grants of a session that were not revoked, nor one that they narrow, by the records of a journal."""
+    grants: dict[str, Grant] = {}
+    for record in records:
+        if record.kind == "grant":
+            grants[record.subject] = Grant.model_validate(record.body)
+        elif record.kind == "revoke":
+            grants.pop(record.subject, None)
+    found = [grant for grant in grants.values() if grant.session in ("", session)]
+    return [grant for grant in found if all(parent in grants for parent in _line(grant, grants))]
+
+
+def _line(grant: Grant, grants: Mapping[str, Grant]) -> list[str]:
+    """The ids of the grants that it narrows, one after the other."""
+    found: list[str] = []
+    while grant.parent and grant.parent not in found:
+        found.append(grant.parent)
+        if grant.parent not in grants:
+            break
+        grant = grants[grant.parent]
+    return found
+
+
+def shown_grant(grant: Grant) -> str:
+    """A grant in a line."""
+    words = [grant.id, grant.effect, ",".join(grant.verbs), " ".join(grant.resources)]
+    words += [f"but not {' '.join(grant.excluded)}"] if grant.excluded else []
+    limits = grant.model_dump(exclude_none=True, exclude={"id", "effect", "verbs", "resources", "excluded"})
+    words += [f"{name}={value}" for name, value in limits.items() if value != "" and name != "minimum_guarantee"]
+    return "  ".join(words)
+
+
+def lint(grants: Iterable[Grant], now: float) -> list[str]:
+    """What a person may not have meant."""
+    told: list[str] = []
+    found = list(grants)
+    for grant in found:
+        if grant.is_over(now):
+            told.append(f"{grant.id}: its time is over")
+        wide = [pattern for pattern in grant.resources if pattern in ("**", "files/**")]
+        if grant.effect == "allow" and wide and {"*", "delete"} & set(grant.verbs) and grant.max_files is None:
+            told.append(f"{grant.id}: allows to delete everything ({wide[0]}); max_files bounds it")
+        if grant.effect == "allow" and any(
+            other.effect == "forbid" and set(grant.resources) <= set(other.resources) and set(other.verbs) >= {"*"}
+            for other in found
+        ):
+            told.append(f"{grant.id}: permits nothing, since another forbids it")
+    return told

@@ -1,0 +1,76 @@
+"""What a cell gets of the vault: dummies in its environment or in files, the certificate to trust, and the way out."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import ssl
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoclave.runtime.vault.authority import Authority
+from autoclave.runtime.vault.dummies import dummy_of
+from autoclave.runtime.vault.egress import Egress
+from autoclave.runtime.vault.vault import Record, Vault
+
+_CERTIFICATE, _FILES = "/etc/autoclave-cell.pem", "/secrets"
+_TRUST: tuple[str, ...] = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+)
+_PROXY: tuple[str, ...] = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What is added to a command: see `sandbox.SealedCommand`. `alarms` grows while it runs."""
+
+    environment: Mapping[str, str]
+    shown: Sequence[tuple[str, str]]
+    serve: Callable[[socket.socket], AbstractContextManager[Any]]
+    alarms: Sequence[str]
+
+
+class CellSecrets:
+    """Gives cells the use of secrets of `vault`. Dummies are the same for the life of this object, and then others.
+
+    `verify`: see `Egress`.
+    """
+
+    def __init__(self, vault: Vault, record: Record, verify: ssl.SSLContext | None = None) -> None:
+        self._vault, self._record, self._verify = vault, record, verify
+        self._session_key = secrets.token_bytes(32)
+        self._authority = Authority()
+
+    @contextlib.contextmanager
+    def outfit(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[Outfit]:
+        """What a command gets for these services. Files for it are put into `folder`.
+
+        Raises:
+            InputError: there is no secret of a service.
+        """
+        found = [self._vault.secret(service, purpose) for service in dict.fromkeys(services)]
+        dummies = {each.service: dummy_of(each.value, each.service, self._session_key) for each in found}
+        certificate = folder / "certificate.pem"
+        certificate.write_bytes(self._authority.certificate)
+        shown = [(str(certificate), _CERTIFICATE)]
+        environment: dict[str, str] = dict.fromkeys(_TRUST, _CERTIFICATE) | dict.fromkeys(
+            _PROXY, f"http://127.0.0.1:{port}"
+        )
+        for secret in found:
+            dummy = dummies[secret.service]
+            if secret.is_file:
+                (folder / f"dummy-{secret.service}").write_text(dummy)
+                shown.append((str(folder / f"dummy-{secret.service}"), f"{_FILES}/{secret.service}"))
+                environment[secret.variable] = f"{_FILES}/{secret.service}"
+            else:
+                environment[secret.variable] = dummy
+        with Egress(found, dummies, self._authority, self._record, self._verify) as egress:
+            yield Outfit(environment, shown, egress.serve, egress.alarms)

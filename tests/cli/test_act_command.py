@@ -19,6 +19,7 @@ def act(autoclave, tmp_path: Path):
     def run(*words: str, **options: Any):
         return autoclave("act", *words, "--root", "project", **options)
 
+    assert run("grant", "files/**", "programs/**").returncode == 0
     return run
 
 
@@ -54,7 +55,7 @@ def test_what_a_file_says_is_done_and_taken_back(act, tmp_path: Path):
     kinds = [json.loads(line)["kind"] for line in act("show", first).stdout.splitlines()]
     steps = "proposed approved executing executed undoing undone redoing redone committed"
     assert kinds == steps.split(" ")
-    assert "as they were written" in act("audit").stdout
+    assert "as they were written" in act("audit", "verify").stdout
 
 
 def test_a_plan_changes_and_records_nothing(act, tmp_path: Path):
@@ -97,7 +98,7 @@ def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
         connection.execute("DROP TRIGGER no_update")
         connection.execute("UPDATE records SET body = '{}' WHERE number = 2")
     connection.close()
-    told = act("audit")
+    told = act("audit", "verify")
     assert (told.returncode, told.stdout) == (1, "altered at record 2\n")
 
 

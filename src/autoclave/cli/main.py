@@ -35,6 +35,7 @@ EXTRAS: dict[str, str] = {
         ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
     ),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx"), "serve"),
+    **dict.fromkeys(("cryptography", "openai", "h11"), "runtime"),
     **dict.fromkeys(("pyarrow", "datasets", "datasketch", "zstandard", "ijson"), "curate"),
 }
 """Libraries that a plain installation lacks, and the extra that brings them."""

@@ -43,7 +43,14 @@ def verify(root: Path, state: Path | None, name: str) -> None:
 
 @audit.command()
 @click.argument("out", type=FILE)
-@click.option("--format", "form", type=click.Choice(("jsonl", "otlp")), default="jsonl", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("jsonl", "otlp")),
+    default="jsonl",
+    show_default=True,
+    help="How it is written.",
+)
 @on_folder
 def export(out: Path, form: str, root: Path, state: Path | None, name: str) -> None:
     """Write the journal to OUT: a line of JSON per record, or the actions as OpenTelemetry spans (OTLP as JSON).

@@ -24,7 +24,11 @@ def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option("--packages", type=FILE, help=told)(command)
     command = click.option("--trust", type=FILE, help="Certificates that services are verified by, in PEM.")(command)
     command = click.option(
-        "--vault-key", type=click.Choice(("passphrase", "file", "keyring")), default="file", show_default=True
+        "--vault-key",
+        type=click.Choice(("passphrase", "file", "keyring")),
+        default="file",
+        show_default=True,
+        help="What opens the vault.",
     )(command)
     return click.option("--vault", type=FILE, help="Vault with the keys of services that commands may use.")(command)
 

@@ -85,7 +85,13 @@ def vault() -> None:
 @click.option("--host", "hosts", multiple=True, required=True, help="Where it may go; may be given again.")
 @click.option("--method", "methods", multiple=True, help="By which methods.  [default: all]")
 @click.option("--path", "paths", multiple=True, help="To which paths, as patterns.  [default: /**]")
-@click.option("--place", type=click.Choice(("header", "query", "basic")), default="header", show_default=True)
+@click.option(
+    "--place",
+    type=click.Choice(("header", "query", "basic")),
+    default="header",
+    show_default=True,
+    help="Where services of this kind expect a key.",
+)
 @click.option("--name", default="Authorization", show_default=True, help="Of the header or parameter.")
 @click.option("--as-file", is_flag=True, help="Code finds the dummy in a file, named by SERVICE_TOKEN_FILE.")
 @click.option("--allow-private", is_flag=True, help="The hosts may be on a private network.")

@@ -1,0 +1,349 @@
+"""Nothing is permitted until it is granted, what is forbidden stays so, and no layer relies on another."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.core import InputError
+from autoclave.runtime import session as session_module
+from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, decide, grant_from, violations
+from autoclave.runtime.policy.decision import usage_of
+from autoclave.runtime.policy.globs import loose, matcher
+from autoclave.runtime.policy.grants import lint, seconds_of
+from autoclave.runtime.session import Session
+from tests.runtime.trees import manifest
+
+NOW = 1_000_000.0
+
+
+def may(grants: list[Grant], *accesses: Access, usage: dict[str, Usage] | None = None, **others: Any) -> Decision:
+    return decide(grants, Request(accesses, **others), usage or {}, NOW)
+
+
+def allow(*resources: str, verbs: str = "*", **others: Any) -> Grant:
+    return Grant(resources=resources, verbs=tuple(verbs.split(",")), **others)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("files/*.py", ["files/a.py", "files/.py"], ["files/a/b.py", "files/a.pyc", "files/A.PY"]),
+        ("files/src/**", ["files/src", "files/src/a", "files/src/a/b"], ["files/srcs", "files", "files/src2/a"]),
+        ("files/**/x", ["files/x", "files/a/x", "files/a/b/x"], ["files/ax", "files/x/y"]),
+        ("**", ["files", "files/a", "programs/sh"], []),
+        ("**/x", ["x", "files/x", "a/b/x"], ["files/yx"]),
+        ("files/a?c", ["files/abc"], ["files/ac", "files/a/c"]),
+        ("files/a[b]", ["files/a[b]"], ["files/ab"]),
+        ("files/*", ["files/new\nline", "files/ä"], ["files/a/b"]),
+    ],
+)
+def test_patterns_mean_what_they_say(pattern: str, yes: list[str], no: list[str]):
+    assert [each for each in yes if not matcher((pattern,)).fullmatch(each)] == []
+    assert [each for each in no if matcher((pattern,)).fullmatch(each)] == []
+
+
+def test_nothing_is_permitted_without_a_grant_and_what_is_forbidden_never():
+    write = Access("create", "files/src/a")
+    assert not may([], write).is_allowed
+    assert may([allow("files/src/**")], write).is_allowed
+    assert not may([allow("files/src/**", verbs="read,delete")], write).is_allowed
+    forbid = Grant(effect="forbid", resources=("files/**/a",), verbs=("*",))
+    denied = may([allow("**"), forbid], write)
+    assert not denied.is_allowed
+    assert forbid.id not in denied.reason
+    assert forbid.id in denied.hint
+    assert not may([allow("**"), forbid], Access("create", "files/src/A")).is_allowed  # the same on some file systems
+    assert not may([allow("files/src/**")], Access("delete", "files/src", ("files/src/a", "files/other"))).is_allowed
+    assert not may([allow("**"), forbid], Access("delete", "files/src", ("files/src/a",))).is_allowed
+
+
+def test_protected_names_need_a_grant_that_has_them():
+    for name in (".git", ".ssh", ".env", ".GIT"):
+        assert not may([allow("files/**")], Access("modify", f"files/x/{name}/config")).is_allowed
+        assert may([allow("files/**")], Access("read", f"files/x/{name}")).is_allowed
+    assert may([allow("files/.git/**")], Access("modify", "files/.git/config")).is_allowed
+    assert not may([allow("files/.git/**")], Access("modify", "files/.git/.env")).is_allowed
+    assert not may([allow("files/**")], Access("delete", "files/x", ("files/x/.env",))).is_allowed
+
+
+def test_limits_are_counted_over_uses_and_the_next_grant_is_tried():
+    first = allow("files/**", max_files=3, max_bytes_written=100)
+    access = Access("create", "files/a", files=2, bytes_written=60)
+    decision = may([first], access)
+    assert decision.charges == {first.id: {"files": 2, "bytes_written": 60, "bytes_deleted": 0}}
+    used = {first.id: Usage([NOW], {"files": 2})}
+    assert not may([first], access, usage=used).is_allowed
+    assert "would make 4" in may([first], access, usage=used).hint
+    other = allow("files/a")
+    assert may([first, other], access, usage=used).rules == (other.id,)
+    assert not may([first], access, Access("create", "files/b", files=2)).is_allowed
+    once = allow("files/**", max_uses=1)
+    assert may([once], access, usage={}).is_allowed
+    assert not may([once], access, usage={once.id: Usage([NOW - 9])}).is_allowed
+    often = allow("files/**", max_uses_per_minute=2)
+    assert not may([often], access, usage={often.id: Usage([NOW - 1, NOW - 2])}).is_allowed
+    assert may([often], access, usage={often.id: Usage([NOW - 1, NOW - 70])}).is_allowed
+    assert not may([allow("files/**", expires_at=NOW)], access).is_allowed
+    assert may([allow("files/**", expires_at=NOW + 1)], access).is_allowed
+    assert not may([allow("files/**", minimum_guarantee="exact")], access, guarantee=Guarantee.EQUIVALENT).is_allowed
+    assert not may([allow("files/**")], access, guarantee=Guarantee.NONE).is_allowed
+
+
+NAMES = st.sampled_from(["files", "src", "a", "b.py", ".env", "*", "**", "A"])
+PATTERNS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+RESOURCES = st.lists(NAMES.filter(lambda name: "*" not in name), min_size=2, max_size=4).map("/".join)
+VERBS = st.sampled_from(["read", "create", "delete"])
+GRANTS = st.builds(
+    lambda resources, verbs, excluded, most: allow(
+        *resources, verbs=",".join(verbs), excluded=excluded, max_files=most
+    ),
+    st.lists(PATTERNS, min_size=1, max_size=2),
+    st.lists(VERBS, min_size=1, max_size=2),
+    st.lists(PATTERNS, max_size=1),
+    st.one_of(st.none(), st.integers(0, 3)),
+)
+
+
+@given(GRANTS, GRANTS, VERBS, RESOURCES, st.integers(0, 4))
+def test_what_a_narrower_grant_permits_the_wider_one_permits(parent: Grant, child: Grant, verb, resource, files: int):
+    narrower = child.model_copy(update={"parent": parent.id})
+    access = Access(verb, resource, files=files)
+    if may([parent, narrower], access).rules[:1] == (narrower.id,) or may([narrower, parent], access).is_allowed:
+        assert may([parent], access).is_allowed
+    decision = may([narrower, parent], access)
+    if narrower.id in decision.rules:
+        assert set(decision.charges) == {parent.id, narrower.id}
+
+
+@given(PATTERNS, RESOURCES)
+def test_the_prefix_of_a_pattern_excludes_nothing_that_matches(pattern: str, resource: str):
+    grant = allow(pattern)
+    if matcher((pattern,)).fullmatch(resource):
+        assert resource.startswith(grant.prefixes)
+
+
+def test_a_grant_that_is_none_is_named():
+    for given_, rule in (
+        ({"resources": ["files//a"], "verbs": ["read"]}, "names between single slashes"),
+        ({"resources": ["files/a**"], "verbs": ["read"]}, "stands alone"),
+        ({"resources": ["files/a"], "verbs": ["eat"]}, "'eat' is no verb"),
+        ({"resources": ["files/a"], "verbs": ["read"], "max_files": -1}, "max_files"),
+        ({"verbs": ["read"]}, "resources"),
+    ):
+        with pytest.raises(InputError, match=rule):
+            grant_from(given_)
+    assert [seconds_of(text) for text in ("90s", "30m", "8h", "1.5d")] == [90, 1800, 28_800, 129_600]
+    with pytest.raises(InputError, match="a number and a unit"):
+        seconds_of("soon")
+    assert "allows to delete everything" in lint([allow("files/**")], NOW)[0]
+
+
+# --- In a session ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(root: Path):
+    with open_session(root, root.parent / "state") as opened:
+        yield opened
+
+
+def attempt(session: Session, operation: dict[str, Any]) -> None:
+    proposal = session.propose(operation)
+    session.run(proposal.action, proposal.plan.digest)
+
+
+SH = {"do": "run", "command": ["sh", "-ec", ""]}
+ATTACKS: dict[str, dict[str, Any]] = {
+    "another folder": {"do": "write", "path": "docs/new", "content": ""},
+    "above": {"do": "write", "path": "../new", "content": ""},
+    "absolute": {"do": "write", "path": "/tmp/new", "content": ""},
+    "back and forth": {"do": "write", "path": "src/../docs/new", "content": ""},
+    "over a link": {"do": "write", "path": "src/out/new", "content": ""},
+    "over a link within": {"do": "write", "path": "src/over/new", "content": ""},
+    "of a process": {"do": "write", "path": "src/proc/self/cwd/new", "content": ""},
+    "another case": {"do": "write", "path": "SRC/new", "content": ""},
+    "a protected name": {"do": "write", "path": "src/.env", "content": "KEY=1"},
+    "a protected name in another case": {"do": "make_folder", "path": "src/.Git"},
+    "a protected name inside": {"do": "delete", "path": "src/kept", "recursive": True},
+    "too many files": {"do": "delete", "path": "src/many", "recursive": True},
+    "too many bytes": {"do": "write", "path": "src/new", "content": "x" * 5000},
+    "moved in from elsewhere": {"do": "move", "path": "a.txt", "to": "src/a.txt"},
+    "moved out": {"do": "move", "path": "src/a.py", "to": "a.py"},
+    "a verb that is not granted": {"do": "set_mode", "path": "src/a.py", "mode": 0o777},
+    "what is forbidden": {"do": "write", "path": "src/secret.txt", "content": ""},
+    "another composition of a letter": {
+        "do": "write",
+        "path": f"src/{unicodedata.normalize('NFD', 'ä')}",
+        "content": "",
+    },
+    "a program that is not granted": {**SH, "command": ["perl", "-e", "1"], "within": "src"},
+    "a program over everything": {**SH, "command": ["sh", "-c", "true"]},
+    "a command that deletes": {**SH, "command": ["sh", "-c", "rm -rf many"], "within": "src"},
+    "a command on what is forbidden": {**SH, "command": ["sh", "-c", "echo x > SECRET.txt"], "within": "src"},
+    "a command on protected names": {**SH, "command": ["sh", "-c", "echo x > .env"], "within": "src"},
+    "a package": {"do": "python", "source": "", "packages": ["left-pad"], "within": "src"},
+    "a package under another name": {"do": "python", "source": "", "packages": ["Left_Pad"], "within": "src"},
+    "a service": {**SH, "command": ["sh", "-c", "true"], "within": "src", "secrets": ["slack"]},
+}
+HONEST: list[dict[str, Any]] = [
+    {"do": "write", "path": "src/b.py", "content": "1"},
+    {"do": "append", "path": "src/a.py", "content": "2"},
+    {"do": "delete", "path": "src/a.py"},
+    {**SH, "command": ["sh", "-c", "echo ok > made"], "within": "src"},
+    {"do": "python", "source": "open('py', 'w').write('x')", "within": "src"},
+]
+
+
+@pytest.fixture
+def attacked(root: Path, session: Session) -> Session:
+    (root / "src/many").mkdir(parents=True)
+    (root / "src/kept").mkdir()
+    (root / "src/kept/.env").write_text("KEY=0")
+    (root / "src/a.py").write_text("1")
+    (root / "src/out").symlink_to("/tmp")
+    (root / "src/over").symlink_to("../docs")
+    for number in range(20):
+        (root / f"src/many/{number}").write_text("")
+    limits = {"max_files": 15, "max_bytes_written": 4000}
+    session.grant(allow("files/src/**", verbs="read"))
+    session.grant(allow("files/src/**", verbs="create,modify,delete,rename", excluded=("files/src/ä",), **limits))
+    session.grant(allow("programs/sh", "programs/python", verbs="run"))
+    session.grant(Grant(effect="forbid", resources=("files/src/secret.txt",), verbs=("create", "modify", "delete")))
+    return session
+
+
+LAYERS = ("nothing", "decision", "check afterwards", "operating system")
+OVER_REACH = ("too many files", "too many bytes", "a command that deletes")
+
+
+def is_for_the_decision_alone(name: str) -> bool:
+    """Whether it only uses or reads what is granted, more than is granted: nothing can be seen of that afterwards."""
+    operation = ATTACKS[name]
+    return "packages" in operation or "secrets" in operation or "program" in name or name in OVER_REACH
+
+
+@pytest.mark.parametrize(
+    ("name", "disabled"),
+    [
+        (name, disabled)
+        for name in ATTACKS
+        for disabled in LAYERS
+        if disabled != "decision" or not is_for_the_decision_alone(name)
+    ],
+)
+def test_an_attack_is_stopped_whichever_layer_is_missing(
+    root: Path, attacked: Session, name: str, disabled: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The fourth layer, the proxy, is about services alone; see test_egress.py."""
+    everything = Decision(True, rules=tuple(each.id for each in attacked.grants()))
+    if disabled == "decision":
+        monkeypatch.setattr(session_module, "decide", lambda *_: everything)
+    if disabled == "check afterwards":
+        monkeypatch.setattr(session_module, "violations", lambda *_: [])
+    if disabled == "operating system":
+        from autoclave.runtime.files import scope
+
+        monkeypatch.setattr(scope, "_WALK", scope._WALK & ~os.O_NOFOLLOW)  # links are followed
+    before, outside = manifest(root), set(os.listdir("/tmp"))
+    with pytest.raises(InputError):
+        attempt(attacked, ATTACKS[name])
+    assert manifest(root) == before
+    assert "new" not in set(os.listdir("/tmp")) - outside
+    assert attacked.audit() == []
+
+
+@pytest.mark.parametrize("operation", HONEST, ids=str)
+def test_what_is_granted_is_done(attacked: Session, operation: dict[str, Any]):
+    attempt(attacked, operation)
+
+
+def test_a_denial_is_recorded_and_tells_the_person_what_would_permit_it(session: Session):
+    with pytest.raises(NotPermitted, match=r"create 'files/new' is not permitted$") as denied:
+        session.propose({"do": "write", "path": "new", "content": ""})
+    assert denied.value.hint == "autoclave act grant 'files/new' --verbs create"
+    (record,) = session.journal.records_of_kinds("denied")
+    assert record.body["reason"] == str(denied.value)
+
+
+def test_what_was_revoked_is_not_permitted_any_more_nor_what_narrows_it(session: Session):
+    wide = allow("files/**")
+    session.grant(wide)
+    narrow = allow("files/docs/**", parent=wide.id)
+    session.grant(narrow)
+    with pytest.raises(InputError, match="which is not granted"):
+        session.grant(allow("files/x", parent="nobody"))
+    proposal = session.propose({"do": "write", "path": "new", "content": ""})
+    session.revoke(wide.id)
+    assert session.grants() == []
+    with pytest.raises(NotPermitted):
+        session.run(proposal.action, proposal.plan.digest)
+    with pytest.raises(InputError, match="there is none"):
+        session.revoke(narrow.id)
+
+
+def test_grants_of_one_session_are_not_those_of_another(root: Path):
+    with open_session(root, root.parent / "state", name="one") as one:
+        one.grant(allow("files/**", session="one"))
+        attempt(one, {"do": "write", "path": "x", "content": ""})
+    with open_session(root, root.parent / "state", name="two") as two, pytest.raises(NotPermitted):
+        attempt(two, {"do": "write", "path": "y", "content": ""})
+
+
+def test_counts_hold_over_actions_and_what_was_undone_stays_charged(root: Path, session: Session):
+    session.grant(allow("files/**", max_files=2))
+    for name in ("one", "two"):
+        attempt(session, {"do": "write", "path": name, "content": ""})
+    session.undo(session._standing_order()[-1].action)
+    with pytest.raises(NotPermitted):
+        attempt(session, {"do": "write", "path": "three", "content": ""})
+    (usage,) = usage_of(session.journal.records()).values()
+    assert usage.counts["files"] == 2
+
+
+def test_no_more_risk_stands_uncommitted_than_the_budget(root: Path):
+    with open_session(root, root.parent / "state", budget=2.0) as session:
+        session.grant(allow("files/**"))
+        attempt(session, {"do": "write", "path": "one", "content": ""})
+        attempt(session, {"do": "write", "path": "two", "content": ""})
+        with pytest.raises(NotPermitted, match="too much stands"):
+            attempt(session, {"do": "write", "path": "three", "content": ""})
+        session.commit(session._standing_order()[0].action)
+        attempt(session, {"do": "write", "path": "three", "content": ""})
+
+
+def test_what_was_done_beyond_what_was_decided_is_taken_back_and_raises_the_alarm(
+    root: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    session.grant(allow("files/docs/**"))
+    proposal = session.propose({"do": "write", "path": "docs/new", "content": "x"})
+    manager = session._managers["write"]
+    prepare = manager.prepare
+
+    def diverted(*args: Any) -> dict[str, Any]:
+        started = dict(prepare(*args))
+        started["steps"] = [{**step, "path": "elsewhere"} for step in started["steps"]]
+        return {**started, "before": {"elsewhere": ""}}
+
+    monkeypatch.setattr(manager, "prepare", diverted)
+    before = manifest(root)
+    with pytest.raises(NotPermitted, match="did create 'files/elsewhere', which is not permitted"):
+        session.run(proposal.action, proposal.plan.digest)
+    assert manifest(root).keys() == before.keys()
+    assert [record.body["outside"] for record in session.journal.records_of_kinds("alarm")] == [
+        ["create 'files/elsewhere'"]
+    ]
+
+
+@given(RESOURCES)
+def test_what_is_loose_stays_loose(resource: str):
+    assert loose(loose(resource)) == loose(resource)
+    assert violations([allow("**")], [], Request((Access("read", resource),)))

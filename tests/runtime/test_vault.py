@@ -1,0 +1,202 @@
+"""The vault keeps secrets where nobody reads them; dummies look like them and can be told from them anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.vault import KeyFile, Keyring, Passphrase, Secret, Vault
+from autoclave.runtime.vault.dummies import Replacer, dummy_of, found_in
+from autoclave.runtime.vault.vault import secret_from
+
+CHEAP = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
+VALUE = "sk-proj-abcDEF0123456789abcDEF0123456789"
+
+
+def secret(service: str = "openai", value: str = VALUE, **others: object) -> Secret:
+    return Secret.model_validate({"service": service, "value": value, "hosts": ["api.example.com"], **others})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "vault"
+
+
+def test_secrets_are_kept_changed_and_forgotten(path: Path):
+    told: list[tuple[str, str, dict[str, object]]] = []
+    vault = Vault(path, CHEAP, lambda *words: told.append(words))
+    vault.add(secret())
+    vault.add(secret("slack", "xoxb-123"))
+    with pytest.raises(InputError, match="has a secret; rotate or remove it"):
+        vault.add(secret())
+    again = Vault(path, CHEAP)
+    assert again.names() == ["openai", "slack"]
+    assert again.secret("openai", "a test").value == VALUE
+    vault.rotate("slack", "xoxb-456")
+    assert again.secret("slack", "a test").value == "xoxb-456"
+    vault.remove("slack")
+    assert again.names() == ["openai"]
+    for act in (lambda: vault.rotate("slack", "x"), lambda: vault.remove("slack"), lambda: vault.secret("slack", "")):
+        with pytest.raises(InputError, match="service slack: has no secret; the vault has openai"):
+            act()
+    assert VALUE not in json.dumps(vault.about("openai"))
+    assert [(kind, service, body["access"]) for kind, service, body in told] == [
+        ("secret", "openai", "add"),
+        ("secret", "slack", "add"),
+        ("secret", "slack", "rotate"),
+        ("secret", "slack", "remove"),
+    ]
+    assert VALUE not in repr(told) + repr(secret()) + repr(CHEAP)
+    assert "sesame" not in repr(CHEAP)
+
+
+def test_the_file_tells_nothing(path: Path):
+    Vault(path, CHEAP).add(secret())
+    content = path.read_bytes()
+    for word in (VALUE.encode(), b"openai", b"api.example.com", b"sesame"):
+        assert word not in content
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_every_changed_byte_and_every_cut_is_one_clear_error(path: Path):
+    Vault(path, CHEAP).add(secret())
+    whole = path.read_bytes()
+    message = "the key is wrong, or the file is damaged|asks for a cost out of bounds|was not made with a passphrase"
+    for place in range(len(whole)):
+        for flip in (1, 0x80):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+            with pytest.raises(InputError, match=message) as error:
+                Vault(path, CHEAP)
+            assert VALUE not in str(error.value)
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match=message):
+            Vault(path, CHEAP)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(InputError, match=message):
+        Vault(path, CHEAP)
+    path.write_bytes(whole)
+    assert Vault(path, CHEAP).names() == ["openai"]
+    with pytest.raises(InputError, match=message):
+        Vault(path, Passphrase("open barley"))
+
+
+def test_a_key_file_is_its_owners_alone_and_a_vault_can_be_locked_anew(path: Path, tmp_path: Path):
+    source = KeyFile(tmp_path / "key")
+    Vault(path, source).add(secret())
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InputError, match="was not made with a passphrase"):
+        Vault(path, CHEAP)
+    Vault(path, source).rekey(CHEAP)
+    assert Vault(path, CHEAP).names() == ["openai"]
+    with pytest.raises(InputError, match="was not made with a key file"):
+        Vault(path, source)
+    Vault(path, CHEAP).rekey(source)
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        Vault(path, source)
+
+
+def test_a_machine_without_a_keyring_says_so(path: Path):
+    with pytest.raises(HostError, match="Mend: "):
+        Vault(path, Keyring("x")).add(secret())
+
+
+def test_processes_do_not_lose_what_others_add(path: Path):
+    source = (
+        "import sys\nfrom pathlib import Path\nfrom autoclave.runtime.vault import *\n"
+        "vault = Vault(Path(sys.argv[1]), Passphrase('open sesame', memory_kib=64, iterations=1, lanes=1))\n"
+        "for n in range(5): vault.add(Secret(service=f's{sys.argv[2]}-{n}', value='v', hosts=('h',)))"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", source, path, f"{number}"]) for number in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    assert len(Vault(path, CHEAP).names()) == 20
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"value": "a\nb"}, "no control characters"),
+        ({"hosts": ["https://x"]}, "must be a name in small letters"),
+        ({"hosts": ["EXAMPLE.com"]}, "must be a name in small letters"),
+        ({"service": "My Service"}, "service: "),
+        ({"name": "a b"}, "name of a header"),
+    ],
+)
+def test_a_secret_that_is_none_is_refused_without_its_value(given: dict[str, object], rule: str):
+    with pytest.raises(InputError, match=rule) as error:
+        secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s")
+    assert VALUE not in str(error.value)
+
+
+# --- Dummies ---------------------------------------------------------------------------------------------------------
+
+ALPHABET = string.ascii_letters + string.digits + "-_."
+TOKENS = st.text(ALPHABET, min_size=8, max_size=60).filter(
+    lambda text: sum(letter.isalnum() for letter in text[len(text) // 3 :]) > 5
+)
+
+
+@given(TOKENS, st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
+def test_a_dummy_has_the_form_of_its_secret(value: str, key: bytes, other: bytes):
+    dummy = dummy_of(value, "s", key)
+    assert dummy == dummy_of(value, "s", key) != value
+    assert len(dummy) == len(value)
+    for one, two in zip(value, dummy, strict=True):
+        assert one == two or one.isalnum() == two.isalnum()
+        assert (one in "-_.") == (two in "-_.")
+    if key != other and sum(letter.isalnum() for letter in value[len(value) // 3 :]) > 20:
+        assert dummy != dummy_of(value, "s", other)
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix"),
+    [
+        (VALUE, "sk-proj-"),
+        ("ghp_" + "a1B2" * 9, "ghp_"),
+        ("xoxb-1234567890-abcdefABCDEF", "xoxb-"),
+        ("AKIAIOSFODNN7EXAMPLE", "AKIA"),
+        ("acme_live_0123456789abcdef0123456789abcdef", "acme_live_"),
+    ],
+)
+def test_known_prefixes_stay(value: str, prefix: str):
+    dummy = dummy_of(value, "s", bytes(32))
+    assert dummy.startswith(prefix)
+    assert dummy[len(prefix) :] != value[len(prefix) :]
+
+
+@given(TOKENS, st.binary(max_size=40), st.binary(max_size=40), st.integers(1, 7))
+def test_a_value_is_found_and_replaced_in_all_its_forms_over_all_borders(value: str, before: bytes, after: bytes, step):
+    dummy = dummy_of(value, "s", bytes(32))
+    for make in (
+        lambda text: text.encode(),
+        lambda text: quote(text, safe="").encode(),
+        lambda text: json.dumps({"key": text}).encode(),
+        lambda text: base64.b64encode(before + text.encode() + after),
+        lambda text: base64.urlsafe_b64encode(before + text.encode()),
+    ):
+        content = before + b" " + make(value) + b" " + after
+        assert found_in(content, {"s": value}) == ["s"]
+        replacer = Replacer({value: dummy})
+        pieces = [replacer.feed(content[place : place + step]) for place in range(0, len(content), step)]
+        replaced = b"".join(pieces) + replacer.flush()
+        assert found_in(replaced, {"s": value}) == []
+        assert len(replaced) == len(content)
+
+
+def test_names_of_no_secret_are_not_found():
+    assert found_in(b"nothing here", {"s": VALUE}) == []
+    assert Replacer({}).feed(b"abc") + Replacer({}).flush() == b"abc"
+
+
+# --- Commands --------------------------------------------------------------------------------------------------------

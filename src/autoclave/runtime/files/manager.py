@@ -103,10 +103,11 @@ class FileManager:
                     access
                     for step in steps
                     for access in self._accesses(step, before[step.path], brought.get(step.stash, Survey()))
-                )
+                ),
+                _guarantee(operation),
             ),
             footprint=self._footprint(operation, steps),
-            guarantee=Guarantee.EXACT,
+            guarantee=_guarantee(operation),
             kept={"steps": plain, "output": planned.output} if is_command else {},
             output=planned.output or {},
         )
@@ -127,7 +128,8 @@ class FileManager:
                 Access("read", f"{_key(operation.within)}/**"),
                 *(Access("import", f"packages/{normalised_name(name)}") for name in packages),
                 *(Access("use", f"services/{name}") for name in operation.secrets),
-            )
+            ),
+            _guarantee(operation),
         )
 
     def observed(self, action: str, receipt: Json) -> Request:
@@ -392,6 +394,11 @@ class FileManager:
         """A descriptor that names a folder, which need not be one that can be read."""
         with self._scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
             yield descriptor
+
+
+def _guarantee(operation: Config) -> Guarantee:
+    """What becomes of the folder can be taken back; what a command asked of a service cannot, as far as we know."""
+    return Guarantee.NONE if isinstance(operation, Command) and operation.secrets else Guarantee.EXACT
 
 
 def steps_from(plain: Sequence[Json]) -> list[Step]:

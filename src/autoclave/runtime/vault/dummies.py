@@ -15,6 +15,7 @@ import re
 import string
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 _KNOWN_PREFIXES = re.compile(
@@ -22,6 +23,9 @@ _KNOWN_PREFIXES = re.compile(
 )
 _SEPARATORS = "-_."
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_BASE64 = (string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode()
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_ANY = b"[A-Za-z0-9+/_-]?"
 _GITHUB = re.compile(r"gh[pousr]_[0-9A-Za-z]{36}")
 
 
@@ -86,20 +90,49 @@ def _with_checksum(token: str) -> str:
 
 def forms(value: str) -> tuple[bytes, ...]:
     """How a value may stand in bytes: plain, percent-encoded, in JSON, and in base64 wherever it begins in it."""
-    raw = value.encode()
-    plain = [raw, quote(value, safe="").encode(), quote(value).encode(), json.dumps(value)[1:-1].encode()]
-    return tuple(dict.fromkeys([*plain, *_base64_forms(raw)]))
+    return tuple(dict.fromkeys([*_plain_forms(value), *(each.core for each in _in_base64(value.encode()))]))
 
 
-def _base64_forms(raw: bytes) -> Iterator[bytes]:
-    """What is the same of its base64, whatever comes before and after."""
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+@dataclass(frozen=True, slots=True)
+class _Border:
+    """A character of base64 that a value shares with its neighbour: `bits` are those of the value, in their place."""
+
+    bits: int
+    mask: int
+
+    def moved_to(self, other: _Border, character: int, alphabet: bytes) -> int:
+        """The character with the bits of another value, if those of this one are in it."""
+        number = _BASE64.index(_STANDARD[character])
+        return alphabet[(number & ~self.mask) | other.bits] if number & self.mask == self.bits else character
+
+
+@dataclass(frozen=True, slots=True)
+class _InBase64:
+    """What is the same of a value's base64 whatever comes before and after, and the characters around it."""
+
+    core: bytes
+    alphabet: bytes
+    before: _Border
+    after: _Border
+
+
+def _in_base64(raw: bytes) -> Iterator[_InBase64]:
+    """One for each of the three places at which a value may begin, in both alphabets."""
+    for alphabet in (_BASE64, _BASE64[:62] + b"-_"):
         for offset in range(3):
-            encoded = encode(bytes(offset) + raw)
-            start = -(-offset * 8 // 6)
-            end = (offset + len(raw)) * 8 // 6
-            if end - start >= 8:
-                yield encoded[start:end]
+            encoded = base64.b64encode(bytes(offset) + raw + bytes(3), alphabet[62:])
+            start, end = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6
+            if end - start < 8:
+                continue
+            own_before, own_after = start * 6 - offset * 8, (offset + len(raw)) * 8 - end * 6
+            before = alphabet.index(encoded[start - 1]) if own_before else 0
+            after = alphabet.index(encoded[end]) if own_after else 0
+            yield _InBase64(
+                encoded[start:end],
+                alphabet,
+                _Border(before, (1 << own_before) - 1),
+                _Border(after, (63 << (6 - own_after)) & 63),
+            )
 
 
 def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
@@ -111,12 +144,17 @@ class Replacer:
     """Replaces values in a stream of bytes, in all their forms, also across the borders of pieces."""
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
-        self._pairs: dict[bytes, bytes] = {}
+        self._plain: dict[bytes, bytes] = {}
+        self._in_base64: dict[bytes, tuple[_InBase64, _InBase64]] = {}
         for value, other in pairs.items():
-            self._pairs |= dict(zip(forms(value), _aligned(value, other), strict=True))
-        longest_first = sorted(self._pairs, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)) or b"(?!)")
-        self._most_held = max(map(len, self._pairs), default=1) - 1
+            self._plain |= dict(zip(_plain_forms(value), _plain_forms(other), strict=True))
+            both = zip(_in_base64(value.encode()), _in_base64(other.encode()), strict=True)
+            self._in_base64 |= {own.core: (own, its) for own, its in both if own.core not in self._in_base64}
+        patterns = {form: re.escape(form) for form in self._plain}
+        patterns |= {core: b"%s%s%s" % (_ANY, re.escape(core), _ANY) for core in self._in_base64}
+        longest_first = sorted(patterns, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(patterns[form] for form in longest_first) or b"(?!)")
+        self._most_held = max(map(len, patterns), default=-1) + 1
         self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
@@ -127,7 +165,7 @@ class Replacer:
         for found in self._pattern.finditer(content):
             if found.start() >= safe:
                 break
-            out += content[place : found.start()] + self._pairs[found[0]]
+            out += content[place : found.start()] + self._other(found)
             place = found.end()
         end = max(place, safe)
         self._held = content[end:]
@@ -136,21 +174,23 @@ class Replacer:
     def flush(self) -> bytes:
         """The rest."""
         rest, self._held = self._held, b""
-        return self._pattern.sub(lambda found: self._pairs[found[0]], rest)
+        return self.whole(rest)
 
     def whole(self, content: bytes) -> bytes:
         """All of it at once."""
-        return self._pattern.sub(lambda found: self._pairs[found[0]], content)
+        return self._pattern.sub(self._other, content)
 
-
-def _aligned(value: str, other: str) -> list[bytes]:
-    """For each form of `value` the same form of `other`, which is as long."""
-    raw = other.encode()
-    plain = [raw, quote(other, safe="").encode(), quote(other).encode(), json.dumps(other)[1:-1].encode()]
-    pairs = dict(
-        zip([*_plain_forms(value), *_base64_forms(value.encode())], [*plain, *_base64_forms(raw)], strict=True)
-    )
-    return [pairs[form] for form in forms(value)]
+    def _other(self, found: re.Match[bytes]) -> bytes:
+        text = found[0]
+        if text in self._plain:
+            return self._plain[text]
+        for start, end in ((0, len(text)), (1, len(text)), (0, len(text) - 1), (1, len(text) - 1)):
+            if both := self._in_base64.get(text[start:end]):
+                own, its = both
+                before = [own.before.moved_to(its.before, each, own.alphabet) for each in text[:start]]
+                after = [own.after.moved_to(its.after, each, own.alphabet) for each in text[end:]]
+                return bytes(before) + its.core + bytes(after)
+        raise AssertionError("the pattern has nothing else")
 
 
 def _plain_forms(value: str) -> list[bytes]:

@@ -1,0 +1,302 @@
+"""Code in a cell reaches the services of its action and nothing else, and never gets to see a real key."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import InputError, IsolationError
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.session import Session
+from autoclave.runtime.vault import Passphrase, Secret, Vault
+from autoclave.runtime.vault.cells import CellSecrets
+from autoclave.runtime.vault.dummies import forms
+from autoclave.sandbox import SealedCommand, run_command
+from tests.runtime.trees import done, granted
+from tests.runtime.web_service import WebService
+
+VALUE = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
+_CALL = """
+import json, os, urllib.request, urllib.error
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        pass
+opener = urllib.request.build_opener(Stay)
+def call(url, method="GET", body=None, **headers):
+    request = urllib.request.Request(url, body, headers, method=method)
+    try:
+        with opener.open(request, timeout=20) as answer:
+            return answer.status, answer.read().decode("utf-8", "replace"), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode("utf-8", "replace"), dict(error.headers)
+    except OSError as error:
+        return 0, repr(error), {}
+token = os.environ["API_TOKEN"]
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _host(tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("trial")
+    for name in ("tree", "upper", "work"):
+        (place / name).mkdir()
+    try:
+        run_command(SealedCommand(("true",), place / "tree", place))
+    except IsolationError as error:
+        pytest.skip(f"this host cannot seal commands: {error}")
+
+
+@pytest.fixture
+def service() -> Iterator[WebService]:
+    service = WebService()
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def session(tmp_path: Path, service: WebService) -> Iterator[Session]:
+    with opened(tmp_path, service) as session:
+        yield session
+
+
+def opened(tmp_path: Path, service: WebService, **about: Any) -> Session:
+    root = tmp_path / "tree"
+    root.mkdir(exist_ok=True)
+    given = {"service": "api", "value": VALUE, "hosts": (service.place,), "allows_private": True, **about}
+
+    def vault(record: Any) -> CellSecrets:
+        key = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
+        kept = Vault(tmp_path / "vault", key, record)
+        kept.add(Secret.model_validate(given))
+        return CellSecrets(kept, record, service.verify)
+
+    return granted(open_session(root, tmp_path / "state", vault=vault))
+
+
+def told(session: Session, source: str, **others: Any) -> str:
+    """What generated code printed."""
+    proposal = session.propose({"do": "python", "source": _CALL + source, "secrets": ["api"], **others})
+    return str(proposal.plan.output["stdout"])
+
+
+def kinds(session: Session) -> list[str]:
+    return [record.kind for record in session.journal.records()]
+
+
+def test_the_service_gets_the_key_and_the_code_its_dummy_back(session: Session, service: WebService):
+    source = f"""
+status, text, headers = call("https://{service.place}/echo/a?b=c", "POST", b"body", Authorization="Bearer " + token)
+print(json.dumps([status, text, headers["X-Echo"], token]))
+"""
+    status, text, echoed, dummy = json.loads(told(session, source))
+    [asked] = service.asked
+    assert asked.headers["authorization"] == f"Bearer {VALUE}"
+    assert (asked.method, asked.path, asked.body) == ("POST", "/echo/a?b=c", b"body")
+    assert status == 200
+    assert dummy != VALUE
+    assert len(dummy) == len(VALUE)
+    assert dummy.startswith("sk-real-")
+    assert echoed == dummy
+    plain, in_json, encoded, path, body = text.split("\n")
+    assert (plain, json.loads(in_json), path, body) == (dummy, {"key": dummy}, "/echo/a?b=c", "body")
+    assert base64.b64decode(encoded).decode() == f"user:{dummy}"
+    assert kinds(session).count("request") == 1
+    assert kinds(session).count("secret") == 2  # added, and read
+
+
+def test_the_key_is_nowhere_else(tmp_path: Path, service: WebService):
+    seen: list[bytes] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.01):
+            for process in Path("/proc").glob("[0-9]*"):
+                for name in ("cmdline", "environ"):
+                    try:
+                        seen.append((process / name).read_bytes())
+                    except OSError:
+                        continue
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    source = f"""
+import pathlib
+for url in ("echo", "away", "missing"):
+    print(call("https://{service.place}/" + url, Authorization="Bearer " + token))
+pathlib.Path("kept.txt").write_text(json.dumps(call("https://{service.place}/echo", Authorization=token)))
+print({{name: value for name, value in os.environ.items()}}, pathlib.Path("/proc/self/environ").read_bytes())
+os.abort()
+"""
+    with opened(tmp_path, service) as session:
+        with pytest.raises(InputError, match="signal 6"):
+            told(session, source)
+        out = told(session, source.replace("os.abort()", ""))
+        done(session, do="python", source=_CALL + source.replace("os.abort()", ""), secrets=["api"])
+        session.journal.seal()
+    is_over.set()
+    watcher.join()
+    assert len(service.asked) == 12
+    haystack = [out.encode(), *seen]
+    haystack += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for form in forms(VALUE):
+        assert not any(form in content for content in haystack)
+    assert VALUE not in json.dumps([record.body for record in session_records(tmp_path)])
+
+
+def session_records(tmp_path: Path) -> list[Any]:
+    with open_session(tmp_path / "tree", tmp_path / "state") as session:
+        return list(session.journal.records())
+
+
+@pytest.mark.parametrize(
+    ("what", "url", "others"),
+    [
+        ("another host", "https://elsewhere.example/echo", {}),
+        ("another port", "https://localhost:1/echo", {}),
+        ("an address", "https://127.0.0.1:{port}/echo", {}),
+        ("plain http", "http://localhost:{port}/echo", {}),
+        ("metadata of a cloud", "http://169.254.169.254/latest", {}),
+        ("a dot at the end", "https://localhost.:{port}/echo", {}),
+        ("another method", "https://localhost:{port}/echo", {"method": "DELETE"}),
+        ("another path", "https://localhost:{port}/other", {}),
+        ("out of the path", "https://localhost:{port}/echo/../other", {}),
+        ("out of the path, encoded", "https://localhost:{port}/echo/%2e%2e/other", {}),
+        ("a slash, encoded", "https://localhost:{port}/echo%2f..%2fother", {}),
+        ("another host in the header", "https://localhost:{port}/echo", {"Host": "elsewhere.example"}),
+    ],
+)
+def test_what_is_not_for_it_does_not_leave(
+    tmp_path: Path, service: WebService, what: str, url: str, others: dict[str, str]
+):
+    port = service.place.partition(":")[2]
+    with opened(tmp_path, service, methods=("GET", "POST"), paths=("/echo/**", "/echo")) as session:
+        source = f"print(json.dumps(call({url.format(port=port)!r}, Authorization='Bearer ' + token, **{others!r})))"
+        status, text, _ = json.loads(told(session, source))
+        assert status in (0, 403), (what, text)
+        assert service.asked == []
+        if url.startswith("https"):
+            assert "denied" in kinds(session)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "call(URL + '?key=' + token)",
+        "call(URL + '/' + token)",
+        "call(URL, 'POST', token.encode())",
+        "import base64; call(URL, 'POST', b'{' + base64.b64encode(b'xy' + token.encode()))",
+        "call(URL, Cookie=token)",
+        "call(URL, Authorization='Bearer ' + token + token)",
+    ],
+)
+def test_a_dummy_that_is_somewhere_else_stops_the_action(session: Session, service: WebService, source: str):
+    with pytest.raises(InputError, match="the dummy of api where it does not belong"):
+        told(session, source.replace("URL", f"'https://{service.place}/echo'"))
+    assert service.asked == []
+    assert "alarm" in kinds(session)
+    assert session.journal.standings() == []
+
+
+def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebService):
+    with opened(tmp_path, service) as session:
+        for grant in session.grants():
+            session.revoke(grant.id)
+        source = f"print(call('https://{service.place}/echo', Authorization='Bearer ' + token))"
+        session.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=Guarantee.NONE))
+        with pytest.raises(InputError, match="not permitted"):
+            told(session, source)
+        only_exact = Grant(resources=("services/api",), verbs=("use",))
+        session.grant(only_exact)
+        with pytest.raises(InputError, match="not permitted"):
+            told(session, source)
+        session.revoke(only_exact.id)
+        session.grant(Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=Guarantee.NONE))
+        assert "200" in told(session, source)
+
+
+def test_without_secrets_there_is_no_way_out(session: Session, service: WebService):
+    source = """
+import socket
+for address in (("127.0.0.1", PORT), ("169.254.169.254", 80)):
+    try:
+        socket.create_connection(address, timeout=2)
+        print("reached")
+    except OSError as error:
+        print("no")
+""".replace("PORT", service.place.partition(":")[2])
+    proposal = session.propose({"do": "python", "source": source})
+    assert proposal.plan.output["stdout"] == "no\nno\n"
+    assert proposal.plan.guarantee is Guarantee.EXACT
+
+
+def test_with_secrets_the_only_way_out_is_the_proxy(session: Session, service: WebService):
+    source = f"""
+import socket
+try:
+    socket.create_connection(("127.0.0.1", {service.place.partition(":")[2]}), timeout=2)
+    print("reached")
+except OSError:
+    print("no")
+"""
+    assert told(session, source) == "no\n"
+
+
+def test_a_service_that_is_not_whom_it_says_gets_nothing(tmp_path: Path, service: WebService):
+    other = WebService()
+    service.verify = other.verify  # trusts somebody else
+    with opened(tmp_path, service) as session:
+        source = f"print(json.dumps(call('https://{service.place}/echo', Authorization='Bearer ' + token)))"
+        status, text, _ = json.loads(told(session, source))
+    other.close()
+    assert (status, service.asked) == (502, [])
+    assert "cannot be reached" in text
+
+
+def test_a_private_address_needs_a_secret_for_it(tmp_path: Path, service: WebService):
+    with opened(tmp_path, service, allows_private=False) as session:
+        source = f"print(json.dumps(call('https://{service.place}/echo', Authorization='Bearer ' + token)))"
+        status, text, _ = json.loads(told(session, source))
+    assert (status, service.asked) == (403, [])
+    assert "private network" in text
+
+
+def test_a_response_without_an_end_is_broken_off(session: Session, service: WebService):
+    source = f"""
+try:
+    call("https://{service.place}/huge", Authorization="Bearer " + token)
+except __import__("http").client.IncompleteRead as error:
+    print(len(error.partial) < 70_000_000)
+"""
+    assert told(session, source) == "True\n"
+
+
+def test_keys_go_into_queries_passwords_and_files_as_well(tmp_path: Path, service: WebService):
+    (tmp_path / "q").mkdir()
+    with opened(tmp_path / "q", service, place="query", name="key") as session:
+        told(session, f"call('https://{service.place}/echo?a=1&key=' + token)")
+    assert service.asked[-1].path == f"/echo?a=1&key={VALUE}"
+    (tmp_path / "b").mkdir()
+    with opened(tmp_path / "b", service, place="basic") as session:
+        source = "import base64; held = 'Basic ' + base64.b64encode(b'me:' + token.encode()).decode()\n"
+        told(session, f"{source}call('https://{service.place}/echo', Authorization=held)")
+    assert base64.b64decode(service.asked[-1].headers["authorization"].split()[1]).decode() == f"me:{VALUE}"
+    (tmp_path / "f").mkdir()
+    with opened(tmp_path / "f", service, is_file=True) as session:
+        source = _CALL.replace('os.environ["API_TOKEN"]', 'open(os.environ["API_TOKEN_FILE"]).read()')
+        given = f"{source}\ncall('https://{service.place}/echo', Authorization='token ' + token)"
+        session.propose({"do": "python", "source": given, "secrets": ["api"]})
+    assert service.asked[-1].headers["authorization"] == f"token {VALUE}"
+
+
+def test_a_host_of_the_cell_cannot_be_taken_for_the_machine(session: Session):
+    """The name of this machine leads to the cell's own network, where nobody but the proxy listens."""
+    assert told(session, f"print(call('https://{socket.gethostname()}:22/')[0])") in ("0\n", "403\n")

@@ -1,0 +1,92 @@
+"""A real HTTPS service on this machine, which keeps what it was asked and echoes it in every form it can."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from autoclave.runtime.vault.authority import Authority
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request; names of headers in small letters."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class WebService:
+    """Answers `/echo` with what it was asked, `/away` with a redirect, `/huge` without an end, others with 404."""
+
+    asked: list[Asked] = field(default_factory=list[Asked])
+    place: str = ""
+    verify: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    _server: ThreadingHTTPServer | None = None
+
+    def __post_init__(self) -> None:
+        authority = Authority()
+        handler = type(
+            "Handler", (_Handler,), {"service": self, **{f"do_{method}": _Handler.answer for method in _METHODS}}
+        )
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._server.socket = authority.context_for("localhost").wrap_socket(self._server.socket, server_side=True)
+        self.place = f"localhost:{self._server.server_address[1]}"
+        self.verify = ssl.create_default_context(cadata=authority.certificate.decode())
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        assert self._server
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    service: WebService
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.service.asked.append(
+            Asked(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+        )
+        key = self.headers.get("Authorization", "").removeprefix("Bearer ") or self.headers.get("X-Key", "")
+        if self.path.startswith("/away"):
+            self.send_response(302)
+            self.send_header("Location", f"https://elsewhere.example/?key={key}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.path.startswith("/huge"):
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            piece = b"x" * (1 << 20)
+            for _ in range(80):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        elif self.path.startswith("/echo"):
+            spelled = [key, json.dumps({"key": key}), base64.b64encode(f"user:{key}".encode()).decode(), self.path]
+            content = "\n".join(spelled).encode() + b"\n" + body
+            self.send_response(200)
+            self.send_header("X-Echo", key)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for start in range(0, len(content), 7):  # no value comes in one piece
+                piece = content[start : start + 7]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self.send_error(404)

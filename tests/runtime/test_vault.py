@@ -203,7 +203,7 @@ def test_names_of_no_secret_are_not_found():
 
 
 @given(
-    st.text(string.ascii_letters + string.digits + "+/", min_size=12, max_size=30),
+    st.text(string.ascii_letters + string.digits, min_size=12, max_size=30).filter(lambda text: len(set(text)) > 6),
     st.binary(max_size=7),
     st.binary(max_size=7),
     st.integers(1, 9),
@@ -211,10 +211,11 @@ def test_names_of_no_secret_are_not_found():
 )
 def test_what_has_a_secret_in_base64_has_its_dummy_afterwards(value: str, before, after, size: int, is_for_urls: bool):
     dummy = dummy_of(value, "s", b"key")
-    encode, decode = base64.b64encode, base64.b64decode
-    if is_for_urls:
-        encode, decode = base64.urlsafe_b64encode, base64.urlsafe_b64decode
+    encode = base64.urlsafe_b64encode if is_for_urls else base64.b64encode
     encoded = encode(before + value.encode() + after)
     replacer = Replacer({value: dummy})
     pieces = [replacer.feed(encoded[start : start + size]) for start in range(0, len(encoded), size)]
-    assert decode(b"".join(pieces) + replacer.flush()) == before + dummy.encode() + after
+    replaced = b"".join(pieces) + replacer.flush()
+    assert (
+        base64.urlsafe_b64decode(replaced.translate(bytes.maketrans(b"+/", b"-_"))) == before + dummy.encode() + after
+    )

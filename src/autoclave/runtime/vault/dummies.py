@@ -149,7 +149,8 @@ class Replacer:
         for value, other in pairs.items():
             self._plain |= dict(zip(_plain_forms(value), _plain_forms(other), strict=True))
             both = zip(_in_base64(value.encode()), _in_base64(other.encode()), strict=True)
-            self._in_base64 |= {own.core: (own, its) for own, its in both if own.core not in self._in_base64}
+            for own, its in both:
+                self._in_base64.setdefault(own.core, (own, its))
         patterns = {form: re.escape(form) for form in self._plain}
         patterns |= {core: b"%s%s%s" % (_ANY, re.escape(core), _ANY) for core in self._in_base64}
         longest_first = sorted(patterns, key=len, reverse=True)

@@ -19,8 +19,9 @@ from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, de
 from autoclave.runtime.policy.decision import usage_of
 from autoclave.runtime.policy.globs import loose, matcher
 from autoclave.runtime.policy.grants import lint, seconds_of
+from autoclave.runtime.policy.needed import as_model_says, mentioned, narrowing, services_of
 from autoclave.runtime.session import Session
-from tests.runtime.trees import manifest
+from tests.runtime.trees import granted, manifest
 
 NOW = 1_000_000.0
 
@@ -347,3 +348,57 @@ def test_what_was_done_beyond_what_was_decided_is_taken_back_and_raises_the_alar
 def test_what_is_loose_stays_loose(resource: str):
     assert loose(loose(resource)) == loose(resource)
     assert violations([allow("**")], [], Request((Access("read", resource),)))
+
+
+# --- What a task needs -----------------------------------------------------------------------------------------------
+
+SERVICES = ["slack", "gmail", "drop-box"]
+
+
+def test_services_are_found_as_words_of_their_own():
+    assert mentioned("Post it in Slack.", SERVICES) == {"slack"}
+    assert mentioned("slackers use drop-box, not drop", SERVICES) == {"drop-box"}
+    assert mentioned("tell my team", SERVICES) == set()
+
+
+def test_a_model_can_only_name_services_that_there_are():
+    asked: list[str] = []
+
+    def says(answer: str):
+        return as_model_says(lambda prompt: asked.append(prompt) or answer)
+
+    assert says('Sure: ["slack", "root"]')("task", SERVICES) == {"slack"}
+    assert says("[]")("task", SERVICES) == set()
+    for answer in ("slack", '["slack"', "[1]", "[[]]"):
+        with pytest.raises(InputError, match="list of services"):
+            says(answer)("task", SERVICES)
+    assert "drop-box" in asked[0]
+
+
+@given(st.lists(GRANTS, max_size=3), st.sets(st.sampled_from(SERVICES)), VERBS, st.sampled_from(SERVICES), RESOURCES)
+def test_a_guess_only_narrows(grants: list[Grant], guess: set[str], verb: str, service: str, resource: str):
+    grants = [*grants, allow("services/*")]
+    narrowed = [*grants, narrowing(guess)]
+    for access in (Access("use", f"services/{service}"), Access(verb, resource)):
+        assert may(narrowed, access).is_allowed <= may(grants, access).is_allowed
+    assert may(narrowed, Access("use", f"services/{service}")).is_allowed == (service in guess)
+    assert may(narrowed, Access(verb, resource)).is_allowed == may(grants, Access(verb, resource)).is_allowed
+
+
+def test_services_of_grants_are_those_that_are_named():
+    grants = [
+        allow("services/slack", "files/**"),
+        allow("services/*"),
+        Grant(effect="forbid", resources=("services/x",), verbs=("*",)),
+    ]
+    assert services_of(grants) == ["slack"]
+
+
+def test_a_session_is_narrowed_by_prohibitions_alone(opened: Session):
+    granted(opened)
+    with pytest.raises(InputError, match="by prohibitions"):
+        opened.narrow(allow("services/x"), "because")
+    opened.narrow(Grant(effect="forbid", resources=("files/docs/**",), verbs=("*",)), "because")
+    with pytest.raises(NotPermitted):
+        opened.plan({"do": "delete", "path": "docs/c.txt"})
+    opened.plan({"do": "delete", "path": "b.txt"})

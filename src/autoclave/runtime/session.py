@@ -62,6 +62,7 @@ class Session(Closing):
         budget: float = 1000.0,
     ) -> None:
         self.journal, self.name, self._budget = journal, name, budget
+        self._narrowing: list[Grant] = []
         self._managers = {do: manager for manager in managers for do in manager.operations}
         self._operations = {do: model for manager in managers for do, model in manager.operations.items()}
         self._opened = opened or contextlib.ExitStack()
@@ -195,7 +196,18 @@ class Session(Closing):
 
     def grants(self) -> list[Grant]:
         """What is granted to this session."""
-        return active(self.journal.records_of_kinds("grant", "revoke"), self.name)
+        return [*active(self.journal.records_of_kinds("grant", "revoke"), self.name), *self._narrowing]
+
+    def narrow(self, prohibition: Grant, reason: str) -> None:
+        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
+
+        Raises:
+            InputError: it is no prohibition.
+        """
+        if prohibition.effect != "forbid":
+            raise InputError(f"grant {prohibition.id}: would permit something; a session is narrowed by prohibitions")
+        self.journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
+        self._narrowing.append(prohibition)
 
     def _require_allowed(self, action: str, request: Request) -> Decision:
         """Have the policy decide.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from autoclave.cli.act.common import FILE, named, on_folder, opened, operations,
 from autoclave.core import InputError
 
 if TYPE_CHECKING:
+    from autoclave.runtime.proposals import Chat
     from autoclave.runtime.session import Proposal, Session
 
 _BY = "command line"
@@ -34,6 +35,16 @@ def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    told = "Forbid services that the prompt does not name, or that the model says it does not need."
+    command = click.option("--narrow", type=click.Choice(("mentioned", "model")), help=told)(command)
+    told = "Show the model placeholders in place of addresses, phone numbers, cards and accounts."
+    command = click.option("--hide-personal-data", is_flag=True, help=told)(command)
+    told = "Service of the vault that the model's program may use; may be given again."
+    command = click.option("--service", "services", multiple=True, help=told)(command)
+    told = "Whether it calls functions, or writes a program."
+    command = click.option(
+        "--by", "way", type=click.Choice(("functions", "program")), default="functions", show_default=True, help=told
+    )(command)
     command = click.option("--record", type=FILE, help="Write what the model proposes to this file, to be run again.")(
         command
     )
@@ -156,7 +167,7 @@ def run(
 
 def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Those about a model, and those about what code may use."""
-    names = ("prompt", "endpoint", "model", "key_variable", "record")
+    names = ("prompt", "endpoint", "model", "key_variable", "record", "way", "services", "hide_personal_data", "narrow")
     return ({name: options[name] for name in names}, {n: v for n, v in options.items() if n not in names})
 
 
@@ -192,18 +203,34 @@ def _by_prompt(
     model: str | None,
     key_variable: str,
     record: Path | None,
+    way: str,
+    services: Sequence[str],
+    hide_personal_data: bool,
+    narrow: str | None,
 ) -> Iterator[tuple[Proposal, dict[str, Any]]]:
+    import hashlib
     import json
     import os
 
     from autoclave.core.files import write_atomically
-    from autoclave.runtime.proposals import Refused, chat_at, converse
+    from autoclave.runtime.personal_data import PersonalData
+    from autoclave.runtime.proposals import Refused, chat_at, converse, converse_by_program, with_placeholders
 
     if not endpoint or not model:
         raise InputError("act --prompt: needs --endpoint URL and --model NAME")
+    if services and way != "program":
+        raise InputError("act --service: is for --by program; a function names the services that it uses")
     chat = chat_at(endpoint, model, os.environ.get(key_variable, ""))
+    if hide_personal_data:
+        chat = with_placeholders(chat, PersonalData())
+    if narrow:
+        _narrow(session, prompt, chat, narrow)
     lines: list[str] = []
-    turns = converse(chat, prompt, session.told(), session.operations)
+    if way == "program":
+        turns = converse_by_program(chat, prompt, session.told(), secrets=services)
+    else:
+        turns = converse(chat, prompt, session.told(), session.operations)
+    by = f"model {model}, task {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
     answer: str | Refused | None = None
     while True:
         try:
@@ -213,7 +240,7 @@ def _by_prompt(
                 click.echo(f"model: {stop.value}", err=True)
             return
         try:
-            proposal = _done(session, given, is_run, by=f"model {model}")
+            proposal = _done(session, given, is_run, by=by)
         except InputError as error:
             answer = Refused(str(error))
             click.echo(f"refused: {named('operation', error)}", err=True)
@@ -223,3 +250,13 @@ def _by_prompt(
         if record:
             write_atomically(record, "".join(f"{line}\n" for line in lines))
         yield proposal, given
+
+
+def _narrow(session: Session, prompt: str, chat: Chat, how: str) -> None:
+    from autoclave.runtime.policy.needed import as_model_says, mentioned, narrowing, services_of
+
+    services = services_of(session.grants())
+    needed = as_model_says(lambda text: chat([{"role": "user", "content": text}], []).text)
+    found = (mentioned if how == "mentioned" else needed)(prompt, services)
+    session.narrow(narrowing(found), f"{how}: {', '.join(sorted(found)) or 'none'}")
+    click.echo(f"services of this task: {', '.join(sorted(found)) or 'none'}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,7 @@ def test_a_model_sees_placeholders_and_its_calls_have_the_values():
         arguments = json.dumps({"path": "<EMAIL_1>.txt", "content": 'quoted "<PHONE_1>"'})
         return Answer("written to <EMAIL_1>", (Call("1", "write", arguments), Call("2", "write", "{broken")))
 
-    given = [{"role": "user", "content": "ann@example.com has +49 30 1234567"}]
+    given: list[dict[str, Any]] = [{"role": "user", "content": "ann@example.com has +49 30 1234567"}]
     given.append({"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": '"ann@example.com"'}}]})
     answer = with_placeholders(chat, PersonalData())(given, [])
     assert "ann@" not in seen[0]

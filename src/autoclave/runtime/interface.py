@@ -7,7 +7,7 @@ before the next call, and hands back after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from autoclave.runtime.policy.request import Request
 
 Json = Mapping[str, Any]
+UndoneWith = Callable[[str], Iterator[Json]]
+"""Gives receipts with some text in them of what was done and has been undone since, the last first."""
 
 
 class Guarantee(StrEnum):
@@ -156,7 +158,9 @@ class Manager(Protocol):
         """What others have changed of what actions left, by action. `done`: names and receipts, the last done first."""
         ...
 
-    def plan_undo(self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice) -> Json:
+    def plan_undo(
+        self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
+    ) -> Json:
         """JSON data of how to take it back, with a choice for what others changed (by the names of `conflicts`).
 
         Raises:

@@ -158,6 +158,13 @@ class Journal(Closing):
         rows = self._rows(f"SELECT * FROM records WHERE kind IN ({wanted}) ORDER BY number", kinds)
         return [_record(row) for row in rows]
 
+    def records_with(self, text: str, *kinds: str) -> Iterator[Record]:
+        """Those of these kinds in whose body a text stands, the last first."""
+        wanted = ", ".join("?" for _ in kinds)
+        condition = f"kind IN ({wanted}) AND instr(body, ?) ORDER BY number DESC"
+        for row in self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, text)):
+            yield _record(row)
+
     def standing(self, action: str) -> Standing:
         """Where an action stands.
 

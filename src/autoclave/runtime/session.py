@@ -316,7 +316,7 @@ class Session(Closing):
                     )
         for name in names:
             manager = self._manager_of(self.journal.standing(name))
-            undoing = manager.plan_undo(name, receipts[name], choices, on_conflict)
+            undoing = manager.plan_undo(name, receipts[name], choices, on_conflict, self._undone_with)
             self.journal.advance(name, _S.UNDOING, undoing)
             self._finish_undo(name, manager, undoing)
         return list(names)
@@ -482,6 +482,13 @@ class Session(Closing):
         if not bodies:
             raise InputError(f"action {action}: was never executed")
         return dict(bodies[-1])
+
+    def _undone_with(self, text: str) -> Iterator[Json]:
+        """See `interface.UndoneWith`."""
+        for record in self.journal.records_with(text, _S.EXECUTED, _S.REDONE):
+            standing = self.journal.standing(record.subject)
+            if standing.state not in STANDING or standing.number > record.number:
+                yield record.body
 
     def _discard(self, action: str, manager: Manager, reason: str = "") -> None:
         manager.discard(action)

@@ -30,7 +30,7 @@ from autoclave.runtime.files.steps import Step, has_happened, is_possible, take_
 from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import inode_at, undo_steps
 from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Plan
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Plan, UndoneWith
 from autoclave.runtime.packages import normalised_name
 from autoclave.runtime.policy.request import Access, Request
 
@@ -260,16 +260,14 @@ class FileManager:
             seen |= set(receipt["after"])
         return found
 
-    def plan_undo(self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice) -> Json:
+    def plan_undo(
+        self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
+    ) -> Json:
         steps = steps_from(receipt["steps"])
         found = self._fingerprints(receipt["after"])
         changed = {path for path, was in receipt["after"].items() if found[path] != was}
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
         self._require_kept(action, undoing.steps)
-        now = self._times_around(steps)  # where others changed something since, the time stays
-        times = {
-            path: was for path, was in receipt["parents"].items() if now.get(path) == receipt["parents_after"].get(path)
-        }
         return {
             "steps": [step.to_json() for step in undoing.steps],
             "found": found,
@@ -278,7 +276,7 @@ class FileManager:
                 for path, was in receipt["before"].items()
                 if not meet({path}, {*undoing.skipped, *undoing.edited})
             },
-            "times": times,
+            "times": self._times_before(steps, receipt, undone_with),
             "skipped": undoing.skipped,
         }
 
@@ -294,12 +292,18 @@ class FileManager:
         if changed := self._changed(undone["undone"]):
             raise InputError(f"action {action}: {_named(changed)} changed since it was undone; nothing was done")
         steps = [step.inverse() for step in reversed(steps_from(undone["steps"]))]
-        return {"steps": [step.to_json() for step in steps], "found": undone["undone"], "wanted": undone["found"]}
+        return {
+            "steps": [step.to_json() for step in steps],
+            "found": undone["undone"],
+            "wanted": undone["found"],
+            "parents": self._times_around(steps),
+        }
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         self._go_on(action, steps_from(redoing["steps"]), redoing["found"], is_late=is_late)
         self._require_same(redoing["wanted"], "was done again, but is not as it was then")
-        return {**receipt, "parents_after": self._times_around(steps_from(receipt["steps"]))}
+        times = {"parents": redoing["parents"], "parents_after": self._times_around(steps_from(receipt["steps"]))}
+        return {**receipt, **times}
 
     def _go_on(self, action: str, steps: Sequence[Step], found: Mapping[str, str], *, is_late: bool) -> None:
         """Take the steps that have not happened yet.
@@ -383,6 +387,18 @@ class FileManager:
                 times[parent] = os.stat(".", dir_fd=folder).st_mtime_ns
         return times
 
+    def _times_before(self, steps: Sequence[Step], receipt: Json, undone_with: UndoneWith) -> dict[str, int]:
+        """When the folders would have been changed last if this action had not been done.
+
+        That is before it. If that time is due to an action that has been undone meanwhile, it is before that one. Where
+        somebody has changed something since, the time stays.
+        """
+        times = self._times_around(steps)
+        for path, now in times.items():
+            if now == receipt["parents_after"].get(path) and path in receipt["parents"]:
+                times[path] = _time_before(path, receipt["parents"][path], undone_with)
+        return times
+
     def _set_times(self, times: Mapping[str, int]) -> None:
         for parent, mtime_ns in times.items():
             with contextlib.suppress(InputError, PermissionError), self._folder(parent) as folder:
@@ -394,6 +410,18 @@ class FileManager:
         """A descriptor that names a folder, which need not be one that can be read."""
         with self._scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
             yield descriptor
+
+
+def _time_before(folder: str, time_ns: int, undone_with: UndoneWith) -> int:
+    """When a folder was changed last before all that is undone, out of the time that one of the undone left it with."""
+    seen: set[int] = set()
+    while time_ns not in seen:
+        seen.add(time_ns)
+        for undone in undone_with(f"{time_ns}"):
+            if undone["parents_after"].get(folder) == time_ns:
+                time_ns = undone["parents"].get(folder, time_ns)
+                break
+    return time_ns
 
 
 def _guarantee(operation: Config) -> Guarantee:

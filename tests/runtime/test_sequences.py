@@ -1,0 +1,174 @@
+"""Any sequence of acts, undos and redos, with others in between: a tree is as it was before, or it is said not to be.
+
+"As it was" is the whole manifest: kind, content, mode, owner, time, extended attributes, links, holes, inode.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import InputError
+from autoclave.runtime.interface import Choice
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.runtime.trees import build_tree, done, drawn, granted, manifest, open_on, texts
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory if there is one: thousands of sequences wait for no disk."""
+    if not os.access(_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as place:
+        yield Path(place)
+
+
+def standing(session: Session) -> list[str]:
+    return [each.action for each in session._standing_order()]
+
+
+def undone_names(session: Session) -> list[str]:
+    return [each.action for each in session.journal.standings((ActionState.UNDONE,))]
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", [range(80), pytest.param(range(80, 10_080), marks=pytest.mark.soak)], ids=len)
+def test_what_is_taken_back_is_as_it_was(place: Path, seeds: range):
+    num_acts = num_undos = num_redos = 0
+    for seed in seeds:
+        draw = random.Random(seed)
+        root = build_tree(place / "s/tree")
+        before = manifest(root)
+        with open_on(root) as session:
+            for number in range(draw.randint(1, 9)):
+                kind = draw.random()
+                unchanged = manifest(root)
+                try:
+                    if kind < 0.6:
+                        action = done(session, **drawn(draw, root, number))
+                        num_acts += 1
+                        if draw.random() < 0.3:
+                            session.undo(action)
+                            assert manifest(root) == unchanged, seed
+                            num_undos += 1
+                    elif kind < 0.8 and standing(session):
+                        num_undos += len(session.undo(draw.choice(standing(session)), dependents=True))
+                    elif undone_names(session):
+                        session.redo(draw.choice(undone_names(session)))
+                        num_redos += 1
+                except InputError:
+                    assert manifest(root) == unchanged, seed
+            for action in standing(session)[::-1]:
+                session.undo(action)
+                num_undos += 1
+            assert manifest(root) == before, seed
+            assert session.audit() == []
+        shutil.rmtree(place / "s")
+    assert num_acts > len(seeds)
+    assert num_undos > num_acts // 2
+    assert num_redos > len(seeds) // 16
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 5060), marks=pytest.mark.soak)], ids=len)
+def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, seeds: range):
+    num_refused = num_settled = 0
+    for seed in seeds:
+        draw = random.Random(seed)
+        root = build_tree(place / "s/tree")
+        before = manifest(root)
+        touched: dict[str, bytes] = {}
+        with open_on(root) as session:
+            for number in range(draw.randint(2, 7)):
+                try:
+                    done(session, **drawn(draw, root, number))
+                except InputError:
+                    continue
+                if draw.random() < 0.3:
+                    touched |= meddled(draw, root, number)
+            is_whole = True
+            for action in standing(session)[::-1]:
+                unchanged = manifest(root)
+                try:
+                    session.undo(action)
+                except InputError:
+                    num_refused += 1
+                    assert manifest(root) == unchanged, seed
+                    choice = draw.choice([Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE])
+                    try:
+                        session.undo(action, dependents=True, on_conflict=choice)
+                        num_settled += 1
+                    except InputError:  # what it would have to move back is gone
+                        is_whole = False
+                    is_whole = is_whole and choice is not Choice.SKIP
+        kept = [path.read_bytes() for path in (place / "s").rglob("*") if path.is_file() and not path.is_symlink()]
+        for path, content in touched.items():
+            assert any(content in each for each in kept), (seed, path)
+        if is_whole and not touched:
+            assert manifest(root) == before, seed
+        elif is_whole:
+            near = {str(parent) for path in touched for parent in (Path(path), *Path(path).parents)}
+            after = manifest(root)
+            for path, facts in before.items():
+                if path not in near and not any(path.startswith(f"{each}/") for each in touched):
+                    assert path in after, (seed, path)
+                    assert same_but_for_links(after[path], facts), (seed, path)
+        shutil.rmtree(place / "s")
+    assert num_refused > len(seeds) // 30
+    assert num_settled > len(seeds) // 60
+
+
+def meddled(draw: random.Random, root: Path, number: int) -> dict[str, bytes]:
+    """Somebody else writes a file or gives one other content; its path and content."""
+    content = f"theirs {number} {draw.random()}".encode()
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    path = draw.choice([*files, root / f"theirs{number}"])
+    path.unlink(missing_ok=True)  # as editors do: another file of that name
+    path.write_bytes(content)
+    return {str(path.relative_to(root)): content}
+
+
+def same_but_for_links(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Others who replace a name of a hard-linked file change how many names the rest has; folders, their times."""
+    at = (0, 1, 2, 4, 6, 7, 8)
+    return [one[each] for each in at] == [other[each] for each in at]
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 504), marks=pytest.mark.soak)], ids=len)
+def test_what_stands_is_what_a_replay_without_the_rest_makes(place: Path, seeds: range):
+    for seed in seeds:
+        draw = random.Random(seed)
+        root, copy = build_tree(place / "s/tree"), place / "s/copy"
+        subprocess.run(["cp", "-a", root, copy], check=True)
+        with open_on(root) as session, granted(open_session(copy, place / "s/state of copy")) as replay:
+            acts: dict[str, dict[str, Any]] = {}
+            for number in range(40):
+                operation = drawn(draw, root, number)
+                try:
+                    acts[done(session, **operation)] = operation
+                except InputError:
+                    continue
+                if draw.random() < 0.4 and standing(session):
+                    for undone in session.undo(draw.choice(standing(session)), dependents=True):
+                        del acts[undone]
+            for operation in acts.values():
+                done(replay, **operation)
+            assert texts(root) == texts(copy), seed
+            for action in standing(session)[::-1]:
+                session.undo(action)
+            assert session.audit() == []
+        shutil.rmtree(place / "s")

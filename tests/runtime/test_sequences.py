@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
+from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
@@ -90,7 +91,8 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
         draw = random.Random(seed)
         root = build_tree(place / "s/tree")
         before = manifest(root)
-        touched: dict[str, bytes] = {}
+        touched: set[str] = set()
+        theirs: list[bytes] = []
         with open_on(root) as session:
             for number in range(draw.randint(2, 7)):
                 try:
@@ -98,7 +100,8 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
                 except InputError:
                     continue
                 if draw.random() < 0.3:
-                    touched |= meddled(draw, root, number)
+                    touched.add(meddled(draw, root, number, theirs))
+            written = [session._receipt(action)["writes"] for action in standing(session)]
             is_whole = True
             for action in standing(session)[::-1]:
                 unchanged = manifest(root)
@@ -115,15 +118,20 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
                         is_whole = False
                     is_whole = is_whole and choice is not Choice.SKIP
         kept = [path.read_bytes() for path in (place / "s").rglob("*") if path.is_file() and not path.is_symlink()]
-        for path, content in touched.items():
-            assert any(content in each for each in kept), (seed, path)
+        for content in theirs:
+            assert any(content in each for each in kept), (seed, content)
         if is_whole and not touched:
             assert manifest(root) == before, seed
         elif is_whole:
-            near = {str(parent) for path in touched for parent in (Path(path), *Path(path).parents)}
+            disturbed = set(touched)
+            for keys in written:  # theirs goes where an action had its own from
+                paths = {key.removeprefix("files/") for key in keys}
+                disturbed |= paths if meet({*touched}, paths) else set()
+            disturbed |= {path for path, facts in before.items() if f"inodes/{facts[4]}" in disturbed}
+            near = {str(parent) for path in disturbed for parent in (Path(path), *Path(path).parents)}
             after = manifest(root)
             for path, facts in before.items():
-                if path not in near and not any(path.startswith(f"{each}/") for each in touched):
+                if path not in near and not any(path.startswith(f"{each}/") for each in disturbed):
                     assert path in after, (seed, path)
                     assert same_but_for_links(after[path], facts), (seed, path)
         shutil.rmtree(place / "s")
@@ -131,14 +139,18 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
     assert num_settled > len(seeds) // 60
 
 
-def meddled(draw: random.Random, root: Path, number: int) -> dict[str, bytes]:
-    """Somebody else writes a file or gives one other content; its path and content."""
+def meddled(draw: random.Random, root: Path, number: int, theirs: list[bytes]) -> str:
+    """Somebody else writes a file or replaces one; its path. Their contents are those in `theirs` from then on."""
     content = f"theirs {number} {draw.random()}".encode()
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     path = draw.choice([*files, root / f"theirs{number}"])
-    path.unlink(missing_ok=True)  # as editors do: another file of that name
+    if path.exists():
+        old = path.read_bytes()
+        theirs[:] = [each for each in theirs if each not in old]
+        path.unlink()  # as editors do: another file of that name
     path.write_bytes(content)
-    return {str(path.relative_to(root)): content}
+    theirs.append(content)
+    return str(path.relative_to(root))
 
 
 def same_but_for_links(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -18,6 +18,14 @@ from autoclave.cli.act.common import on_folder, opened
 @click.option("--except", "excluded", multiple=True, metavar="PATTERN", help="What it does not cover.")
 @click.option("--for", "duration", help="How long it holds, such as 30m or 8h.")
 @click.option("--narrows", "parent", default="", help="A grant that has to permit it as well.")
+@click.option(
+    "--guarantee",
+    "minimum_guarantee",
+    type=click.Choice(("exact", "equivalent", "compensating", "none")),
+    default="compensating",
+    show_default=True,
+    help="How good the undo of an action must be; what asks a service has none.",
+)
 @click.option("--max-uses", type=int, help="Actions that may use it.")
 @click.option("--max-files", type=int, help="Of all uses together.")
 @click.option("--max-bytes-written", type=int, help="Of all uses together.")

@@ -106,7 +106,7 @@ class FileManager:
                 ),
                 _guarantee(operation),
             ),
-            footprint=self._footprint(operation, steps),
+            footprint=self._footprint(operation, steps, before.values()),
             guarantee=_guarantee(operation),
             kept={"steps": plain, "output": planned.output} if is_command else {},
             output=planned.output or {},
@@ -166,9 +166,11 @@ class FileManager:
         within = os.path.relpath(place, self._scope.root)
         return f"outside{place}" if within.startswith("..") else f"{_ROOT}/{within}"
 
-    def _footprint(self, operation: Config, steps: Sequence[Step]) -> Footprint:
+    def _footprint(self, operation: Config, steps: Sequence[Step], before: Iterable[Survey]) -> Footprint:
+        """Paths, and files with several names: what is done to one of those is done to all."""
         reads = frozenset({_key(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
-        return Footprint(reads, frozenset(map(_key, _paths(steps))))
+        shared = {f"inodes/{inode}" for each in before for inode in each.shared}
+        return Footprint(reads, frozenset({*map(_key, _paths(steps)), *shared}))
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
 class Survey:
     """What is at a path and below it: a digest of all that can be put back (empty: nothing is there), and how much.
 
-    `inside` are the paths below it, seen from there.
+    `inside` are the paths below it, seen from there; `shared` the inodes of files there that have several names.
     The times of folders are left out of the digest: they change with what is in them.
     """
 
@@ -75,6 +75,7 @@ class Survey:
     num_files: int = 0
     num_bytes: int = 0
     inside: tuple[str, ...] = ()
+    shared: frozenset[int] = frozenset()
 
 
 def survey(path: str, scope: Scope) -> Survey:
@@ -83,13 +84,16 @@ def survey(path: str, scope: Scope) -> Survey:
     Raises:
         InputError: something cannot be read, or changes meanwhile.
     """
-    digest, num_bytes, names = hashlib.sha256(), 0, list[str]()
+    digest, num_bytes, names, shared = hashlib.sha256(), 0, list[str](), set[int]()
     for each, entry in scope.walk(path):
         names.append(each.removeprefix(f"{path}/"))
         num_bytes += entry.size
-        told = replace(entry, mtime_ns=0) if entry.kind == "folder" else entry
+        shared |= {entry.shared} if entry.shared else set()
+        told = replace(entry, mtime_ns=0 if entry.kind == "folder" else entry.mtime_ns, shared=0)
         digest.update(canonical_json([each.removeprefix(path), told]) + b"\n")
-    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names[1:])) if names else Survey()
+    if not names:
+        return Survey()
+    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names[1:]), frozenset(shared))
 
 
 def fingerprint(path: str, scope: Scope) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +54,8 @@ class Entry:
     target: str = ""
     device: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
+    shared: int = field(default=0, compare=False)
+    """The inode number of what has other names as well; else 0."""
 
     @property
     def is_open_folder(self) -> bool:
@@ -219,6 +221,8 @@ def _read(parent: int, name: str, about: os.stat_result) -> Entry:
         content = {"target": os.readlink(name, dir_fd=parent)}
     elif kind == "device":
         content = {"device": about.st_rdev}
+    if kind != "folder" and about.st_nlink > 1:
+        content["shared"] = about.st_ino
     return Entry(kind, stat.S_IMODE(about.st_mode), about.st_uid, about.st_gid, about.st_mtime_ns, **content)
 
 

@@ -95,7 +95,9 @@ def test_what_is_gone_cannot_be_moved_back(root: Path):
 def test_a_person_settles_what_is_in_doubt(root: Path):
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
-        undoing = session._managers["write"].plan_undo(action, session._receipt(action), {}, Choice.REFUSE)
+        undoing = session._managers["write"].plan_undo(
+            action, session._receipt(action), {}, Choice.REFUSE, lambda _: iter(())
+        )
         session.journal.advance(action, S.UNDOING, undoing)
         (root / "a.txt").unlink()
         (root / "a.txt").write_text("theirs")

@@ -1,0 +1,116 @@
+"""A model tidies a folder; a person looks at what it did, and takes back what was wrong.
+
+    python examples/acting/tidy_folder.py                                   # proposals that were recorded
+    python examples/acting/tidy_folder.py --endpoint URL --model NAME       # those of a model, at any OpenAI server
+
+Works on a folder that it makes, and removes it at the end. Needs `pip install 'autoclave[runtime]'` for a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoclave.core import InputError
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy import Grant
+from autoclave.runtime.proposals import Refused, chat_at, converse
+from autoclave.runtime.session import Session
+
+TASK = "Move the photos of 2024 from inbox to photos/2024 with names in small letters, note it in notes.txt, clean up."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--endpoint", help="base URL of a server that speaks OpenAI's chat, such as .../v1")
+    parser.add_argument("--model", help="its name there; the key is taken from OPENAI_API_KEY")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "home"
+        fill(root)
+        before = listing(root)
+        with open_session(root) as session:
+            session.grant(Grant(resources=("files/**", "programs/*"), verbs=("*",), max_files=50))
+            changing = ("create", "modify", "delete", "rename", "set_mode")
+            session.grant(Grant(effect="forbid", resources=("files/taxes/**",), verbs=changing))
+            session.mark("before tidying")
+            if options.endpoint:
+                converse_with(session, options.endpoint, options.model)
+            else:
+                for operation in recorded():
+                    act(session, operation)
+            review(session)
+            undone = session.undo_to("before tidying")
+            print(f"\nall {len(undone)} that stood are taken back; the folder is as it was: {listing(root) == before}")
+            print(f"the journal is as it was written: {not session.audit()}")
+
+
+def fill(root: Path) -> None:
+    """A folder as people have them."""
+    for name in ("inbox", "drafts", "taxes"):
+        (root / name).mkdir(parents=True)
+    for name in ("IMG-2024-07-01.jpg", "IMG-2024-07-02.jpg", "IMG-2019-01-01.jpg"):
+        (root / "inbox" / name).write_bytes(os.urandom(2000))
+    (root / "drafts/novel.txt").write_text("It was a dark and stormy night.\n")
+    (root / "taxes/2023.txt").write_text("secret\n")
+    (root / "notes.txt").write_text("Milk.\n")
+
+
+def recorded() -> Iterator[dict[str, object]]:
+    """What a model proposed for this task once."""
+    with Path(__file__).with_name("proposals.jsonl").open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def act(session: Session, operation: dict[str, object]) -> str | Refused:
+    """Do what is permitted; what became of it, for the model."""
+    try:
+        proposal = session.propose(operation, by="example")
+        session.run(proposal.action, proposal.plan.digest)
+    except InputError as error:
+        print(f"refused: {error}")
+        return Refused(str(error))
+    print(f"{proposal.action}  {operation['do']}: {'; '.join(proposal.plan.changes)}")
+    return str(proposal.plan.output.get("stdout", "")) or "done"
+
+
+def converse_with(session: Session, endpoint: str, model: str) -> None:
+    """Let a model propose, and tell it what became of each."""
+    turns = converse(
+        chat_at(endpoint, model, os.environ.get("OPENAI_API_KEY", "")), TASK, session.told(), session.operations
+    )
+    answer: str | Refused | None = None
+    while True:
+        try:
+            answer = act(session, turns.send(answer))
+        except StopIteration as stop:
+            print(f"model: {stop.value}")
+            return
+
+
+def review(session: Session) -> None:
+    """Take back the last action that removed something, which nobody had asked for; the rest stays."""
+    for standing in reversed(session.journal.standings()):
+        changes = session.difference(standing.action)
+        if any("drafts" in line for line in changes):
+            print(f"\n{standing.action} went too far:", *changes, sep="\n    ")
+            session.undo(standing.action, dependents=True)
+            print("taken back; the others stand")
+            return
+
+
+def listing(root: Path) -> list[tuple[str, int, bytes]]:
+    """All that is there."""
+    paths = sorted(root.rglob("*"))
+    return [
+        (str(path.relative_to(root)), path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in paths
+    ]
+
+
+if __name__ == "__main__":
+    main()

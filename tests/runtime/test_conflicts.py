@@ -56,6 +56,21 @@ def test_a_conflict_is_settled_as_chosen_and_can_be_redone(root: Path, operation
         assert session.audit() == []
 
 
+def test_what_was_kept_and_changed_through_another_name_is_a_conflict(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="delete", path="docs/same as a")
+        os.chmod(root / "a.txt", 0o600)
+        with pytest.raises(InputError, match="somebody else has changed docs/same as a"):
+            session.undo(action)
+        assert not (root / "docs/same as a").exists()
+        session.undo(action, on_conflict=Choice.FORCE)
+        assert (root / "docs/same as a").stat().st_mode == (root / "a.txt").stat().st_mode
+        session.redo(action)
+        os.chmod(root / "a.txt", 0o644)
+        session.undo(action)
+        assert (root / "docs/same as a").samefile(root / "a.txt")
+
+
 def contents(root: Path) -> dict[str, str]:
     return {
         str(path.relative_to(root)): path.read_text(errors="replace")

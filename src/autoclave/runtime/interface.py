@@ -150,6 +150,14 @@ class Manager(Protocol):
         """Take back as much of it as was done; whether all is as before. May be called again."""
         ...
 
+    def keep(self, action: str, receipt: Json) -> None:
+        """It is recorded that it was done: put what is kept of it where it is to stay.
+
+        Raises:
+            HostError: that cannot be now; it stays where it is.
+        """
+        ...
+
     def kept_bytes(self, receipt: Json) -> int:
         """What the action keeps outside of the journal."""
         ...

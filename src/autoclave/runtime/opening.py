@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import alone_with
 from autoclave.runtime.files.commands import CommandRunner
+from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.journal import Journal
@@ -17,6 +18,8 @@ from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.session import Session
+
+Versioning = Literal["snapshot", "git"]
 
 if TYPE_CHECKING:
     from autoclave.runtime.vault.cells import CellSecrets
@@ -38,11 +41,15 @@ def open_session(
     packages: AllowedPackages | None = None,
     vault: Callable[[Record], CellSecrets] | None = None,
     budget: float = 1000.0,
+    versioning: Versioning = "snapshot",
+    lfs_above: int = 200 << 20,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
 
     `packages`: what generated code may import. `vault` is given what records accesses to secrets, and gives cells the
-    use of them.
+    use of them. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git repository, by content
+    (`git`; see `files.git_store`), in which the files of a tree with more content than `lfs_above` bytes are objects of
+    Git LFS. What the other kept before is found by both.
 
     Raises:
         InputError: a folder cannot be used, or another process works on it.
@@ -62,7 +69,9 @@ def open_session(
             install=packages.install if packages else None,
             outfit=vault(journal.append).outfit if vault else None,
         )
-        files = FileManager(scope, stash, runner)
+        place_of_git, keeps_in_git = place / "history.git", versioning == "git"
+        history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
+        files = FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)
         return Session(journal, [files], opening.pop_all(), name=name, retention=retention, budget=budget)
 
 

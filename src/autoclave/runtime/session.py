@@ -160,6 +160,7 @@ class Session(Closing):
             self._fail(action, manager, started, str(error))
             raise
         self.journal.seal()
+        manager.keep(action, receipt)
         return self.journal.standing(action)
 
     def _fail(self, action: str, manager: Manager, started: Json, reason: str) -> None:
@@ -352,6 +353,7 @@ class Session(Closing):
             self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
         self.journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
+        manager.keep(action, receipt)
         return self.journal.standing(action)
 
     # --- Settling ---------------------------------------------------------------------------------------------------

@@ -91,6 +91,14 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+def remove_tree_or_file(place: Path) -> None:
+    """Remove something of ours, whatever it is. Maybe nothing is."""
+    if place.is_dir() and not place.is_symlink():
+        remove_tree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
 def _take(path: str, found: Capture) -> Step:
     return Step("take", path, f"t{len(found.steps)}")
 

@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -20,13 +21,14 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.core.json import canonical_json
-from autoclave.runtime.files.capture import remove_tree
+from autoclave.runtime.files.capture import remove_tree, remove_tree_or_file
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
+from autoclave.runtime.files.git_store import GitStore, Place, can_keep, tree_bytes
 from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, Python
 from autoclave.runtime.files.planning import New, Survey, fingerprint, steps_of, survey
 from autoclave.runtime.files.scope import Entry, NothingThere, Scope
-from autoclave.runtime.files.steps import Step, has_happened, is_possible, take_steps
+from autoclave.runtime.files.steps import Step, has_happened, is_possible, sync_file_system, take_steps
 from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import inode_at, undo_steps
 from autoclave.runtime.footprints import Footprint, meet
@@ -48,13 +50,26 @@ class _Planned:
 
 
 class FileManager:
-    """Actions on the folder of `scope`. `stash` is a folder on the same file system that nobody else touches."""
+    """Actions on the folder of `scope`. `stash` is a folder on the same file system that nobody else touches.
+
+    `history` is looked into for what the stash does not have; with `keeps_in_git`, what was done goes from one to the
+    other.
+    """
 
     operations: Mapping[str, type[Config]] = OPERATIONS
 
-    def __init__(self, scope: Scope, stash: Path, commands: CommandRunner) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        stash: Path,
+        commands: CommandRunner,
+        history: GitStore | None = None,
+        *,
+        keeps_in_git: bool = False,
+    ) -> None:
         stash.mkdir(exist_ok=True)
         self._scope, self._stash, self._commands = scope, stash, commands
+        self._history, self._keeps_in_git = history, keeps_in_git
 
     # --- Planning ---------------------------------------------------------------------------------------------------
 
@@ -169,8 +184,8 @@ class FileManager:
     def _footprint(self, operation: Config, steps: Sequence[Step], before: Iterable[Survey]) -> Footprint:
         """Paths, and files with several names: what is done to one of those is done to all."""
         reads = frozenset({_key(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
-        shared = {f"inodes/{inode}" for each in before for inode in each.shared}
-        return Footprint(reads, frozenset({*map(_key, _paths(steps)), *shared}))
+        shared = (_keys_of(each.shared) for each in before)
+        return Footprint(reads, frozenset[str]().union(map(_key, _paths(steps)), *shared))
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +245,43 @@ class FileManager:
         self._set_times(started["parents"])
         return not self._changed(started["before"])
 
+    def keep(self, action: str, receipt: Json) -> None:
+        """See `Manager`. What Git can keep whole goes there; the rest stays in the stash."""
+        if self._history is None or not self._keeps_in_git:
+            return
+        with Scope(self._stash / action) as stash:
+            taken = [step for step in steps_from(receipt["steps"]) if step.do in ("take", "exchange")]
+            before = [Place(step.path, stash, step.stash) for step in taken]
+            before = [each for each in before if can_keep(each)]
+            after = [Place(path, self._scope, path) for path in receipt["after"]]
+            self._history.keep(action, before, after, self._tree_bytes)
+        for each in before:
+            remove_tree_or_file(self._stash / action / each.found_at)
+
+    @cached_property
+    def _tree_bytes(self) -> int:
+        """How much content the tree had when it was first asked for."""
+        return tree_bytes(self._scope.root)
+
+    def _with_restored(self, action: str, steps: Sequence[Step]) -> list[Step]:
+        """The steps of an action, after what Git keeps of it has been brought back to the stash."""
+        if self._history is None or not self._history.has(action):
+            return list(steps)
+        found: list[Step] = []
+        for step in steps:
+            if step.do in ("take", "exchange"):
+                place = self._stash / action / step.stash
+                if not os.path.lexists(place):
+                    making = place.with_name(f"{place.name}.new")
+                    remove_tree_or_file(making)  # of a try before that died
+                    self._history.restore(action, step.path, making)
+                    making.rename(place)
+                inode = place.lstat().st_ino
+                step = replace(step, inode=inode) if step.do == "take" else replace(step, old_inode=inode)
+            found.append(step)
+        sync_file_system(self._stash)
+        return found
+
     def kept_bytes(self, receipt: Json) -> int:
         """See `Manager`: what was taken out of the tree."""
         return int(receipt["kept_bytes"])
@@ -237,12 +289,16 @@ class FileManager:
     def discard(self, action: str) -> None:
         remove_tree(self._stash / f".{action}")
         remove_tree(self._stash / action)
+        if self._history is not None:
+            self._history.forget(action)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the lines of text files that differ, and what else does."""
         new: dict[str, bytes] = {}
         if receipt is not None:
-            steps = steps_from(receipt["steps"])
+            steps = (
+                self._with_restored(action, steps_from(receipt["steps"])) if is_done else steps_from(receipt["steps"])
+            )
         else:
             planned = self._data(operation)
             steps, new = planned.steps, {each.stash: each.content for each in planned.new if each.entry.kind == "file"}
@@ -256,25 +312,35 @@ class FileManager:
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
         for action, receipt in done:  # the last first: what an earlier one left was changed by a later one of them
-            own = {path: was for path, was in receipt["after"].items() if not meet({path}, seen)}
-            if changed := self._changed(own):
-                found[action] = changed
-            seen |= set(receipt["after"])
+            changed = {
+                path
+                for path, was in receipt["after"].items()
+                if not meet({_key(path)}, seen)
+                if (now := survey(path, self._scope)).fingerprint != was
+                if not meet(_keys_of(now.shared), seen)
+            }
+            if not meet(receipt["writes"], seen):
+                changed |= self._changed_in_stash(action, receipt).keys()
+            if changed:
+                found[action] = sorted(changed)
+            seen |= set(receipt["writes"])
         return found
 
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        steps = steps_from(receipt["steps"])
+        steps = self._with_restored(action, steps_from(receipt["steps"]))
         found = self._fingerprints(receipt["after"])
+        kept = self._changed_in_stash(action, receipt)
         changed = {path for path, was in receipt["after"].items() if found[path] != was}
+        changed |= {path for path in kept if choices.get(path, default) in (Choice.REFUSE, Choice.SKIP)}
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
         self._require_kept(action, undoing.steps)
         return {
             "steps": [step.to_json() for step in undoing.steps],
             "found": found,
             "wanted": {
-                path: was
+                path: kept.get(path, was)
                 for path, was in receipt["before"].items()
                 if not meet({path}, {*undoing.skipped, *undoing.edited})
             },
@@ -328,6 +394,18 @@ class FileManager:
             yield step
 
     # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def _changed_in_stash(self, action: str, receipt: Json) -> dict[str, str]:
+        """What was taken out of the tree and is not as it was any more, as when a file has a name elsewhere.
+
+        By its path in the tree, with its fingerprint now. What is not there at all is left out.
+        """
+        found: dict[str, str] = {}
+        with Scope(self._stash / action) as stash:
+            for step in steps_from(receipt["steps"]):
+                if step.do in ("take", "exchange") and (now := fingerprint(step.stash, stash)):
+                    found[step.path] = now
+        return {path: now for path, now in found.items() if now != receipt["before"][path]}
 
     def _fingerprints(self, paths: Iterable[str]) -> dict[str, str]:
         return {path: fingerprint(path, self._scope) for path in sorted(paths)}
@@ -420,8 +498,9 @@ def _time_before(folder: str, time_ns: int, undone_with: UndoneWith) -> int:
     while time_ns not in seen:
         seen.add(time_ns)
         for undone in undone_with(f"{time_ns}"):
-            if undone["parents_after"].get(folder) == time_ns:
-                time_ns = undone["parents"].get(folder, time_ns)
+            before = undone["parents"].get(folder, time_ns)
+            if undone["parents_after"].get(folder) == time_ns != before:
+                time_ns = before
                 break
     return time_ns
 
@@ -442,6 +521,10 @@ def _paths(steps: Sequence[Step]) -> list[str]:
 
 def _key(path: str) -> str:
     return f"{_ROOT}/{path}" if path else _ROOT
+
+
+def _keys_of(inodes: Iterable[int]) -> set[str]:
+    return {f"inodes/{inode}" for inode in inodes}
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def session_on(place: Path, num_files: int) -> Iterator[Session]:
             folder.mkdir(parents=True)
         (folder / f"file{number % _PER_FOLDER}").write_text(f"line\n{number}\n" * 20)
     with open_session(root, budget=1e9) as session:
-        session.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",)))
+        session.permissions.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",)))
         yield session
 
 

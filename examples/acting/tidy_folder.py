@@ -34,9 +34,9 @@ def main() -> None:
         fill(root)
         before = listing(root)
         with open_session(root) as session:
-            session.grant(Grant(resources=("files/**", "programs/*"), verbs=("*",), max_files=50))
+            session.permissions.grant(Grant(resources=("files/**", "programs/*"), verbs=("*",), max_files=50))
             changing = ("create", "modify", "delete", "rename", "set_mode")
-            session.grant(Grant(effect="forbid", resources=("files/taxes/**",), verbs=changing))
+            session.permissions.grant(Grant(effect="forbid", resources=("files/taxes/**",), verbs=changing))
             session.mark("before tidying")
             if options.endpoint:
                 converse_with(session, options.endpoint, options.model)

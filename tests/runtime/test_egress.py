@@ -6,16 +6,17 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoclave.core import InputError, IsolationError
+from autoclave.runtime import permissions
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Passphrase, Secret, Vault
 from autoclave.runtime.vault.cells import CellSecrets
@@ -73,11 +74,11 @@ def opened(tmp_path: Path, service: WebService, **about: Any) -> Session:
     root.mkdir(exist_ok=True)
     given = {"service": "api", "value": VALUE, "hosts": (service.place,), "allows_private": True, **about}
 
-    def vault(record: Any) -> CellSecrets:
+    def vault(record: Any, may_use: Callable[[str], bool]) -> CellSecrets:
         key = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
         kept = Vault(tmp_path / "vault", key, record)
         kept.add(Secret.model_validate(given))
-        return CellSecrets(kept, record, service.verify)
+        return CellSecrets(kept, record, may_use, service.verify)
 
     return granted(open_session(root, tmp_path / "state", vault=vault))
 
@@ -208,18 +209,35 @@ def test_a_dummy_that_is_somewhere_else_stops_the_action(session: Session, servi
 
 def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebService):
     with opened(tmp_path, service) as session:
-        for grant in session.grants():
-            session.revoke(grant.id)
+        for grant in session.permissions.grants():
+            session.permissions.revoke(grant.id)
         source = f"print(call('https://{service.place}/echo', Authorization='Bearer ' + token))"
-        session.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=Guarantee.NONE))
+        session.permissions.grant(
+            Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=Guarantee.NONE)
+        )
         with pytest.raises(InputError, match="not permitted"):
             told(session, source)
         only_exact = Grant(resources=("services/api",), verbs=("use",))
-        session.grant(only_exact)
+        session.permissions.grant(only_exact)
         with pytest.raises(InputError, match="not permitted"):
             told(session, source)
-        session.revoke(only_exact.id)
-        session.grant(Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=Guarantee.NONE))
+        session.permissions.revoke(only_exact.id)
+        session.permissions.grant(Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=Guarantee.NONE))
+        assert "200" in told(session, source)
+
+
+def test_nothing_goes_out_to_a_service_that_is_not_granted_whatever_was_decided(
+    tmp_path: Path, service: WebService, monkeypatch: pytest.MonkeyPatch
+):
+    source = f"print(call('https://{service.place}/echo', Authorization='Bearer ' + token))"
+    with opened(tmp_path, service) as session:
+        prohibition = Grant(effect="forbid", resources=("services/api",), verbs=("use",))
+        session.permissions.grant(prohibition)
+        monkeypatch.setattr(permissions, "decide", lambda *_: Decision(True))
+        with pytest.raises(InputError, match="services/api: is not granted"):
+            told(session, source)
+        assert service.asked == []
+        session.permissions.revoke(prohibition.id)
         assert "200" in told(session, source)
 
 

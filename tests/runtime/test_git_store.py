@@ -113,7 +113,7 @@ def test_a_repository_in_the_folder_is_content_and_its_settings_are_not_heeded(
             " && echo '#!/bin/sh\ntouch RAN' > .git/hooks/post-commit && chmod +x .git/hooks/post-commit"
         )
         subprocess.run(["sh", "-c", script], cwd=root, check=True, env={**os.environ, "HOME": "/nonexistent"})
-        session.grant(Grant(resources=("files/nested/**", "files/nested/.git/**"), verbs=("*",)))
+        session.permissions.grant(Grant(resources=("files/nested/**", "files/nested/.git/**"), verbs=("*",)))
         before = but_inodes(root)
         acts = [
             {"do": "write", "path": "mixed.txt", "content": "other\n"},

@@ -90,8 +90,8 @@ def test_code_imports_what_it_was_given_and_only_with_a_grant(tmp_path: Path):
             session.propose({"do": "python", "source": source})
         with pytest.raises(InputError, match="not on the list"):
             session.propose({"do": "python", "source": source, "packages": ["requests"]})
-        for grant in session.grants():
-            session.revoke(grant.id)
+        for grant in session.permissions.grants():
+            session.permissions.revoke(grant.id)
         with pytest.raises(InputError, match="not permitted"):
             session.propose({"do": "python", "source": source, "packages": ["tidy-names"]})
     with open_session(tmp_path / "tree", tmp_path / "state") as session, pytest.raises(InputError, match="--packages"):

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import pytest
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.files import steps as steps_module
-from autoclave.runtime.interface import Choice
+from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
@@ -280,6 +283,8 @@ manager.remove_tree = dying(manager.remove_tree)
 with opening.open_session(root, root.parent / "state") as opened:
     if "undo" in what:
         opened.undo(what["undo"])
+    elif "undo_to" in what:
+        opened.undo_to(what["undo_to"])
     elif "redo" in what:
         opened.redo(what["redo"])
     elif "commit" in what:
@@ -364,6 +369,79 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(ro
                 assert texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}
                 break
         assert was_killed
+
+
+def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_or_none(root: Path):
+    with open_on(root) as session:
+        before = manifest(root)
+        session.mark("start")
+        actions = [done(session, do="write", path="a.txt", content="1"), done(session, do="delete", path="run.sh")]
+        after = manifest(root)
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, root, {"undo_to": "start"})
+        with open_on(root) as session:
+            states = {session.journal.standing(each).state for each in actions}
+            assert len(states) == 1, deadly
+            if states == {S.UNDONE}:
+                assert manifest(root) == before
+                for action in actions:
+                    session.redo(action)
+            assert facts_without_times(manifest(root)) == facts_without_times(after)
+            assert session.audit() == []
+        if not was_killed:
+            break
+    assert deadly > 12
+
+
+def test_where_one_of_several_cannot_be_taken_back_the_others_are_done_again(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
+):
+    opened.mark("start")
+    first = done(opened, do="write", path="a.txt", content="1")
+    second = done(opened, do="delete", path="run.sh")
+    before = manifest(root)
+    manager = opened._managers["write"]
+    undo = manager.undo
+
+    def refusing(action: str, *rest: Any, **others: Any) -> Any:
+        if action == first:
+            raise NotUndone("somebody else has locked it")
+        return undo(action, *rest, **others)
+
+    monkeypatch.setattr(manager, "undo", refusing)
+    with pytest.raises(InputError, match="has locked it; so nothing was taken back"):
+        opened.undo_to("start")
+    assert facts_without_times(manifest(root)) == facts_without_times(before)
+    assert opened.journal.standing(first).state is S.UNDO_FAILED
+    assert opened.journal.standing(second).state is S.REDONE
+    monkeypatch.undo()
+    opened.undo_to("start")
+    assert {opened.journal.standing(each).state for each in (first, second)} == {S.UNDONE}
+
+
+def test_what_is_held_is_done_when_its_time_has_come_and_can_be_withdrawn(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
+):
+    manager = opened._managers["write"]
+    plan = manager.plan
+    monkeypatch.setattr(manager, "plan", lambda *args: replace(plan(*args), hold_s=60.0))
+    before = manifest(root)
+    kept, given_up = (opened.propose({"do": "write", "path": path, "content": "1"}) for path in ("a.txt", "b.txt"))
+    opened.permissions.grant(Grant(resources=("files/**",), verbs=("*",), max_uses=2))
+    for proposal in (kept, given_up):
+        assert opened.run(proposal.action, proposal.plan.digest).state is S.APPROVED
+    assert opened.release() == []
+    with pytest.raises(InputError, match="is held for another"):
+        opened.run(kept.action, kept.plan.digest)
+    assert manifest(root) == before
+    assert opened.withdraw(given_up.action).state is S.FAILED
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    assert [each.action for each in opened.release()] == [kept.action]
+    assert (root / "a.txt").read_text() == "1"
+    assert (root / "b.txt").read_bytes() == b""
+    with pytest.raises(InputError, match="what has not begun can be withdrawn"):
+        opened.withdraw(kept.action)
 
 
 def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root: Path):

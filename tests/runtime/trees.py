@@ -75,10 +75,10 @@ ALL = ("files/**", "programs/**", "packages/**", "services/**")
 
 def granted(session: Session) -> Session:
     """The session, with everything permitted."""
-    if not session.grants():
+    if not session.permissions.grants():
         names = tuple(f"files/**/{name}/**" for name in PROTECTED)
-        session.grant(Grant(resources=ALL, verbs=("*",), minimum_guarantee=Guarantee.NONE))
-        session.grant(Grant(resources=names, verbs=("*",)))
+        session.permissions.grant(Grant(resources=ALL, verbs=("*",), minimum_guarantee=Guarantee.NONE))
+        session.permissions.grant(Grant(resources=names, verbs=("*",)))
     return session
 
 

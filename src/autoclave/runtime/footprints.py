@@ -12,19 +12,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The keys that an action reads, and those that it writes."""
+    """The keys that an action reads, those that it writes, and those that it adds to.
+
+    Additions to one key commute with each other, as those to a counter do, and with nothing else that is done to it.
+    """
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
-
-    @property
-    def all(self) -> frozenset[str]:
-        """What it reads or writes."""
-        return self.reads | self.writes
+    adds: frozenset[str] = frozenset()
 
     def depends_on(self, earlier: Footprint) -> bool:
         """Whether what it did might have been otherwise without the earlier one: it read or wrote what that wrote."""
-        return meet(self.all, earlier.writes)
+        own = self.reads | self.writes
+        return meet(own | self.adds, earlier.writes) or meet(own, earlier.adds)
+
+    def with_changes_of(self, other: Footprint) -> Footprint:
+        """What both change; what they read is as it was."""
+        return Footprint(self.reads, self.writes | other.writes, self.adds | other.adds)
 
     def commutes_with(self, other: Footprint) -> bool:
         """Whether it makes no difference which of both came first."""
@@ -49,10 +53,10 @@ def dependents(action: str, order: Sequence[tuple[str, Footprint]]) -> list[str]
     """Those of `order` that came after an action and depend on it, or on one that does; the last first."""
     names = [name for name, _ in order]
     place = names.index(action)
-    writes, found = set(order[place][1].writes), list[str]()
+    changed, found = order[place][1], list[str]()
     for name, footprint in order[place + 1 :]:
-        if meet(footprint.all, writes):
-            writes |= footprint.writes
+        if footprint.depends_on(changed):
+            changed = changed.with_changes_of(footprint)
             found.append(name)
     return found[::-1]
 

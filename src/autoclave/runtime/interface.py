@@ -60,6 +60,7 @@ class Plan:
         request: the same for the policy.
         footprint: what it reads and writes.
         guarantee: how good its undo is.
+        hold_s: for so many seconds after its approval it can be withdrawn before it is done.
         kept: JSON data without which the manager could not do exactly this later; recorded with the proposal.
         output: what a command printed, and how it ended; empty for what is no command.
     """
@@ -69,6 +70,7 @@ class Plan:
     request: Request
     footprint: Footprint
     guarantee: Guarantee
+    hold_s: float = 0.0
     kept: Json = field(default_factory=dict[str, Any])
     output: Json = field(default_factory=dict[str, Any])
 
@@ -89,10 +91,15 @@ class InDoubt(AutoclaveError):
     """Nobody can tell how far something got, or it is neither as before nor as after."""
 
 
+class NotUndone(InputError):
+    """It could not be taken back, and stands as it was done. It may be tried again."""
+
+
 class Manager(Protocol):
     """One world that actions change.
 
-    A receipt is the JSON data of an action that was done; it has at least `reads`, `writes` (its footprint).
+    A receipt is the JSON data of an action that was done; it has at least `reads` and `writes`, maybe `adds` (its
+    footprint).
     """
 
     operations: Mapping[str, type[Config]]
@@ -135,6 +142,15 @@ class Manager(Protocol):
 
         Raises:
             InputError, HostError: it failed, maybe in the middle: `put_back` follows.
+            InDoubt: it may have been done or not: `find_out` follows.
+        """
+        ...
+
+    def find_out(self, action: str, started: Json) -> Json | None:
+        """The receipt of an action whose end nobody saw, if all of it was done; None if not, and it is to be put back.
+
+        Raises:
+            InDoubt: nobody can tell, at least not now.
         """
         ...
 
@@ -162,6 +178,10 @@ class Manager(Protocol):
         """What the action keeps outside of the journal."""
         ...
 
+    def obstacle(self, action: str, receipt: Json) -> str:
+        """Why an action can by no means be taken back; empty if it can."""
+        ...
+
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         """What others have changed of what actions left, by action. `done`: names and receipts, the last done first."""
         ...
@@ -180,8 +200,9 @@ class Manager(Protocol):
         """Take it back, or go on with that after a crash (`is_late`), and look whether it is; JSON data for `redo`.
 
         Raises:
+            NotUndone: nothing of it was taken back.
             InDoubt: it is neither as before nor as after.
-            HostError: not now.
+            HostError: not now; it goes on when the state is opened again.
         """
         ...
 

@@ -16,6 +16,7 @@ from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
+from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.session import Session
 
@@ -39,17 +40,18 @@ def open_session(
     name: str = "main",
     retention: Retention | None = None,
     packages: AllowedPackages | None = None,
-    vault: Callable[[Record], CellSecrets] | None = None,
+    vault: Callable[[Record, Callable[[str], bool]], CellSecrets] | None = None,
     budget: float = 1000.0,
     versioning: Versioning = "snapshot",
     lfs_above: int = 200 << 20,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
 
-    `packages`: what generated code may import. `vault` is given what records accesses to secrets, and gives cells the
-    use of them. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git repository, by content
-    (`git`; see `files.git_store`), in which the files of a tree with more content than `lfs_above` bytes are objects of
-    Git LFS. What the other kept before is found by both.
+    `packages`: what generated code may import. `vault` is given what records accesses to secrets and what tells whether
+    a service is granted; it gives cells the use of secrets. `budget` is the most risk that may stand uncommitted; see
+    `policy.Request.weight`. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git
+    repository, by content (`git`; see `files.git_store`), in which the files of a tree with more content than
+    `lfs_above` bytes are objects of Git LFS. What the other kept before is found by both.
 
     Raises:
         InputError: a folder cannot be used, or another process works on it.
@@ -62,17 +64,17 @@ def open_session(
         complaint = f"state {place}: another process works with it; wait for it, or end it"
         opening.enter_context(alone_with(place / "session", complaint))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
-        stash = place / "stash"
+        permissions, stash = Permissions(journal, name, budget), place / "stash"
         runner = CommandRunner(
             scope,
             stash,
             install=packages.install if packages else None,
-            outfit=vault(journal.append).outfit if vault else None,
+            outfit=vault(journal.append, permissions.may_use).outfit if vault else None,
         )
         place_of_git, keeps_in_git = place / "history.git", versioning == "git"
         history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
         files = FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)
-        return Session(journal, [files], opening.pop_all(), name=name, retention=retention, budget=budget)
+        return Session(journal, [files], permissions, opening.pop_all(), name=name, retention=retention)
 
 
 def _folder_outside(state: Path, scope: Scope) -> Path:

@@ -5,7 +5,8 @@ each). What an action will change is journalled with `executing` before the firs
 `executed` after the last. So when a process dies, the next one that opens the state finds each unfinished action and
 brings it to one side: an action that was being executed is put back and has `failed`, an undo or a redo is brought to
 its end. Where the world is neither as before nor as after, because somebody else changed it meanwhile, the action is in
-doubt: what is not its own is left alone, and a person settles it.
+doubt: what is not its own is left alone, and a person settles it. Several actions are taken back all or none, also when
+a process dies: that they belong together is journalled before the first and after the last.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.footprints import Done, Footprint, GroupLimits, dependents, groups
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, NotPermitted, Plan
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, NotPermitted, NotUndone, Plan
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.operations import operation_from
-from autoclave.runtime.policy.decision import Decision, decide, shown_decision, usage_of, violations
-from autoclave.runtime.policy.grants import Grant, active
+from autoclave.runtime.permissions import Permissions
+from autoclave.runtime.policy.decision import shown_decision
 from autoclave.runtime.policy.request import Request
-from autoclave.runtime.records import Finding
+from autoclave.runtime.records import Finding, Record
 from autoclave.runtime.retention import Retention, due
 from autoclave.runtime.states import STANDING, UNFINISHED, ActionState, require_step
 
@@ -47,22 +48,20 @@ class Session(Closing):
     """Actions on what `managers` know, in `journal`. Closes all that is in `opened`. Not for several threads.
 
     `name` is recorded with each action, so that those of one purpose can be told from others, and grants can be for it
-    alone. Without a grant nothing is permitted. `budget` is the most risk that may stand uncommitted; see
-    `policy.Request.weight`.
+    alone. Without a grant in `permissions` nothing is permitted.
     """
 
     def __init__(
         self,
         journal: Journal,
         managers: Sequence[Manager],
+        permissions: Permissions,
         opened: contextlib.ExitStack | None = None,
         *,
         name: str = "main",
         retention: Retention | None = None,
-        budget: float = 1000.0,
     ) -> None:
-        self.journal, self.name, self._budget = journal, name, budget
-        self._narrowing: list[Grant] = []
+        self.journal, self.name, self.permissions = journal, name, permissions
         self._managers = {do: manager for manager in managers for do in manager.operations}
         self._operations = {do: model for manager in managers for do, model in manager.operations.items()}
         self._opened = opened or contextlib.ExitStack()
@@ -86,10 +85,10 @@ class Session(Closing):
         """
         operation, action = self._operation(given), secrets.token_hex(4)
         manager = self._managers[str(given["do"])]
-        self._require_allowed(action, manager.asks(operation))
+        self.permissions.require_allowed(action, manager.asks(operation))
         try:
             plan = manager.plan(action, operation)
-            self._require_allowed(action, plan.request)
+            self.permissions.require_allowed(action, plan.request)
             return plan
         finally:
             manager.discard(action)
@@ -104,10 +103,10 @@ class Session(Closing):
         operation, action = self._operation(given), secrets.token_hex(4)
         self._make_room()
         manager = self._managers[str(given["do"])]
-        self._require_allowed(action, manager.asks(operation))
+        self.permissions.require_allowed(action, manager.asks(operation))
         plan = manager.plan(action, operation)
         try:
-            self._require_allowed(action, plan.request)
+            self.permissions.require_allowed(action, plan.request)
         except NotPermitted:
             manager.discard(action)
             raise
@@ -125,7 +124,7 @@ class Session(Closing):
         return Proposal(action, operation, plan)
 
     def run(self, action: str, plan_digest: str, *, approved_by: str = "caller") -> Standing:
-        """Do what was planned, exactly that.
+        """Do what was planned, exactly that. What is held for a time is approved by this, and done by `release`.
 
         Raises:
             InputError: it was run or refused before; the world has changed so that it would be something else; or it
@@ -145,23 +144,52 @@ class Session(Closing):
             raise InputError(f"action {action}: what it is about has changed since it was planned; propose it again")
         asked = manager.asks(operation)
         whole = Request((*asked.accesses, *plan.request.accesses), plan.guarantee)
-        decision = self._require_allowed(action, whole)
-        self._require_budget(action, whole)
+        decision = self.permissions.require_allowed(action, whole)
+        self.permissions.require_budget(action, whole, self._standing_order())
         self._make_room()
         if standing.state is _S.PROPOSED:
-            self.journal.advance(action, _S.APPROVED, {"by": approved_by, **shown_decision(decision)})
+            approval = {"by": approved_by, "hold_s": plan.hold_s, **shown_decision(decision)}
+            self.journal.advance(action, _S.APPROVED, approval)
+            if plan.hold_s:
+                return self.journal.standing(action)
+        elif (due_at := _due_at(standing)) > time.time():
+            raise InputError(f"action {action}: is held for another {due_at - time.time():.0f} s; it can be withdrawn")
         started = manager.prepare(action, operation, plan)
         self.journal.advance(action, _S.EXECUTING, started)
         try:
-            receipt = manager.execute(action, started)
-            self._require_within(action, decision, manager.observed(action, receipt))
-            self.journal.advance(action, _S.EXECUTED, receipt, kept_bytes=manager.kept_bytes(receipt))
+            receipt = self._executed(action, manager, started)
+        except InDoubt as error:
+            self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
+            raise InputError(f"action {action}: nobody can tell whether it was done: {error}") from None
         except (InputError, OSError) as error:
             self._fail(action, manager, started, str(error))
             raise
+        self._record(action, manager, started, receipt)
+        return self.journal.standing(action)
+
+    def _executed(self, action: str, manager: Manager, started: Json) -> Json:
+        try:
+            return manager.execute(action, started)
+        except InDoubt as error:
+            if (receipt := manager.find_out(action, started)) is None:
+                raise InputError(f"{error}; it was not done") from None
+            return receipt
+
+    def _record(self, action: str, manager: Manager, started: Json, receipt: Json) -> None:
+        """Record what was done, if it is within what was decided; else put it back.
+
+        Raises:
+            NotPermitted: it is not.
+        """
+        try:
+            approval = self._last_record(action, (_S.APPROVED,))
+            self.permissions.require_within(action, approval, manager.observed(action, receipt))
+            self.journal.advance(action, _S.EXECUTED, receipt, kept_bytes=manager.kept_bytes(receipt))
+        except (InputError, OSError) as error:
+            self._fail(action, manager, {**started, **receipt}, str(error))
+            raise
         self.journal.seal()
         manager.keep(action, receipt)
-        return self.journal.standing(action)
 
     def _fail(self, action: str, manager: Manager, started: Json, reason: str) -> None:
         """Put back what was begun, and record it, if need be with the next opening of the state."""
@@ -171,79 +199,28 @@ class Session(Closing):
             if is_back:
                 self._discard(action, manager)
 
-    # --- Permission -------------------------------------------------------------------------------------------------
-
-    def grant(self, grant: Grant) -> None:
-        """Permit or forbid something. For a person, never for what a model says.
+    def release(self) -> list[Standing]:
+        """Do what was approved and held, and whose time has come.
 
         Raises:
-            InputError: it narrows a grant that there is not.
+            InputError, HostError: one of them cannot be done; those after it wait.
         """
-        if grant.parent and grant.parent not in [each.id for each in self.grants()]:
-            raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
-        self.journal.append("grant", grant.id, grant.model_dump(mode="json"))
-        self.journal.seal()
+        held = [each for each in self.journal.standings((_S.APPROVED,)) if each.body["hold_s"]]
+        due = [each for each in held if _due_at(each) <= time.time()]
+        return [self.run(each.action, str(each.proposed["plan"])) for each in due]
 
-    def revoke(self, grant: str) -> None:
-        """Take a grant back, with those that narrow it.
+    def withdraw(self, action: str, reason: str = "") -> Standing:
+        """Give up an action that was proposed, or is held, before anything has happened.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: it has begun, or is over.
         """
-        if grant not in [each.id for each in self.grants()]:
-            raise InputError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
-        self.journal.append("revoke", grant, {})
-        self.journal.seal()
-
-    def grants(self) -> list[Grant]:
-        """What is granted to this session."""
-        return [*active(self.journal.records_of_kinds("grant", "revoke"), self.name), *self._narrowing]
-
-    def narrow(self, prohibition: Grant, reason: str) -> None:
-        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
-
-        Raises:
-            InputError: it is no prohibition.
-        """
-        if prohibition.effect != "forbid":
-            raise InputError(f"grant {prohibition.id}: would permit something; a session is narrowed by prohibitions")
-        self.journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
-        self._narrowing.append(prohibition)
-
-    def _require_allowed(self, action: str, request: Request) -> Decision:
-        """Have the policy decide.
-
-        Raises:
-            NotPermitted: it denies; that is recorded.
-        """
-        grants = self.grants()
-        usage = usage_of(self.journal.records_of_kinds(_S.APPROVED)) if any(each.is_limited for each in grants) else {}
-        decision = decide(grants, request, usage, time.time())
-        if not decision.is_allowed:
-            self.journal.append("denied", action, {"session": self.name, **shown_decision(decision)})
-            raise NotPermitted.because(decision.reason, decision.hint)
-        return decision
-
-    def _require_budget(self, action: str, request: Request) -> None:
-        standing = [(each.action, float(each.proposed["weight"])) for each in self._standing_order()]
-        total = sum(weight for _, weight in standing) + request.weight
-        if total > self._budget:
-            largest = max(standing, key=lambda each: each[1], default=("", 0.0))[0]
-            hint = (
-                f"commit or undo some of the {len(standing)} actions that stand, such as {largest}, or raise the budget"
-            )
-            raise NotPermitted.because(f"action {action}: too much stands that nobody has committed", hint)
-
-    def _require_within(self, action: str, decision: Decision, actual: Request) -> None:
-        """Look whether what an action did is what was decided.
-
-        Raises:
-            NotPermitted: it is not; that is recorded, and the caller takes it back.
-        """
-        if outside := violations(self.grants(), decision.rules, actual):
-            self.journal.append("alarm", action, {"session": self.name, "outside": outside[:100]})
-            hint = "what was decided and what was done differ: look at the journal before granting anything more"
-            raise NotPermitted.because(f"action {action}: did {outside[0]}, which is not permitted", hint)
+        standing = self.journal.standing(action)
+        if standing.state not in (_S.PROPOSED, _S.APPROVED):
+            raise InputError(f"action {action}: is {standing.state}; what has not begun can be withdrawn")
+        self.journal.advance(action, _S.FAILED, {"reason": reason or "withdrawn"}, seal=True)
+        self._discard(action, self._manager_of(standing))
+        return self.journal.standing(action)
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
@@ -306,25 +283,76 @@ class Session(Closing):
         return self._undo_all(order[::-1], choices or {}, on_conflict)
 
     def _undo_all(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
+        self._require_undoable(names, choices, on_conflict)
+        if len(names) > 1:
+            together = secrets.token_hex(4)
+            body = {"actions": list(names), "choices": dict(choices), "on_conflict": on_conflict}
+            self.journal.append("undoing_all", together, body)
+            self._undo_together(together, names, choices, on_conflict)
+        for name in names if len(names) == 1 else ():
+            self._undo_one(name, choices, on_conflict)
+        return list(names)
+
+    def _require_undoable(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> None:
         receipts = {name: self._receipt(name) for name in names}
-        for manager in {id(each): each for each in self._managers.values()}.values():
-            own = [(name, receipts[name]) for name in names if self._manager_of(self.journal.standing(name)) is manager]
+        managers = {name: self._manager_of(self.journal.standing(name)) for name in names}
+        for name in names:
+            if obstacle := managers[name].obstacle(name, receipts[name]):
+                raise InputError(f"action {name}: {obstacle}; nothing was taken back")
+        for manager in {id(each): each for each in managers.values()}.values():
+            own = [(name, receipts[name]) for name in names if managers[name] is manager]
             for name, changed in manager.conflicts(own).items():
                 if refused := [each for each in changed if choices.get(each, on_conflict) is Choice.REFUSE]:
                     raise InputError(
                         f"action {name}: somebody else has changed {', '.join(refused)} since; nothing was taken back. "
                         "Mend: say what becomes of it (skip, force, save_aside)"
                     )
+
+    def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
+        manager = self._manager_of(self.journal.standing(action))
+        undoing = manager.plan_undo(action, self._receipt(action), choices, on_conflict, self._undone_with)
+        self.journal.advance(action, _S.UNDOING, undoing)
+        self._finish_undo(action, manager, undoing)
+
+    def _undo_together(
+        self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
+    ) -> None:
+        """Take back those that still stand; if one cannot be, do again those that were taken back."""
         for name in names:
-            manager = self._manager_of(self.journal.standing(name))
-            undoing = manager.plan_undo(name, receipts[name], choices, on_conflict, self._undone_with)
-            self.journal.advance(name, _S.UNDOING, undoing)
-            self._finish_undo(name, manager, undoing)
-        return list(names)
+            state = self.journal.standing(name).state
+            try:
+                if state is _S.UNDO_IN_DOUBT:
+                    raise InputError(f"action {name}: nobody can tell whether it was taken back")
+                if state in STANDING:
+                    self._undo_one(name, choices, on_conflict)
+            except InputError as error:
+                if self.journal.standing(name).state is _S.UNDO_IN_DOUBT:
+                    self.journal.append("undone_all", together, {"reason": str(error)})
+                    raise InputError(f"{error}; those before it were taken back, and those after it stand") from None
+                self.journal.append("putting_back_all", together, {"reason": str(error)})
+                left = self._redo_together(together, names)
+                told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
+                raise InputError(f"{error}; {told}") from None
+        self.journal.append("undone_all", together, {})
+
+    def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
+        """Do again those of an undo of several that were taken back; the names of those that cannot be."""
+        left: list[str] = []
+        for name in reversed(names):
+            if self.journal.standing(name).state is _S.UNDONE:
+                try:
+                    self.redo(name)
+                except InputError:
+                    left.append(name)
+        self.journal.append("undone_all", together, {"left": left})
+        return left
 
     def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
         try:
             undone = manager.undo(action, undoing, is_late=is_late)
+        except NotUndone as error:
+            self.journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
+            raise NotUndone(f"action {action}: {error}") from None
         except (InDoubt, InputError) as error:
             self.journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
@@ -386,6 +414,42 @@ class Session(Closing):
             body |= self._manager_of(standing).accept(action, self._last_body(action, kinds))
         self.journal.advance(action, state, body, seal=True)
         return self.journal.standing(action)
+
+    def look_again(self, action: str) -> Standing:
+        """Try once more to find out how an action stands that is in doubt.
+
+        Raises:
+            InputError: it is not in doubt, or nobody can tell yet.
+        """
+        standing = self.journal.standing(action)
+        if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
+            raise InputError(f"action {action}: is {standing.state}; what is in doubt is looked at again")
+        manager = self._manager_of(standing)
+        try:
+            if standing.state is _S.UNDO_IN_DOUBT:
+                undone = manager.undo(action, self._last_body(action, (_S.UNDOING,)), is_late=True)
+                self.journal.advance(action, _S.UNDONE, undone, seal=True)
+            else:
+                self._find_out(action, manager)
+        except NotUndone as error:
+            self.journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
+        except InDoubt as error:
+            raise InputError(f"action {action}: is still in doubt: {error}") from None
+        return self.journal.standing(action)
+
+    def _find_out(self, action: str, manager: Manager) -> None:
+        begun = self._last_record(action, (_S.EXECUTING, _S.REDOING))
+        if begun.kind == _S.REDOING:
+            receipt = manager.redo(action, self._receipt(action), begun.body, is_late=True)
+        else:
+            receipt = manager.find_out(action, begun.body)
+        if receipt is not None:
+            self.journal.advance(action, _S.EXECUTED, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
+        elif manager.put_back(action, begun.body):
+            self.journal.advance(action, _S.FAILED, {"reason": "it was not done"}, seal=True)
+            self._discard(action, manager)
+        else:
+            raise InDoubt("it was not done whole, and what it did cannot be put back")
 
     def mark(self, name: str) -> None:
         """Give this moment a name, to which `undo_to` goes back."""
@@ -479,11 +543,13 @@ class Session(Closing):
         return self._last_body(action, (_S.EXECUTED, _S.REDONE))
 
     def _last_body(self, action: str, states: Sequence[ActionState]) -> dict[str, Any]:
-        kinds = [state.value for state in states]
-        bodies = [record.body for record in self.journal.records(action) if record.kind in kinds]
-        if not bodies:
-            raise InputError(f"action {action}: was never executed")
-        return dict(bodies[-1])
+        return dict(self._last_record(action, states).body)
+
+    def _last_record(self, action: str, states: Sequence[ActionState]) -> Record:
+        found = [record for record in self.journal.records(action) if record.kind in states]
+        if not found:
+            raise InputError(f"action {action}: was never {', '.join(states)}")
+        return found[-1]
 
     def _undone_with(self, text: str) -> Iterator[Json]:
         """See `interface.UndoneWith`."""
@@ -527,16 +593,55 @@ class Session(Closing):
         """Bring what a process that died left unfinished to one side; the names."""
         for standing in self.journal.standings(UNFINISHED):
             action, manager = standing.action, self._manager_of(standing)
-            if standing.state is _S.EXECUTING:
-                self._fail(action, manager, standing.body, "the process died while it was executed; it was put back")
-            else:
-                finish = self._finish_undo if standing.state is _S.UNDOING else self._finish_redo
-                with contextlib.suppress(InputError):  # it is recorded as in doubt
-                    finish(action, manager, standing.body, is_late=True)
+            with contextlib.suppress(InputError):  # it is recorded how it stands
+                if standing.state is _S.EXECUTING:
+                    self._finish_run(action, manager, standing.body)
+                elif standing.state is _S.UNDOING:
+                    self._finish_undo(action, manager, standing.body, is_late=True)
+                else:
+                    self._finish_redo(action, manager, standing.body, is_late=True)
             yield action
         for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
             self._discard(standing.action, self._manager_of(standing))
+        yield from self._recover_together()
+
+    def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
+        reason = "the process died while it was executed; it was put back"
+        try:
+            receipt = manager.find_out(action, started)
+        except InDoubt as error:
+            self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
+            return
+        if receipt is None:
+            self._fail(action, manager, started, reason)
+        else:
+            self._record(action, manager, started, receipt)
+
+    def _recover_together(self) -> Iterator[str]:
+        """Bring undos of several actions to their end, or all of them back."""
+        last: dict[str, Record] = {}
+        begun: dict[str, Json] = {}
+        for record in self.journal.records_of_kinds("undoing_all", "putting_back_all", "undone_all"):
+            last[record.subject] = record
+            if record.kind == "undoing_all":
+                begun[record.subject] = record.body
+        for together, record in last.items():
+            body = begun[together]
+            names = list(body["actions"])
+            if record.kind == "putting_back_all":
+                self._redo_together(together, names)
+            elif record.kind == "undoing_all":
+                choices = {name: Choice(choice) for name, choice in body["choices"].items()}
+                with contextlib.suppress(InputError):  # it is recorded how they stand
+                    self._undo_together(together, names, choices, Choice(body["on_conflict"]))
+            if record.kind != "undone_all":
+                yield from names
+
+
+def _due_at(approved: Standing) -> float:
+    """When something that is held may be done, in seconds since 1970."""
+    return approved.at + float(approved.body["hold_s"])
 
 
 def _footprint(receipt: Json) -> Footprint:
-    return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]))
+    return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]), frozenset(receipt.get("adds", ())))

@@ -14,13 +14,13 @@ class ActionState(StrEnum):
     PROPOSED = "proposed"
     """It was planned, and nothing has happened."""
     APPROVED = "approved"
-    """It may be run."""
+    """It may be run, at once or after the time for which it is held."""
     EXECUTING = "executing"
     """It has begun; what it changes is known and saved."""
     EXECUTED = "executed"
     """It is done, and can be taken back."""
     FAILED = "failed"
-    """It was not done: what it had changed was put back."""
+    """It was not done: what it had changed was put back, or it was withdrawn before."""
     IN_DOUBT = "in_doubt"
     """Nobody knows how far it got; a person must look."""
     COMMITTED = "committed"
@@ -41,8 +41,8 @@ class ActionState(StrEnum):
 
 _S = ActionState
 FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
-    _S.PROPOSED: frozenset({_S.APPROVED}),
-    _S.APPROVED: frozenset({_S.EXECUTING}),
+    _S.PROPOSED: frozenset({_S.APPROVED, _S.FAILED}),
+    _S.APPROVED: frozenset({_S.EXECUTING, _S.FAILED}),
     _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),
     _S.EXECUTED: frozenset({_S.COMMITTED, _S.UNDOING}),
     _S.FAILED: frozenset(),

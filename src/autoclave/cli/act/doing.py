@@ -79,7 +79,9 @@ def _session(
         from autoclave.runtime.vault.cells import CellSecrets
 
         verify = ssl.create_default_context(cafile=str(trust)) if trust else None
-        others["vault"] = lambda record: CellSecrets(opened_vault(vault, vault_key, record), record, verify)
+        others["vault"] = lambda record, may_use: CellSecrets(
+            opened_vault(vault, vault_key, record), record, may_use, verify
+        )
     return opened(root, state, name, **others)
 
 
@@ -255,8 +257,8 @@ def _by_prompt(
 def _narrow(session: Session, prompt: str, chat: Chat, how: str) -> None:
     from autoclave.runtime.policy.needed import as_model_says, mentioned, narrowing, services_of
 
-    services = services_of(session.grants())
+    services = services_of(session.permissions.grants())
     needed = as_model_says(lambda text: chat([{"role": "user", "content": text}], []).text)
     found = (mentioned if how == "mentioned" else needed)(prompt, services)
-    session.narrow(narrowing(found), f"{how}: {', '.join(sorted(found)) or 'none'}")
+    session.permissions.narrow(narrowing(found), f"{how}: {', '.join(sorted(found)) or 'none'}")
     click.echo(f"services of this task: {', '.join(sorted(found)) or 'none'}", err=True)

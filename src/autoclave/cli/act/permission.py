@@ -62,12 +62,12 @@ def grant(
                 "expires_at": time.time() + seconds_of(duration) if duration else None,
             }
             found = grant_from(given | limits)
-            session.grant(found)
+            session.permissions.grant(found)
             click.echo(shown_grant(found))
         else:
-            for each in session.grants():
+            for each in session.permissions.grants():
                 click.echo(shown_grant(each))
-        for line in lint(session.grants(), time.time()):
+        for line in lint(session.permissions.grants(), time.time()):
             click.echo(f"note: {line}", err=True)
 
 
@@ -82,4 +82,4 @@ def revoke(grants: tuple[str, ...], root: Path, state: Path | None, name: str) -
     """
     with opened(root, state, name) as session:
         for each in grants:
-            session.revoke(each)
+            session.permissions.revoke(each)

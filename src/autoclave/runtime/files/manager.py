@@ -148,13 +148,13 @@ class FileManager:
         )
 
     def observed(self, action: str, receipt: Json) -> Request:
-        """See `Manager`: what was there is in the stash by now, what came is in the tree."""
-        accesses: list[Access] = []
+        """See `Manager`: what was there is in the stash by now, what came is in the tree. With what a command used."""
+        accesses = [Access(verb, resource) for verb, resource in receipt["asked"]]
         with Scope(self._stash / action) as stash:
             for step in steps_from(receipt["steps"]):
                 old = survey(step.stash, stash) if step.stash else Survey()
                 accesses += self._accesses(step, old, survey(step.to or step.path, self._scope))
-        return Request(tuple(accesses))
+        return Request(tuple(accesses), Guarantee(receipt["guarantee"]))
 
     def _accesses(self, step: Step, old: Survey, new: Survey) -> Iterator[Access]:
         """What a step does to what was there (`old`), and brings (`new`)."""
@@ -212,6 +212,8 @@ class FileManager:
             "steps": [step.to_json() for step in steps],
             "before": {path: each.fingerprint for path, each in before.items()},
             "kept_bytes": sum(taken),
+            "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
+            "guarantee": plan.guarantee,
             "parents": self._times_around(steps),
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
@@ -223,6 +225,10 @@ class FileManager:
             take_steps(steps, self._scope, stash)
         return self.accept(action, started)
 
+    def find_out(self, action: str, started: Json) -> Json | None:
+        """See `Manager`: what was begun is always put back."""
+        return None
+
     def accept(self, action: str, started: Json) -> Json:
         steps = [self._as_it_is(step) for step in steps_from(started["steps"])]
         after = self._fingerprints(started["before"])
@@ -232,7 +238,6 @@ class FileManager:
             "steps": plain,
             "after": after,
             "parents_after": self._times_around(steps),
-            "guarantee": Guarantee.EXACT,
         }
 
     def put_back(self, action: str, started: Json) -> bool:
@@ -307,6 +312,10 @@ class FileManager:
             return list(difference_of(steps, self._scope, stash, new, is_done=is_done))
 
     # --- Undo and redo ----------------------------------------------------------------------------------------------
+
+    def obstacle(self, action: str, receipt: Json) -> str:
+        """See `Manager`: there is none."""
+        return ""
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -8,17 +8,17 @@ it, and to those that this one narrows; where one is used up, the next is tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoclave.runtime.interface import Guarantee
-from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.policy.grants import COUNTED, Grant
 from autoclave.runtime.policy.request import Access, Request, is_well_formed
 from autoclave.runtime.records import Record
 
 _ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
 _MINUTE_S = 60.0
-_LIMITED = {"files": "max_files", "bytes_written": "max_bytes_written", "bytes_deleted": "max_bytes_deleted"}
+_NOT_PERMITTED = " is not permitted"
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Usage:
     """How much was charged to one allowance: when it was used, and counts by their names."""
 
     uses: list[float] = field(default_factory=list[float])
-    counts: dict[str, int] = field(default_factory=dict[str, int])
+    counts: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Decision:
     reason: str = ""
     hint: str = ""
     rules: tuple[str, ...] = ()
-    charges: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    charges: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
 
 def usage_of(records: Iterable[Record]) -> dict[str, Usage]:
     """What was charged so far, by the records of a journal. What was undone stays charged."""
     found: dict[str, Usage] = {}
     for record in records:
-        charges: Mapping[str, Mapping[str, int]] = record.body.get("charges", {})
+        charges: Mapping[str, Mapping[str, float]] = record.body.get("charges", {})
         for grant, counts in charges.items():
             usage = found.setdefault(grant, Usage())
             usage.uses.append(record.at)
@@ -62,7 +62,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
     allows = [grant for grant in grants if grant.effect == "allow"]
     by_id = {grant.id: grant for grant in allows}
     about = {verb: [(each.prefixes, each) for each in allows if each.is_about(verb)] for verb in _verbs(request)}
-    charges: dict[str, dict[str, int]] = {}
+    charges: dict[str, dict[str, float]] = {}
     for access in request.accesses:
         if malformed := [each for each in access.resources if not is_well_formed(each)]:
             return _denied(access, malformed[0], "no grant can cover it", ())
@@ -88,18 +88,33 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
     return Decision(True, rules=tuple(charges), charges=charges)
 
 
-def violations(grants: Sequence[Grant], rules: Sequence[str], actual: Request) -> list[str]:
-    """What really happened without any of the allowances in `rules` covering it, or although it is forbidden."""
-    allows = [grant for grant in grants if grant.effect == "allow" and grant.id in rules]
-    forbids = [grant for grant in grants if grant.effect == "forbid"]
-    return [
-        f"{access.verb} {resource!r}"
-        for access in actual.accesses
-        for resource in access.resources
-        if not is_well_formed(resource)
-        or any(grant.covers(access.verb, resource) for grant in forbids)
-        or not any(grant.covers(access.verb, resource) for grant in allows)
-    ]
+def violations(
+    grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Mapping[str, Usage], now: float
+) -> list[str]:
+    """What really happened although no allowance in `rules` covers it, it is more than they permit, or it is forbidden.
+
+    `usage` and `now` are those of the decision.
+    """
+    valid = [grant for grant in grants if grant.effect == "forbid" or grant.id in rules]
+    if decide(valid, actual, usage, now).is_allowed:
+        return []
+    found: list[str] = []
+    used = {name: Usage(list(each.uses), dict(each.counts)) for name, each in usage.items()}
+    for access in actual.accesses:
+        decision = decide(valid, replace(actual, accesses=(access,)), used, now)
+        if not decision.is_allowed:
+            found.append(decision.reason.removesuffix(_NOT_PERMITTED))
+        for name, counts in decision.charges.items():
+            own = used.setdefault(name, Usage()).counts
+            for counted, number in counts.items():
+                own[counted] = own.get(counted, 0) + number
+    return found
+
+
+def is_granted(grants: Iterable[Grant], verb: str, resource: str, now: float) -> bool:
+    """Whether a resource may be used at all, whatever the limits: for barriers that do not rely on a decision."""
+    about = [grant for grant in grants if not grant.is_over(now) and grant.covers(verb, resource)]
+    return bool(about) and all(grant.effect == "allow" for grant in about)
 
 
 def _verbs(request: Request) -> set[str]:
@@ -107,7 +122,7 @@ def _verbs(request: Request) -> set[str]:
 
 
 def _denied(access: Access, resource: str, hint: str, rules: tuple[str, ...]) -> Decision:
-    return Decision(False, f"{access.verb} {resource!r} is not permitted", hint, rules)
+    return Decision(False, f"{access.verb} {resource!r}{_NOT_PERMITTED}", hint, rules)
 
 
 def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
@@ -124,7 +139,7 @@ def _problem(
     access: Access,
     request: Request,
     usage: Mapping[str, Usage],
-    charges: Mapping[str, Mapping[str, int]],
+    charges: Mapping[str, Mapping[str, float]],
     now: float,
 ) -> str:
     """Why an allowance that is about an access does not permit it now; empty if it does."""
@@ -138,8 +153,8 @@ def _problem(
     recent = sum(at > now - _MINUTE_S for at in used.uses) if grant.max_uses_per_minute is not None else 0
     if grant.max_uses_per_minute is not None and recent >= grant.max_uses_per_minute:
         return f"grant {grant.id} was used {recent} times in the last minute"
-    for name, limit in _LIMITED.items():
-        most: int | None = getattr(grant, limit)
+    for name in COUNTED:
+        most: float | None = getattr(grant, f"max_{name}")
         if most is not None:
             total = used.counts.get(name, 0) + charges.get(grant.id, {}).get(name, 0) + getattr(access, name)
             if total > most:
@@ -147,9 +162,10 @@ def _problem(
     return ""
 
 
-def _charge(counts: dict[str, int], access: Access) -> None:
-    for name in _LIMITED:
-        counts[name] = counts.get(name, 0) + getattr(access, name)
+def _charge(counts: dict[str, float], access: Access) -> None:
+    for name in COUNTED:
+        if own := getattr(access, name):
+            counts[name] = counts.get(name, 0) + own
 
 
 def shown_decision(decision: Decision) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from autoclave.runtime.records import Record
 
 PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".profile", ".zshrc", "authorized_keys")
 """Names that no allowance covers for more than reading, with all that is below, unless it has them literally."""
-VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use")
+VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use", "define")
+COUNTED = ("files", "bytes_written", "bytes_deleted", "rows", "spend")
+"""What an access comes to, by the names of its fields; a grant may limit each (`max_...`)."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NonNegative = Field(default=None, ge=0)
 
@@ -47,6 +49,9 @@ class Grant(Config):
     """Of all uses together, as the following."""
     max_bytes_written: int | None = _NonNegative
     max_bytes_deleted: int | None = _NonNegative
+    max_rows: int | None = _NonNegative
+    max_spend: float | None = _NonNegative
+    """In the unit of the services."""
     minimum_guarantee: Guarantee = Field(default=Guarantee.COMPENSATING, strict=False)
     """How good the undo of an action must be."""
 
@@ -104,8 +109,8 @@ class Grant(Config):
     @property
     def is_limited(self) -> bool:
         """Whether it depends on what was charged to it."""
-        limits = (self.max_uses, self.max_uses_per_minute, self.max_files, self.max_bytes_written)
-        return any(limit is not None for limit in (*limits, self.max_bytes_deleted))
+        uses = (self.max_uses, self.max_uses_per_minute)
+        return any(limit is not None for limit in (*uses, *(getattr(self, f"max_{name}") for name in COUNTED)))
 
     def is_over(self, now: float) -> bool:
         """Whether its time is over."""

@@ -6,9 +6,7 @@ A resource is a path whose first part says of what kind it is: `files/src/a.py`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from autoclave.runtime.interface import Guarantee
 
@@ -16,9 +14,10 @@ from autoclave.runtime.interface import Guarantee
 @dataclass(frozen=True, slots=True)
 class Access:
     """One use of one resource: `verb` is `read`, `create`, `modify`, `delete`, `rename`, `set_mode` of files,
-    `run` of programs, `import` of packages, `use` of services.
+    `run` of programs, `import` of packages, `use` of services by programs; `read`, `create`, `modify`, `delete`,
+    `define` of tables in databases; `read`, `create`, `modify`, `delete` of what services have.
 
-    `inside`: resources below it that it affects as well; the counts include them.
+    `inside`: resources below it that it affects as well; the counts include them. `spend` is in the service's own unit.
     """
 
     verb: str
@@ -27,6 +26,8 @@ class Access:
     files: int = 0
     bytes_written: int = 0
     bytes_deleted: int = 0
+    rows: int = 0
+    spend: float = 0.0
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -45,13 +46,14 @@ class Request:
     def weight(self) -> float:
         """What it adds to the risk that stands uncommitted.
 
-        One for an action that can be taken back exactly, and one more for each 100 files and each 10 MB that it
+        One for an action that can be taken back exactly, and one more for each 100 files, 1,000 rows and 10 MB that it
         changes; twice as much for one whose undo is only equivalent, five times for a compensation, twenty times for
         what cannot be taken back.
         """
         files = sum(access.files for access in self.accesses)
+        rows = sum(access.rows for access in self.accesses)
         num_bytes = sum(access.bytes_written + access.bytes_deleted for access in self.accesses)
-        return _FACTORS[self.guarantee] * (1 + files // 100 + num_bytes // 10_000_000)
+        return _FACTORS[self.guarantee] * (1 + files // 100 + rows // 1000 + num_bytes // 10_000_000)
 
 
 _FACTORS = {
@@ -66,13 +68,3 @@ def is_well_formed(resource: str) -> bool:
     """Whether a resource is a plain path, which means one thing only."""
     parts = resource.split("/")
     return len(parts) > 1 and not any(part in ("", ".", "..") for part in parts) and "\0" not in resource
-
-
-def totals(accesses: Iterable[Access]) -> dict[str, Any]:
-    """How much accesses come to."""
-    found = {"files": 0, "bytes_written": 0, "bytes_deleted": 0}
-    for access in accesses:
-        found["files"] += access.files
-        found["bytes_written"] += access.bytes_written
-        found["bytes_deleted"] += access.bytes_deleted
-    return found

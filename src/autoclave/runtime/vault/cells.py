@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoclave.core import InputError
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.egress import Egress
@@ -41,11 +42,13 @@ class Outfit:
 class CellSecrets:
     """Gives cells the use of secrets of `vault`. Dummies are the same for the life of this object, and then others.
 
-    `verify`: see `Egress`.
+    `may_use` tells of a service whether it is granted. `verify`: see `Egress`.
     """
 
-    def __init__(self, vault: Vault, record: Record, verify: ssl.SSLContext | None = None) -> None:
-        self._vault, self._record, self._verify = vault, record, verify
+    def __init__(
+        self, vault: Vault, record: Record, may_use: Callable[[str], bool], verify: ssl.SSLContext | None = None
+    ) -> None:
+        self._vault, self._record, self._may_use, self._verify = vault, record, may_use, verify
         self._session_key = secrets.token_bytes(32)
         self._authority = Authority()
 
@@ -54,8 +57,11 @@ class CellSecrets:
         """What a command gets for these services. Files for it are put into `folder`.
 
         Raises:
-            InputError: there is no secret of a service.
+            InputError: there is no secret of a service, or it is not granted.
         """
+        for service in services:
+            if not self._may_use(service):
+                raise InputError(f"services/{service}: is not granted, so nothing goes out to it")
         found = [self._vault.secret(service, purpose) for service in dict.fromkeys(services)]
         dummies = {each.service: dummy_of(each.value, each.service, self._session_key) for each in found}
         certificate = folder / "certificate.pem"

@@ -1,0 +1,124 @@
+"""What a session may do: the grants in its journal, and decisions on their ground, which are journalled as well.
+
+The policy itself is in `policy/`, and pure. Here it meets journal and clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from autoclave.core import InputError
+from autoclave.runtime.interface import NotPermitted
+from autoclave.runtime.journal import Journal, Standing
+from autoclave.runtime.policy.decision import (
+    Decision,
+    Usage,
+    decide,
+    is_granted,
+    shown_decision,
+    usage_of,
+    violations,
+)
+from autoclave.runtime.policy.grants import Grant, active
+from autoclave.runtime.policy.request import Request
+from autoclave.runtime.records import Record
+from autoclave.runtime.states import ActionState
+
+
+class Permissions:
+    """Of the session `name`. `budget` is the most risk that may stand uncommitted; see `policy.Request.weight`."""
+
+    def __init__(self, journal: Journal, name: str, budget: float) -> None:
+        self._journal, self._name, self._budget = journal, name, budget
+        self._narrowing: list[Grant] = []
+
+    # --- Granting ---------------------------------------------------------------------------------------------------
+
+    def grant(self, grant: Grant) -> None:
+        """Permit or forbid something. For a person, never for what a model says.
+
+        Raises:
+            InputError: it narrows a grant that there is not.
+        """
+        if grant.parent and grant.parent not in [each.id for each in self.grants()]:
+            raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
+        self._journal.append("grant", grant.id, grant.model_dump(mode="json"))
+        self._journal.seal()
+
+    def revoke(self, grant: str) -> None:
+        """Take a grant back, with those that narrow it.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        if grant not in [each.id for each in self.grants()]:
+            raise InputError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
+        self._journal.append("revoke", grant, {})
+        self._journal.seal()
+
+    def grants(self) -> list[Grant]:
+        """What is granted to this session."""
+        return [*active(self._journal.records_of_kinds("grant", "revoke"), self._name), *self._narrowing]
+
+    def narrow(self, prohibition: Grant, reason: str) -> None:
+        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
+
+        Raises:
+            InputError: it is no prohibition.
+        """
+        if prohibition.effect != "forbid":
+            raise InputError(f"grant {prohibition.id}: would permit something; a session is narrowed by prohibitions")
+        self._journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
+        self._narrowing.append(prohibition)
+
+    # --- Deciding ---------------------------------------------------------------------------------------------------
+
+    def require_allowed(self, action: str, request: Request) -> Decision:
+        """Have the policy decide.
+
+        Raises:
+            NotPermitted: it denies; that is recorded.
+        """
+        grants = self.grants()
+        decision = decide(grants, request, self._usage(action, grants), time.time())
+        if not decision.is_allowed:
+            self._journal.append("denied", action, {"session": self._name, **shown_decision(decision)})
+            raise NotPermitted.because(decision.reason, decision.hint)
+        return decision
+
+    def require_budget(self, action: str, request: Request, standing: Sequence[Standing]) -> None:
+        """Look whether an action may be added to those that stand.
+
+        Raises:
+            NotPermitted: together they are more than the budget.
+        """
+        weights = [(each.action, float(each.proposed["weight"])) for each in standing]
+        if sum(weight for _, weight in weights) + request.weight > self._budget:
+            largest = max(weights, key=lambda each: each[1], default=("", 0.0))[0]
+            hint = (
+                f"commit or undo some of the {len(weights)} actions that stand, such as {largest}, or raise the budget"
+            )
+            raise NotPermitted.because(f"action {action}: too much stands that nobody has committed", hint)
+
+    def require_within(self, action: str, approval: Record, actual: Request) -> None:
+        """Look whether what an action did is within those grants by which it was decided.
+
+        Raises:
+            NotPermitted: it is not; that is recorded, and the caller takes it back.
+        """
+        grants = self.grants()
+        if outside := violations(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
+            self._journal.append("alarm", action, {"session": self._name, "outside": outside[:100]})
+            hint = "what was decided and what was done differ: look at the journal before granting anything more"
+            raise NotPermitted.because(f"action {action}: did {outside[0]}, which is not permitted", hint)
+
+    def may_use(self, service: str) -> bool:
+        """Whether a service is granted at all. For the way out of cells, which does not rely on a decision."""
+        return is_granted(self.grants(), "use", f"services/{service}", time.time())
+
+    def _usage(self, action: str, grants: Sequence[Grant]) -> Mapping[str, Usage]:
+        """What was charged to grants by all other actions: one that is decided again is not charged twice."""
+        if not any(each.is_limited for each in grants):
+            return {}
+        return usage_of(each for each in self._journal.records_of_kinds(ActionState.APPROVED) if each.subject != action)

@@ -75,6 +75,31 @@ def test_what_was_proposed_is_run_by_its_name(act, tmp_path: Path):
     assert (again.returncode, "is executed, so it cannot become executing" in again.stderr) == (2, True)
 
 
+def test_what_was_proposed_is_withdrawn_and_stays_so(act, tmp_path: Path):
+    name = act("propose", operations(tmp_path, WRITE)).stdout.split()[0]
+    assert act("withdraw", name).stdout == f"{name}  failed\n"
+    again = act("run", name)
+    assert (again.returncode, "is failed, so it cannot become executing" in again.stderr) == (2, True)
+    assert act("release").stdout == ""
+
+
+def test_a_repository_keeps_what_was_replaced(act, tmp_path: Path):
+    name = act("run", operations(tmp_path, WRITE), "--versioning", "git", "--lfs-above", "0").stdout.split()[0]
+    assert (tmp_path / ".autoclave-project/history.git/HEAD").exists()
+    assert list((tmp_path / f".autoclave-project/stash/{name}").iterdir()) == []
+    assert act("undo", name).returncode == 0
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+
+
+def test_a_command_may_bring_its_undo_which_is_tested(act, tmp_path: Path):
+    turn = {"do": "run", "command": ["mv", "notes.txt", "n"], "undo": ["mv", "n", "notes.txt"]}
+    refused = act("run", operations(tmp_path, {**turn, "undo": ["cp", "n", "notes.txt"]}))
+    assert (refused.returncode, "undo: after it 'n' would not be as before" in refused.stderr) == (2, True)
+    name = act("run", operations(tmp_path, turn)).stdout.split()[0]
+    assert act("undo", name).returncode == 0
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+
+
 def test_everything_since_a_mark_is_taken_back(act, tmp_path: Path):
     act("mark", "clean")
     act("run", "-", input=f"{json.dumps(WRITE)}\n\n{json.dumps(MAKE)}\n")
@@ -111,6 +136,8 @@ def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
         (["show", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
         (["run", "nothing-there"], "action nothing-there: is not in the journal"),
         (["plan", "nothing-there"], "nothing-there"),
+        (["resolve", "3f2a9c01", "--as", "failed"], "--as and --reason go together"),
+        (["withdraw", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
         (["list", "--state", "project/inside"], "must be outside of"),
     ],
 )

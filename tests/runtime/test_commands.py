@@ -6,37 +6,21 @@ import itertools
 import os
 import random
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoclave.core import InputError, IsolationError
+from autoclave.core import InputError
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from autoclave.sandbox import SealedCommand, run_command
-from tests.runtime.test_session import dies_at
 from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
 
 S = ActionState
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _host(tmp_path_factory: pytest.TempPathFactory) -> None:
-    place = tmp_path_factory.mktemp("trial")
-    for name in ("tree", "upper", "work"):
-        (place / name).mkdir()
-    try:
-        run_command(SealedCommand(("true",), place / "tree", place))
-    except IsolationError as error:
-        pytest.skip(f"this host cannot seal commands: {error}")
-
-
-@pytest.fixture(params=["overlay", "copy"])
-def session(root: Path, request: pytest.FixtureRequest):
-    with open_on(root) as opened:
-        opened._managers["run"]._commands.__dict__["method"] = request.param
-        yield opened
+pytestmark = pytest.mark.usefixtures("sealing_host")
 
 
 def sh(line: str, **others: Any) -> dict[str, Any]:
@@ -185,7 +169,7 @@ def test_a_later_command_may_have_read_what_an_earlier_one_wrote(root: Path, ses
     assert session.undo_group(1) == [elsewhere, first]
 
 
-def test_killed_at_every_event_of_a_command_the_tree_is_as_before_or_as_after(root: Path):
+def test_killed_at_every_event_of_a_command_the_tree_is_as_before_or_as_after(root: Path, dies_at: Callable[..., bool]):
     operation = sh("echo x >> a.txt; rm -r docs/deep; mkdir -p n/m; chmod 700 empty")
     before = manifest(root)
     with open_on(root) as session:

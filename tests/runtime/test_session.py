@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,53 +253,6 @@ def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Sessi
 
 # --- Death -----------------------------------------------------------------------------------------------------------
 
-DIES = """
-import json, os, signal, sys
-from pathlib import Path
-from autoclave.runtime import journal, opening
-from autoclave.runtime.files import manager, steps
-deadly, root, what = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-count = 0
-def dying(call):
-    def then(*args, **kwargs):
-        global count
-        for _ in range(2):  # before it, and after it
-            count += 1
-            if count == deadly:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if _ == 0:
-                result = call(*args, **kwargs)
-        return result
-    return then
-steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(steps._libc.renameat2)), "syncfs": steps._libc.syncfs})
-steps._set_facts = dying(steps._set_facts)
-manager._make = dying(manager._make)
-journal.Journal._add = dying(journal.Journal._add)
-journal.Journal.seal = dying(journal.Journal.seal)
-manager.remove_tree = dying(manager.remove_tree)
-with opening.open_session(root, root.parent / "state") as opened:
-    if "undo" in what:
-        opened.undo(what["undo"])
-    elif "undo_to" in what:
-        opened.undo_to(what["undo_to"])
-    elif "redo" in what:
-        opened.redo(what["redo"])
-    elif "commit" in what:
-        opened.commit(what["commit"])
-    else:
-        proposal = opened.propose(what)
-        opened.run(proposal.action, proposal.plan.digest)
-print(count)
-"""
-
-
-def dies_at(deadly: int, root: Path, what: dict[str, Any]) -> bool:
-    """Whether a process that is killed at its so-manieth event came so far."""
-    words = [sys.executable, "-c", DIES, f"{deadly}", root, json.dumps(what)]
-    code = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, timeout=120).returncode
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
-
 
 @pytest.mark.parametrize(
     "operation",
@@ -310,12 +260,14 @@ def dies_at(deadly: int, root: Path, what: dict[str, Any]) -> bool:
         {"do": "make_folder", "path": "x/y"},
         {"do": "write", "path": "a.txt", "content": "other"},
         {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
-        pytest.param({"do": "delete", "path": "docs", "recursive": True}, marks=pytest.mark.soak),
-        pytest.param({"do": "set_mode", "path": "b.txt", "mode": 0o600}, marks=pytest.mark.soak),
+        {"do": "delete", "path": "docs", "recursive": True},
+        {"do": "set_mode", "path": "b.txt", "mode": 0o600},
     ],
     ids=lambda each: each["do"],
 )
-def test_killed_at_every_event_the_tree_is_as_before_or_as_after(root: Path, operation: dict[str, Any]):
+def test_killed_at_every_event_the_tree_is_as_before_or_as_after(
+    root: Path, operation: dict[str, Any], dies_at: Callable[..., bool]
+):
     before = manifest(root)
     with open_on(root) as session:
         action = done(session, **operation)
@@ -336,7 +288,7 @@ def test_killed_at_every_event_the_tree_is_as_before_or_as_after(root: Path, ope
     assert deadly > 8
 
 
-def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path):
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path, dies_at: Callable[..., bool]):
     before = manifest(root)
     with open_on(root) as session:
         action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
@@ -371,7 +323,9 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(ro
         assert was_killed
 
 
-def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_or_none(root: Path):
+def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_or_none(
+    root: Path, dies_at: Callable[..., bool]
+):
     with open_on(root) as session:
         before = manifest(root)
         session.mark("start")

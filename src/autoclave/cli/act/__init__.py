@@ -9,7 +9,7 @@ from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
 from autoclave.cli.act.permission import grant, revoke
-from autoclave.cli.act.settling import commit, mark, redo, resolve, undo
+from autoclave.cli.act.settling import commit, mark, redo, release, resolve, undo, withdraw
 from autoclave.cli.act.vault import vault
 
 
@@ -26,7 +26,11 @@ def act() -> None:
     """
 
 
-for command in (plan, propose, run, list_actions, show, diff, undo, redo, commit, mark, resolve, grant, revoke):
-    act.add_command(command)
-for group in (audit, vault, doctor):
-    act.add_command(group)
+for commands in (
+    (plan, propose, run, release, withdraw),
+    (list_actions, show, diff),
+    (undo, redo, commit, mark, resolve),
+    (grant, revoke, audit, vault, doctor),
+):
+    for command in commands:
+        act.add_command(command)

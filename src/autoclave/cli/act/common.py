@@ -13,6 +13,7 @@ import click
 from autoclave.core import DataError, InputError
 
 if TYPE_CHECKING:
+    from autoclave.runtime.journal import Standing
     from autoclave.runtime.session import Session
 
 FOLDER = click.Path(path_type=Path)
@@ -71,6 +72,14 @@ def words(given: Mapping[str, Any]) -> str:
         return f"python {given['source'].strip().splitlines()[0][:80] if given['source'].strip() else ''!r}"
     other = given.get("to") or given.get("target")
     return f"{given['do']} {given['path']!r}" + (f" -> {other!r}" if other else "")
+
+
+def tell_of_hold(standing: Standing) -> None:
+    """Say of an action that is held how to have it done, or not."""
+    if standing.state == "approved" and (held_s := standing.body["hold_s"]):
+        click.echo(
+            f"    held for {held_s:g} s: `act release` does it then, `act withdraw {standing.action}` gives it up"
+        )
 
 
 def named(where: str, error: InputError) -> InputError:

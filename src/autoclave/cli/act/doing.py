@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, words
+from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, tell_of_hold, words
 from autoclave.core import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,15 @@ _BY = "command line"
 
 
 def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what generated code may use beyond the folder."""
+    """The options that say what generated code may use beyond the folder, and how what it replaces is kept."""
+    told = "Of a tree with more content than so many bytes, Git keeps files as objects of Git LFS."
+    command = click.option("--lfs-above", type=click.IntRange(min=0), default=200 << 20, show_default=True, help=told)(
+        command
+    )
+    told = "What is replaced is kept as it is, or by content in a Git repository of its own."
+    command = click.option(
+        "--versioning", type=click.Choice(("snapshot", "git")), default="snapshot", show_default=True, help=told
+    )(command)
     told = "Requirements file with hashes: what generated code may import."
     command = click.option("--packages", type=FILE, help=told)(command)
     command = click.option("--trust", type=FILE, help="Certificates that services are verified by, in PEM.")(command)
@@ -67,8 +75,10 @@ def _session(
     vault: Path | None,
     vault_key: str,
     trust: Path | None,
+    versioning: str,
+    lfs_above: int,
 ) -> Session:
-    others: dict[str, Any] = {}
+    others: dict[str, Any] = {"versioning": versioning, "lfs_above": lfs_above}
     if packages is not None:
         from autoclave.core.files import cache_folder
         from autoclave.runtime.packages import AllowedPackages
@@ -156,13 +166,15 @@ def run(
         if target and target != "-" and not Path(target).exists():
             standing = session.journal.standing(target)
             try:
-                session.run(target, standing.proposed["plan"], approved_by=_BY)
+                became = session.run(target, standing.proposed["plan"], approved_by=_BY)
             except InputError as error:
                 raise named(target, error) from None
             click.echo(f"{target}  {words(standing.proposed['operation'])}")
+            tell_of_hold(became)
             return
         for proposal, given in _proposals(session, Path(target) if target else None, is_run=True, **model):
             click.echo(f"{proposal.action}  {words(given)}")
+            tell_of_hold(session.journal.standing(proposal.action))
             if text := str(proposal.plan.output.get("stdout", "")):
                 click.echo("".join(f"    | {line}\n" for line in text.splitlines()[-20:]), nl=False)
 

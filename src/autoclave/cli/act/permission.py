@@ -30,6 +30,8 @@ from autoclave.cli.act.common import on_folder, opened
 @click.option("--max-files", type=int, help="Of all uses together.")
 @click.option("--max-bytes-written", type=int, help="Of all uses together.")
 @click.option("--max-bytes-deleted", type=int, help="Of all uses together.")
+@click.option("--max-rows", type=int, help="Of databases, of all uses together.")
+@click.option("--max-spend", type=float, help="At services, in their unit, of all uses together.")
 @on_folder
 def grant(
     resources: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""`autoclave act undo`, `redo`, `commit`, `mark` and `resolve`."""
+"""`autoclave act undo`, `redo`, `commit`, `mark`, `resolve`, `release` and `withdraw`."""
 
 from __future__ import annotations
 
@@ -110,16 +110,50 @@ def mark(mark_name: str, root: Path, state: Path | None, name: str) -> None:
 
 @click.command()
 @click.argument("action")
-@click.option("--as", "settled", type=click.Choice(_SETTLED), required=True, help="How it stands.")
-@click.option("--reason", required=True, help="What was looked at; it is recorded.")
+@click.option("--as", "settled", type=click.Choice(_SETTLED), help="How it stands.  [default: it is looked at again]")
+@click.option("--reason", help="With --as: what was looked at; it is recorded.")
 @on_folder
-def resolve(action: str, settled: str, reason: str, root: Path, state: Path | None, name: str) -> None:
-    """Say how an action stands that is in doubt, after somebody has looked. The folder stays as it is.
+def resolve(action: str, settled: str | None, reason: str | None, root: Path, state: Path | None, name: str) -> None:
+    """Find out how an action stands that is in doubt, or say it (--as) after somebody has looked; nothing is changed
+    then.
 
     \b
     Example: autoclave act resolve 3f2a9c01 --as failed --reason "the file is the old one" --root project
     """
     from autoclave.runtime.states import ActionState
 
+    if (settled is None) != (reason is None):
+        raise InputError("act resolve: --as and --reason go together; without them it is looked at again")
     with opened(root, state, name) as session:
-        click.echo(f"{action}  {session.resolve(action, ActionState(settled), reason).state}")
+        if settled is None or reason is None:
+            standing = session.look_again(action)
+        else:
+            standing = session.resolve(action, ActionState(settled), reason)
+        click.echo(f"{action}  {standing.state}")
+
+
+@click.command()
+@on_folder
+def release(root: Path, state: Path | None, name: str) -> None:
+    """Do what was run and held for a time, as far as that time is over.
+
+    \b
+    Example: autoclave act release --root project
+    """
+    with opened(root, state, name) as session:
+        for standing in session.release():
+            click.echo(f"{standing.action}  {words(standing.proposed['operation'])}")
+
+
+@click.command()
+@click.argument("actions", nargs=-1, required=True)
+@on_folder
+def withdraw(actions: tuple[str, ...], root: Path, state: Path | None, name: str) -> None:
+    """Give up actions that were proposed, or are held, before anything has happened.
+
+    \b
+    Example: autoclave act withdraw 3f2a9c01 --root project
+    """
+    with opened(root, state, name) as session:
+        for action in actions:
+            click.echo(f"{action}  {session.withdraw(action).state}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +40,7 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
         InputError: something cannot be read, or changes meanwhile.
     """
     found = Capture()
-    linked = _linked(written.root)
+    linked = _linked(written.root, tree.root / within if is_whole else None)
     folders = [""]
     facts: list[Step] = []
     while folders:
@@ -53,7 +52,7 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
                 found.steps.append(_take(path, found))
         for place, entry in inside.items():
             path = _join(within, place)
-            old, new = tree.entry(path), _without_marks(entry)
+            old, new = tree.entry(path), without_marks(entry)
             if _is_deletion(entry):
                 if old is not None:
                     found.steps.append(_take(path, found))
@@ -116,7 +115,8 @@ def _is_deletion(entry: Entry) -> bool:
     return entry.kind == "device" and entry.device == 0
 
 
-def _without_marks(entry: Entry) -> Entry:
+def without_marks(entry: Entry) -> Entry:
+    """What something is, without the attributes that an overlay or the host gave it."""
     kept = tuple(each for each in entry.attributes if not each[0].startswith(_NOT_COMPARED))
     return replace(entry, attributes=kept)
 
@@ -132,7 +132,7 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
     names = ["mode", "uid", "gid"] if new.kind != "link" else ["uid", "gid"]
     if new.kind != "folder":  # of a folder it changes with what is in it
         names.append("mtime_ns")
-    old = _without_marks(old)
+    old = without_marks(old)
     changed = {name for name in names if getattr(old, name) != getattr(new, name)}
     if changed & {"uid", "gid"} and new.kind != "link":
         changed.add("mode")  # another owner clears bits of it
@@ -146,15 +146,20 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
         yield Step("set_facts", path, facts=facts, old_facts=old_facts)
 
 
-def _linked(folder: Path) -> set[str]:
-    """Files of which the command made several names: they must stay one file."""
-    inodes: dict[str, int] = {}
+def _linked(folder: Path, copied: Path | None) -> set[str]:
+    """Files of which the command made several names: they must stay one file. `copied`: what `folder` began as."""
+    as_before = _names_of_one(copied) if copied else set[frozenset[str]]()
+    return {name for names in _names_of_one(folder) - as_before for name in names}
+
+
+def _names_of_one(folder: Path) -> set[frozenset[str]]:
+    """The names of each file that has several below a folder."""
+    found: dict[int, set[str]] = {}
     for above, _, names in os.walk(folder):
         for name in names:
             place = os.path.join(above, name)
-            inodes[os.path.relpath(place, folder)] = os.lstat(place).st_ino
-    counts = Counter(inodes.values())
-    return {each for each, inode in inodes.items() if counts[inode] > 1}
+            found.setdefault(os.lstat(place).st_ino, set()).add(os.path.relpath(place, folder))
+    return {frozenset(names) for names in found.values() if len(names) > 1}
 
 
 def _clean(path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from autoclave.core import HostError, InputError, Outcome
 from autoclave.runtime.files.capture import Capture, captured, claim, remove_tree
 from autoclave.runtime.files.operations import Command, Python
+from autoclave.runtime.files.reversal import differences, undoing_command
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Json
 from autoclave.sandbox import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
@@ -49,32 +50,56 @@ class CommandRunner:
         self._install, self._outfit = install, outfit
 
     def run(self, operation: Command, folder: Path) -> tuple[Capture, Json]:
-        """Run a command; what it brought into the tree is in `folder` then.
+        """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
 
         Returns the steps that do to the tree what it did, and how it ended, as JSON data.
 
         Raises:
-            InputError: it failed, met a limit, or is none.
+            InputError: it failed, met a limit, or is none; or its undo does not take it back.
             HostError: the host lacks what is needed to seal it.
             SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
-        tree = self._tree(operation.within)
         try:
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
             if self.method == "copy":
-                _copy(tree, layers / "upper")
-            limits = replace(self._limits, wall_s=operation.timeout_s)
-            outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
-            told = {"method": self.method, **_told(outcome)}
-            _require_success(operation, outcome, limits)
+                _copy(self._tree(operation.within), layers / "upper")
+            told = {"method": self.method, **self._write(operation, layers)}
             with Scope(layers / "upper") as written:
                 capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
+            if undo := undoing_command(operation):
+                if not capture.steps:
+                    raise InputError(f"{operation.do}: it changes nothing here, so its undo cannot be tested")
+                told["undo"] = self._test(undo, layers)
             claim(layers / "upper", capture, folder)
         finally:
             remove_tree(layers)
         return capture, told
+
+    def _write(self, operation: Command, layers: Path) -> dict[str, Any]:
+        """Have a command write into the upper of `layers`; how it ended."""
+        limits = replace(self._limits, wall_s=operation.timeout_s)
+        outcome = self._outcome(operation, self._command(operation, self._tree(operation.within), layers), limits)
+        _require_success(operation, outcome, limits)
+        return _told(outcome)
+
+    def _test(self, undo: Command, layers: Path) -> dict[str, Any]:
+        """Run an undo over a copy of what its action wrote, and look whether all is as it was; how it ended."""
+        trial = layers / "trial"
+        for name in ("upper", "work"):
+            (trial / name).mkdir(parents=True)
+        _copy(layers / "upper", trial / "upper")
+        told = self._write(undo, trial)
+        with Scope(trial / "upper") as written:
+            left = captured(written, self._scope, undo.within, is_whole=self.method == "copy")
+            if found := list(differences(left, written, self._scope, undo.undo_compared)):
+                more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+                raise InputError(
+                    f"undo: after it {', '.join(map(repr, found[:5]))}{more} would not be as before; nothing was done. "
+                    "Mend: another undo, or none, and what is replaced is kept"
+                )
+        return told
 
     def _outcome(self, operation: Command, command: SealedCommand, limits: CommandLimits) -> Outcome:
         if not operation.secrets:

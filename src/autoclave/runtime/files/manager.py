@@ -27,12 +27,13 @@ from autoclave.runtime.files.difference import difference_of
 from autoclave.runtime.files.git_store import GitStore, Place, can_keep, tree_bytes
 from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, Python
 from autoclave.runtime.files.planning import New, Survey, fingerprint, steps_of, survey
+from autoclave.runtime.files.reversal import outline, undoing_command
 from autoclave.runtime.files.scope import Entry, NothingThere, Scope
 from autoclave.runtime.files.steps import Step, has_happened, is_possible, sync_file_system, take_steps
 from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import inode_at, undo_steps
 from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Plan, UndoneWith
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.packages import normalised_name
 from autoclave.runtime.policy.request import Access, Request
 
@@ -135,11 +136,10 @@ class FileManager:
         """See `Manager`: a command is run to see what it would do."""
         if not isinstance(operation, Command):
             return Request(())
-        program = "python" if isinstance(operation, Python) else operation.command[0].rpartition("/")[2]
         packages = operation.packages if isinstance(operation, Python) else ()
         return Request(
             (
-                Access("run", f"programs/{program}"),
+                *(Access("run", f"programs/{name}") for name in _programs(operation)),
                 Access("read", f"{_key(operation.within)}/**"),
                 *(Access("import", f"packages/{normalised_name(name)}") for name in packages),
                 *(Access("use", f"services/{name}") for name in operation.secrets),
@@ -208,16 +208,25 @@ class FileManager:
         steps = [self._with_inodes(step, self._stash / action) for step in steps]
         before = {path: survey(path, self._scope) for path in _paths(steps)}
         taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
+        reversal = self._reversal(operation, before)
         return {
             "steps": [step.to_json() for step in steps],
             "before": {path: each.fingerprint for path, each in before.items()},
-            "kept_bytes": sum(taken),
+            "kept_bytes": 0 if reversal else sum(taken),
+            **({"reversal": reversal} if reversal else {}),
             "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
             "guarantee": plan.guarantee,
             "parents": self._times_around(steps),
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
         }
+
+    def _reversal(self, operation: Config, paths: Iterable[str]) -> Json | None:
+        """How an undo by a command goes, and what it has to bring back."""
+        if not isinstance(operation, Command) or (undo := undoing_command(operation)) is None:
+            return None
+        outlines = {path: outline(path, self._scope, undo.undo_compared) for path in paths}
+        return {"operation": undo.model_dump(mode="json"), "outlines": outlines}
 
     def execute(self, action: str, started: Json) -> Json:
         steps = steps_from(started["steps"])
@@ -251,7 +260,12 @@ class FileManager:
         return not self._changed(started["before"])
 
     def keep(self, action: str, receipt: Json) -> None:
-        """See `Manager`. What Git can keep whole goes there; the rest stays in the stash."""
+        """See `Manager`. What Git can keep whole goes there, and the rest stays in the stash; with an undo of its own,
+        nothing does.
+        """
+        if "reversal" in receipt:
+            self._fresh_folder(action)
+            return
         if self._history is None or not self._keeps_in_git:
             return
         with Scope(self._stash / action) as stash:
@@ -338,6 +352,8 @@ class FileManager:
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
+        if "reversal" in receipt:
+            return self._plan_reversal(action, receipt, choices, default, undone_with)
         steps = self._with_restored(action, steps_from(receipt["steps"]))
         found = self._fingerprints(receipt["after"])
         kept = self._changed_in_stash(action, receipt)
@@ -357,9 +373,49 @@ class FileManager:
             "skipped": undoing.skipped,
         }
 
+    def _plan_reversal(
+        self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
+    ) -> Json:
+        """Run the command that takes an action back over the tree as it is now; the steps that do what it did."""
+        for path in self._changed(receipt["after"]):
+            if choices.get(path, default) is not Choice.FORCE:
+                raise InputError(f"path {path!r}: others changed it, and the undo is a command: force it, or leave it")
+        found = self._fingerprints(receipt["after"])
+        given = receipt["reversal"]["operation"]
+        folder = self._fresh_folder(action)
+        capture, _ = self._commands.run(cast("Command", OPERATIONS[given["do"]].model_validate(given)), folder)
+        own = receipt["before"]
+        if beyond := [path for path in _paths(capture.steps) if not any(_is_within(path, each) for each in own)]:
+            raise InputError(f"its undo would change {_named(beyond)}, which it did not touch; nothing was taken back")
+        steps = [self._with_inodes(step, folder) for step in capture.steps]
+        return {
+            "steps": [step.to_json() for step in steps],
+            "found": found,
+            "wanted": {},
+            "outlines": receipt["reversal"]["outlines"],
+            "compared": given["undo_compared"],
+            "times": self._times_before(steps, receipt, undone_with),
+            "skipped": [],
+        }
+
+    def _require_outlines(self, action: str, undoing: Json) -> None:
+        """Look whether a command has taken an action back; if not, take back what it did.
+
+        Raises:
+            NotUndone: it has not.
+        """
+        compared = undoing.get("compared", "content")
+        wanted: Mapping[str, str] = undoing.get("outlines", {})
+        if wrong := [path for path, was in wanted.items() if outline(path, self._scope, compared) != was]:
+            back = [step.inverse() for step in reversed(steps_from(undoing["steps"]))]
+            with self._stash_of(action) as stash:
+                take_steps(self._pending(back, stash), self._scope, stash)
+            raise NotUndone(f"after its undo {_named(wrong)} would not be as before; it stands as it was done")
+
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
         steps = steps_from(undoing["steps"])
         self._go_on(action, steps, undoing["found"], is_late=is_late)
+        self._require_outlines(action, undoing)
         self._set_times(undoing["times"])
         self._require_same(undoing["wanted"], "was taken back, but is not as it was before")
         paths = {*undoing["found"], *_paths(steps)}
@@ -409,6 +465,8 @@ class FileManager:
 
         By its path in the tree, with its fingerprint now. What is not there at all is left out.
         """
+        if "reversal" in receipt:
+            return {}
         found: dict[str, str] = {}
         with Scope(self._stash / action) as stash:
             for step in steps_from(receipt["steps"]):
@@ -516,7 +574,21 @@ def _time_before(folder: str, time_ns: int, undone_with: UndoneWith) -> int:
 
 def _guarantee(operation: Config) -> Guarantee:
     """What becomes of the folder can be taken back; what a command asked of a service cannot, as far as we know."""
-    return Guarantee.NONE if isinstance(operation, Command) and operation.secrets else Guarantee.EXACT
+    if not isinstance(operation, Command):
+        return Guarantee.EXACT
+    if operation.secrets:
+        return Guarantee.NONE
+    if operation.undo:
+        return Guarantee.EQUIVALENT if operation.undo_compared == "content" else Guarantee.COMPENSATING
+    return Guarantee.EXACT
+
+
+def _programs(operation: Command) -> list[str]:
+    """The names of what it runs, its undo included."""
+    if isinstance(operation, Python):
+        return ["python"]
+    commands = [operation.command, *([operation.undo] if operation.undo else [])]
+    return list(dict.fromkeys(command[0].rpartition("/")[2] for command in commands))
 
 
 def steps_from(plain: Sequence[Json]) -> list[Step]:
@@ -526,6 +598,10 @@ def steps_from(plain: Sequence[Json]) -> list[Step]:
 
 def _paths(steps: Sequence[Step]) -> list[str]:
     return sorted({path for step in steps for path in step.paths})
+
+
+def _is_within(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above}/")
 
 
 def _key(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from autoclave.config import Config
 
@@ -86,6 +86,15 @@ class Run(Config):
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     secrets: tuple[str, ...] = Field(default=(), strict=False)
     """Services of the vault that it may reach, through the proxy that holds their keys."""
+    undo: tuple[str, ...] = Field(default=(), strict=False)
+    """A command that takes it back; it is tested first, and nothing else is kept. Empty: what it replaced is kept."""
+    undo_compared: Literal["content", "names"] = "content"
+    """What has to be as it was after both."""
+
+    @model_validator(mode="after")
+    def _can_be_tested(self) -> Run:
+        _require_no_secrets(self.undo, self.secrets)
+        return self
 
 
 class Python(Config):
@@ -100,6 +109,21 @@ class Python(Config):
     accepted_codes: tuple[int, ...] = Field(default=(0,), strict=False)
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     secrets: tuple[str, ...] = Field(default=(), strict=False)
+    undo: str = ""
+    """Python that takes it back; as with a command."""
+    undo_compared: Literal["content", "names"] = "content"
+
+    @model_validator(mode="after")
+    def _can_be_tested(self) -> Python:
+        _require_no_secrets(self.undo, self.secrets)
+        return self
+
+
+def _require_no_secrets(undo: object, secrets: tuple[str, ...]) -> None:
+    if undo and secrets:
+        raise ValueError(
+            "undo: cannot be tested for a program with secrets; leave it out, and what it replaces is kept"
+        )
 
 
 DataOperation = Write | Append | MakeFolder | MakeLink | Delete | Move | SetMode

@@ -1,0 +1,95 @@
+"""Processes that are killed at their so-manieth event, of those before and after which what is kept is different.
+
+One process loads what is needed and forks for each death, since starting an interpreter takes longer than all that a
+test wants to see.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_SERVER = """
+import json, os, signal, sys
+from pathlib import Path
+from autoclave.runtime import journal, opening
+from autoclave.runtime.files import manager, steps
+import autoclave.runtime.policy.grants, autoclave.runtime.files.git_store
+
+def dying_at(deadly):
+    count = 0
+    def dying(call):
+        def then(*args, **kwargs):
+            nonlocal count
+            for _ in range(2):  # before it, and after it
+                count += 1
+                if count == deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if _ == 0:
+                    result = call(*args, **kwargs)
+            return result
+        return then
+    return dying
+
+def act(deadly, root, what, options):
+    dying = dying_at(deadly)
+    libc = steps._libc
+    steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(libc.renameat2)), "syncfs": libc.syncfs})
+    steps._set_facts = dying(steps._set_facts)
+    manager._make = dying(manager._make)
+    manager.remove_tree = dying(manager.remove_tree)
+    journal.Journal._add = dying(journal.Journal._add)
+    journal.Journal.seal = dying(journal.Journal.seal)
+    with opening.open_session(root, root.parent / "state", **options) as opened:
+        for name in ("undo", "undo_to", "redo", "commit"):
+            if name in what and "do" not in what:
+                return getattr(opened, name)(what[name])
+        proposal = opened.propose(what)
+        opened.run(proposal.action, proposal.plan.digest)
+
+for line in sys.stdin:
+    given = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        code = 1
+        try:
+            act(given["deadly"], Path(given["root"]), given["what"], given["options"])
+            code = 0
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Deaths:
+    """Forks processes that die, for as long as the block lasts."""
+
+    def __enter__(self) -> Deaths:
+        words = [sys.executable, "-c", _SERVER]
+        self._server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate(timeout=120)
+
+    def dies_at(self, deadly: int, root: Path, what: dict[str, Any], **options: Any) -> bool:
+        """Whether a process that is killed at its so-manieth event came so far. `options`: see `open_session`.
+
+        `what` is an operation, or `{"undo": ACTION}`, and likewise `undo_to`, `redo` and `commit`.
+        """
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        given = {"deadly": deadly, "root": str(root), "what": what, "options": options}
+        self._server.stdin.write(json.dumps(given) + "\n")
+        self._server.stdin.flush()
+        code = int(self._server.stdout.readline())
+        assert code in (0, -signal.SIGKILL)
+        return code != 0

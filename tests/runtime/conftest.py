@@ -41,7 +41,7 @@ def sealing_host(tmp_path_factory: pytest.TempPathFactory) -> None:
 def session(root: Path, request: pytest.FixtureRequest, sealing_host: None) -> Iterator[Session]:
     """A session in which commands get a layer over the tree, or a copy of it."""
     with open_on(root) as opened:
-        opened._managers["run"]._commands.__dict__["method"] = request.param
+        opened.actions.managers["run"]._commands.__dict__["method"] = request.param
         yield opened
 
 

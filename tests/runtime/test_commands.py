@@ -210,7 +210,7 @@ def test_random_commands_taken_back_in_random_order_leave_what_a_replay_without_
                 acts[done(session, **sh(line, within=within))] = (within, line)  # pyright: ignore
             except InputError:
                 continue
-            if draw.random() < 0.4 and (standing := [each.action for each in session._standing_order()]):
+            if draw.random() < 0.4 and (standing := [each.action for each in session.actions.standing_order()]):
                 for undone in session.undo(draw.choice(standing), dependents=True):
                     del acts[undone]
         for within, line in acts.values():

@@ -110,8 +110,8 @@ def test_what_is_gone_cannot_be_moved_back(root: Path):
 def test_a_person_settles_what_is_in_doubt(root: Path):
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
-        undoing = session._managers["write"].plan_undo(
-            action, session._receipt(action), {}, Choice.REFUSE, lambda _: iter(())
+        undoing = session.actions.managers["write"].plan_undo(
+            action, session.actions.receipt(action), {}, Choice.REFUSE, lambda _: iter(())
         )
         session.journal.advance(action, S.UNDOING, undoing)
         (root / "a.txt").unlink()
@@ -131,7 +131,7 @@ def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Pat
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
         session.undo(action)
-        redoing = session._managers["write"].plan_redo(action, session.journal.standing(action).body)
+        redoing = session.actions.managers["write"].plan_redo(action, session.journal.standing(action).body)
         session.journal.advance(action, S.REDOING, redoing)
         (root / "a.txt").unlink()
         (root / "a.txt").write_text("theirs")

@@ -293,7 +293,7 @@ def test_counts_hold_over_actions_and_what_was_undone_stays_charged(root: Path, 
     session.permissions.grant(allow("files/**", max_files=2))
     for name in ("one", "two"):
         attempt(session, {"do": "write", "path": name, "content": ""})
-    session.undo(session._standing_order()[-1].action)
+    session.undo(session.actions.standing_order()[-1].action)
     with pytest.raises(NotPermitted):
         attempt(session, {"do": "write", "path": "three", "content": ""})
     (usage,) = usage_of(session.journal.records()).values()
@@ -307,7 +307,7 @@ def test_no_more_risk_stands_uncommitted_than_the_budget(root: Path):
         attempt(session, {"do": "write", "path": "two", "content": ""})
         with pytest.raises(NotPermitted, match="too much stands"):
             attempt(session, {"do": "write", "path": "three", "content": ""})
-        session.commit(session._standing_order()[0].action)
+        session.commit(session.actions.standing_order()[0].action)
         attempt(session, {"do": "write", "path": "three", "content": ""})
 
 
@@ -316,7 +316,7 @@ def test_what_was_done_beyond_what_was_decided_is_taken_back_and_raises_the_alar
 ):
     session.permissions.grant(allow("files/docs/**"))
     proposal = session.propose({"do": "write", "path": "docs/new", "content": "x"})
-    manager = session._managers["write"]
+    manager = session.actions.managers["write"]
     prepare = manager.prepare
 
     def diverted(*args: Any) -> dict[str, Any]:

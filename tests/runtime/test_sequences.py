@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def standing(session: Session) -> list[str]:
-    return [each.action for each in session._standing_order()]
+    return [each.action for each in session.actions.standing_order()]
 
 
 def undone_names(session: Session) -> list[str]:
@@ -101,7 +101,7 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
                     continue
                 if draw.random() < 0.3:
                     touched.add(meddled(draw, root, number, theirs))
-            written = [session._receipt(action)["writes"] for action in standing(session)]
+            written = [session.actions.receipt(action)["writes"] for action in standing(session)]
             is_whole = True
             for action in standing(session)[::-1]:
                 unchanged = manifest(root)

@@ -354,7 +354,7 @@ def test_where_one_of_several_cannot_be_taken_back_the_others_are_done_again(
     first = done(opened, do="write", path="a.txt", content="1")
     second = done(opened, do="delete", path="run.sh")
     before = manifest(root)
-    manager = opened._managers["write"]
+    manager = opened.actions.managers["write"]
     undo = manager.undo
 
     def refusing(action: str, *rest: Any, **others: Any) -> Any:
@@ -376,7 +376,7 @@ def test_where_one_of_several_cannot_be_taken_back_the_others_are_done_again(
 def test_what_is_held_is_done_when_its_time_has_come_and_can_be_withdrawn(
     root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
 ):
-    manager = opened._managers["write"]
+    manager = opened.actions.managers["write"]
     plan = manager.plan
     monkeypatch.setattr(manager, "plan", lambda *args: replace(plan(*args), hold_s=60.0))
     before = manifest(root)
@@ -401,8 +401,8 @@ def test_what_is_held_is_done_when_its_time_has_come_and_can_be_withdrawn(
 def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root: Path):
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
-        receipt = session._receipt(action)
-        undoing = session._managers["write"].plan_undo(action, receipt, {}, Choice.REFUSE, lambda _: iter(()))
+        receipt = session.actions.receipt(action)
+        undoing = session.actions.managers["write"].plan_undo(action, receipt, {}, Choice.REFUSE, lambda _: iter(()))
         session.journal.advance(action, S.UNDOING, undoing)
         (root / "a.txt").unlink()
         (root / "a.txt").write_text("theirs")

@@ -21,16 +21,17 @@ from typing import Any
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
-from autoclave.runtime.footprints import Done, Footprint, GroupLimits, dependents, groups
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.footprints import Done, GroupLimits, dependents, groups
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, NotPermitted, NotUndone, Plan
 from autoclave.runtime.journal import Journal, Standing
-from autoclave.runtime.operations import operation_from
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.decision import shown_decision
 from autoclave.runtime.policy.request import Request
-from autoclave.runtime.records import Finding, Record
+from autoclave.runtime.records import Finding
 from autoclave.runtime.retention import Retention, due
 from autoclave.runtime.states import STANDING, UNFINISHED, ActionState, require_step
+from autoclave.runtime.undoing import Undoing
 
 _S = ActionState
 
@@ -62,8 +63,8 @@ class Session(Closing):
         retention: Retention | None = None,
     ) -> None:
         self.journal, self.name, self.permissions = journal, name, permissions
-        self._managers = {do: manager for manager in managers for do in manager.operations}
-        self._operations = {do: model for manager in managers for do, model in manager.operations.items()}
+        self.actions = Actions(journal, managers)
+        self._undoing = Undoing(self.actions)
         self._opened = opened or contextlib.ExitStack()
         self._retention = retention or Retention()
         try:
@@ -83,8 +84,8 @@ class Session(Closing):
         Raises:
             InputError: it is no operation, or cannot be done to the world as it is.
         """
-        operation, action = self._operation(given), secrets.token_hex(4)
-        manager = self._managers[str(given["do"])]
+        operation, action = self.actions.operation(given), secrets.token_hex(4)
+        manager = self.actions.managers[str(given["do"])]
         self.permissions.require_allowed(action, manager.asks(operation))
         try:
             plan = manager.plan(action, operation)
@@ -100,9 +101,9 @@ class Session(Closing):
             InputError: it is no operation, or cannot be done to the world as it is.
             NotPermitted: no grant covers it, or one forbids it.
         """
-        operation, action = self._operation(given), secrets.token_hex(4)
+        operation, action = self.actions.operation(given), secrets.token_hex(4)
         self._make_room()
-        manager = self._managers[str(given["do"])]
+        manager = self.actions.managers[str(given["do"])]
         self.permissions.require_allowed(action, manager.asks(operation))
         plan = manager.plan(action, operation)
         try:
@@ -135,8 +136,8 @@ class Session(Closing):
         standing = self.journal.standing(action)
         if standing.state is not _S.PROPOSED:
             require_step(action, standing.state, _S.EXECUTING)  # before anything that is kept for it is touched
-        manager, proposed = self._manager_of(standing), standing.proposed
-        operation = operation_from(proposed["operation"], self._operations, f"action {action}")
+        manager, proposed = self.actions.manager_of(standing), standing.proposed
+        operation = self.actions.operation(proposed["operation"], f"action {action}")
         if plan_digest != proposed["plan"]:
             raise InputError(f"action {action}: was planned with digest {proposed['plan']}, not {plan_digest}")
         plan = manager.plan_again(action, operation, proposed.get("kept", {}))
@@ -145,7 +146,7 @@ class Session(Closing):
         asked = manager.asks(operation)
         whole = Request((*asked.accesses, *plan.request.accesses), plan.guarantee)
         decision = self.permissions.require_allowed(action, whole)
-        self.permissions.require_budget(action, whole, self._standing_order())
+        self.permissions.require_budget(action, whole, self.actions.standing_order())
         self._make_room()
         if standing.state is _S.PROPOSED:
             approval = {"by": approved_by, "hold_s": plan.hold_s, **shown_decision(decision)}
@@ -182,7 +183,7 @@ class Session(Closing):
             NotPermitted: it is not.
         """
         try:
-            approval = self._last_record(action, (_S.APPROVED,))
+            approval = self.actions.last_record(action, (_S.APPROVED,))
             self.permissions.require_within(action, approval, manager.observed(action, receipt))
             self.journal.advance(action, _S.EXECUTED, receipt, kept_bytes=manager.kept_bytes(receipt))
         except (InputError, OSError) as error:
@@ -197,7 +198,7 @@ class Session(Closing):
             is_back = manager.put_back(action, started)
             self.journal.advance(action, _S.FAILED if is_back else _S.IN_DOUBT, {"reason": reason}, seal=True)
             if is_back:
-                self._discard(action, manager)
+                self.actions.discard(action, manager)
 
     def release(self) -> list[Standing]:
         """Do what was approved and held, and whose time has come.
@@ -219,7 +220,7 @@ class Session(Closing):
         if standing.state not in (_S.PROPOSED, _S.APPROVED):
             raise InputError(f"action {action}: is {standing.state}; what has not begun can be withdrawn")
         self.journal.advance(action, _S.FAILED, {"reason": reason or "withdrawn"}, seal=True)
-        self._discard(action, self._manager_of(standing))
+        self.actions.discard(action, self.actions.manager_of(standing))
         return self.journal.standing(action)
 
     # --- Taking back ------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Session(Closing):
                 f"action {action}: {', '.join(names[:-1])} came later and depend on it; undo them as well "
                 "(--dependents), or first"
             )
-        return self._undo_all(names, choices or {}, on_conflict)
+        return self._undoing.undo(names, choices or {}, on_conflict)
 
     def undo_to(
         self, mark: str, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
@@ -261,8 +262,8 @@ class Session(Closing):
         marks = [record.number for record in self.journal.records(mark) if record.kind == "mark"]
         if not marks:
             raise InputError(f"mark {mark!r}: there is none")
-        since = [each.action for each in self._standing_order() if each.number > marks[-1]]
-        return self._undo_all(since[::-1], choices or {}, on_conflict)
+        since = [each.action for each in self.actions.standing_order() if each.number > marks[-1]]
+        return self._undoing.undo(since[::-1], choices or {}, on_conflict)
 
     def undo_group(
         self, number: int, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
@@ -279,84 +280,8 @@ class Session(Closing):
         later = {each for name in names for each in self.dependents_of(name)} - names
         if later:
             raise InputError(f"group {number}: {', '.join(sorted(later))} came later and depend on it; undo them first")
-        order = [each.action for each in self._standing_order() if each.action in names]
-        return self._undo_all(order[::-1], choices or {}, on_conflict)
-
-    def _undo_all(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
-        self._require_undoable(names, choices, on_conflict)
-        if len(names) > 1:
-            together = secrets.token_hex(4)
-            body = {"actions": list(names), "choices": dict(choices), "on_conflict": on_conflict}
-            self.journal.append("undoing_all", together, body)
-            self._undo_together(together, names, choices, on_conflict)
-        for name in names if len(names) == 1 else ():
-            self._undo_one(name, choices, on_conflict)
-        return list(names)
-
-    def _require_undoable(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> None:
-        receipts = {name: self._receipt(name) for name in names}
-        managers = {name: self._manager_of(self.journal.standing(name)) for name in names}
-        for name in names:
-            if obstacle := managers[name].obstacle(name, receipts[name]):
-                raise InputError(f"action {name}: {obstacle}; nothing was taken back")
-        for manager in {id(each): each for each in managers.values()}.values():
-            own = [(name, receipts[name]) for name in names if managers[name] is manager]
-            for name, changed in manager.conflicts(own).items():
-                if refused := [each for each in changed if choices.get(each, on_conflict) is Choice.REFUSE]:
-                    raise InputError(
-                        f"action {name}: somebody else has changed {', '.join(refused)} since; nothing was taken back. "
-                        "Mend: say what becomes of it (skip, force, save_aside)"
-                    )
-
-    def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
-        manager = self._manager_of(self.journal.standing(action))
-        undoing = manager.plan_undo(action, self._receipt(action), choices, on_conflict, self._undone_with)
-        self.journal.advance(action, _S.UNDOING, undoing)
-        self._finish_undo(action, manager, undoing)
-
-    def _undo_together(
-        self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
-    ) -> None:
-        """Take back those that still stand; if one cannot be, do again those that were taken back."""
-        for name in names:
-            state = self.journal.standing(name).state
-            try:
-                if state is _S.UNDO_IN_DOUBT:
-                    raise InputError(f"action {name}: nobody can tell whether it was taken back")
-                if state in STANDING:
-                    self._undo_one(name, choices, on_conflict)
-            except InputError as error:
-                if self.journal.standing(name).state is _S.UNDO_IN_DOUBT:
-                    self.journal.append("undone_all", together, {"reason": str(error)})
-                    raise InputError(f"{error}; those before it were taken back, and those after it stand") from None
-                self.journal.append("putting_back_all", together, {"reason": str(error)})
-                left = self._redo_together(together, names)
-                told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
-                raise InputError(f"{error}; {told}") from None
-        self.journal.append("undone_all", together, {})
-
-    def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
-        """Do again those of an undo of several that were taken back; the names of those that cannot be."""
-        left: list[str] = []
-        for name in reversed(names):
-            if self.journal.standing(name).state is _S.UNDONE:
-                try:
-                    self.redo(name)
-                except InputError:
-                    left.append(name)
-        self.journal.append("undone_all", together, {"left": left})
-        return left
-
-    def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
-        try:
-            undone = manager.undo(action, undoing, is_late=is_late)
-        except NotUndone as error:
-            self.journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
-            raise NotUndone(f"action {action}: {error}") from None
-        except (InDoubt, InputError) as error:
-            self.journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        self.journal.advance(action, _S.UNDONE, undone, seal=True)
+        order = [each.action for each in self.actions.standing_order() if each.action in names]
+        return self._undoing.undo(order[::-1], choices or {}, on_conflict)
 
     def redo(self, action: str) -> Standing:
         """Do again what was undone.
@@ -364,25 +289,7 @@ class Session(Closing):
         Raises:
             InputError: it was not undone, or somebody has changed what was there before.
         """
-        standing = self.journal.standing(action)
-        if standing.state is not _S.UNDONE:
-            raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
-        if standing.kept_bytes is None or "resolved" in standing.body:
-            raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
-        manager = self._manager_of(standing)
-        redoing = manager.plan_redo(action, standing.body)
-        self.journal.advance(action, _S.REDOING, redoing)
-        return self._finish_redo(action, manager, redoing)
-
-    def _finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> Standing:
-        try:
-            receipt = manager.redo(action, self._receipt(action), redoing, is_late=is_late)
-        except (InDoubt, InputError) as error:
-            self.journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        self.journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
-        manager.keep(action, receipt)
-        return self.journal.standing(action)
+        return self._undoing.redo(action)
 
     # --- Settling ---------------------------------------------------------------------------------------------------
 
@@ -392,9 +299,9 @@ class Session(Closing):
         Raises:
             InputError: it does not stand.
         """
-        manager = self._manager_of(self.journal.standing(action))
+        manager = self.actions.manager_of_action(action)
         self.journal.advance(action, _S.COMMITTED, seal=True)
-        self._discard(action, manager)
+        self.actions.discard(action, manager)
         return self.journal.standing(action)
 
     def resolve(self, action: str, state: ActionState, reason: str) -> Standing:
@@ -411,7 +318,7 @@ class Session(Closing):
         body: dict[str, Any] = {"resolved": reason}
         if state is _S.EXECUTED:
             kinds = (_S.EXECUTING, _S.EXECUTED, _S.REDONE)
-            body |= self._manager_of(standing).accept(action, self._last_body(action, kinds))
+            body |= self.actions.manager_of(standing).accept(action, self.actions.last_record(action, kinds).body)
         self.journal.advance(action, state, body, seal=True)
         return self.journal.standing(action)
 
@@ -424,10 +331,10 @@ class Session(Closing):
         standing = self.journal.standing(action)
         if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
             raise InputError(f"action {action}: is {standing.state}; what is in doubt is looked at again")
-        manager = self._manager_of(standing)
+        manager = self.actions.manager_of(standing)
         try:
             if standing.state is _S.UNDO_IN_DOUBT:
-                undone = manager.undo(action, self._last_body(action, (_S.UNDOING,)), is_late=True)
+                undone = manager.undo(action, self.actions.last_record(action, (_S.UNDOING,)).body, is_late=True)
                 self.journal.advance(action, _S.UNDONE, undone, seal=True)
             else:
                 self._find_out(action, manager)
@@ -438,16 +345,16 @@ class Session(Closing):
         return self.journal.standing(action)
 
     def _find_out(self, action: str, manager: Manager) -> None:
-        begun = self._last_record(action, (_S.EXECUTING, _S.REDOING))
+        begun = self.actions.last_record(action, (_S.EXECUTING, _S.REDOING))
         if begun.kind == _S.REDOING:
-            receipt = manager.redo(action, self._receipt(action), begun.body, is_late=True)
+            receipt = manager.redo(action, self.actions.receipt(action), begun.body, is_late=True)
         else:
             receipt = manager.find_out(action, begun.body)
         if receipt is not None:
             self.journal.advance(action, _S.EXECUTED, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
         elif manager.put_back(action, begun.body):
             self.journal.advance(action, _S.FAILED, {"reason": "it was not done"}, seal=True)
-            self._discard(action, manager)
+            self.actions.discard(action, manager)
         else:
             raise InDoubt("it was not done whole, and what it did cannot be put back")
 
@@ -463,10 +370,10 @@ class Session(Closing):
         Raises:
             InputError: the action does not stand.
         """
-        order = self._standing_order()
+        order = self.actions.standing_order()
         if action not in [each.action for each in order]:
             raise InputError(f"action {action}: is {self.journal.standing(action).state}; what stands can be undone")
-        return dependents(action, [(each.action, _footprint(self._receipt(each.action))) for each in order])
+        return dependents(action, [(each.action, self.actions.footprint(each.action)) for each in order])
 
     def groups(self, limits: GroupLimits | None = None) -> list[list[str]]:
         """The actions that stand, in groups that commute within themselves; see `footprints.groups`."""
@@ -474,12 +381,12 @@ class Session(Closing):
         done = [
             Done(
                 each.action,
-                _footprint(self._receipt(each.action)),
+                self.actions.footprint(each.action),
                 each.at,
                 each.kept_bytes or 0,
                 each.proposed["guarantee"] == Guarantee.NONE,
             )
-            for each in self._standing_order()
+            for each in self.actions.standing_order()
         ]
         return groups(done, marks, limits)
 
@@ -492,10 +399,12 @@ class Session(Closing):
         standing = self.journal.standing(action)
         if standing.state is _S.COMMITTED:
             raise InputError(f"action {action}: is committed, and what it replaced is not kept any more")
-        manager = self._manager_of(standing)
-        operation = operation_from(standing.proposed["operation"], self._operations, f"action {action}")
+        manager = self.actions.manager_of(standing)
+        operation = self.actions.operation(standing.proposed["operation"], f"action {action}")
         is_done = standing.state in STANDING
-        receipt = self._receipt(action) if is_done or standing.state is _S.UNDONE else standing.proposed.get("kept")
+        receipt = (
+            self.actions.receipt(action) if is_done or standing.state is _S.UNDONE else standing.proposed.get("kept")
+        )
         return manager.difference(action, operation, receipt, is_done=is_done)
 
     def conflicts_of(self, action: str) -> list[str]:
@@ -504,67 +413,28 @@ class Session(Closing):
         Raises:
             InputError: it does not stand.
         """
-        order = [each.action for each in self._standing_order()]
+        order = [each.action for each in self.actions.standing_order()]
         names = [*self.dependents_of(action), action]
-        manager = self._manager_of(self.journal.standing(action))
+        manager = self.actions.manager_of_action(action)
         own = sorted(names, key=order.index, reverse=True)
         return [
             path
-            for paths in manager.conflicts([(name, self._receipt(name)) for name in own]).values()
+            for paths in manager.conflicts([(name, self.actions.receipt(name)) for name in own]).values()
             for path in paths
         ]
 
     def told(self) -> str:
         """What a model may know of the worlds before it proposes anything."""
-        return "\n".join(manager.told() for manager in {id(each): each for each in self._managers.values()}.values())
+        return "\n".join(manager.told() for manager in self.actions.worlds)
 
     @property
     def operations(self) -> Mapping[str, type[Config]]:
         """What can be proposed, by its name (`do`)."""
-        return self._operations
+        return self.actions.operations
 
     def audit(self) -> list[Finding]:
         """What was done to the journal by others; see `Journal.audit`."""
         return self.journal.audit()
-
-    # --- Inside -----------------------------------------------------------------------------------------------------
-
-    def _operation(self, given: Json) -> Config:
-        return operation_from(given, self._operations, "operation")
-
-    def _manager_of(self, standing: Standing) -> Manager:
-        do = str(standing.proposed["operation"]["do"])
-        if do not in self._managers:
-            raise InputError(f"action {standing.action}: {do!r} is of a kind that was not opened")
-        return self._managers[do]
-
-    def _receipt(self, action: str) -> dict[str, Any]:
-        """What was recorded when it was executed, or done again."""
-        return self._last_body(action, (_S.EXECUTED, _S.REDONE))
-
-    def _last_body(self, action: str, states: Sequence[ActionState]) -> dict[str, Any]:
-        return dict(self._last_record(action, states).body)
-
-    def _last_record(self, action: str, states: Sequence[ActionState]) -> Record:
-        found = [record for record in self.journal.records(action) if record.kind in states]
-        if not found:
-            raise InputError(f"action {action}: was never {', '.join(states)}")
-        return found[-1]
-
-    def _undone_with(self, text: str) -> Iterator[Json]:
-        """See `interface.UndoneWith`."""
-        for record in self.journal.records_with(text, _S.EXECUTED, _S.REDONE):
-            standing = self.journal.standing(record.subject)
-            if standing.state not in STANDING or standing.number > record.number:
-                yield record.body
-
-    def _discard(self, action: str, manager: Manager, reason: str = "") -> None:
-        manager.discard(action)
-        self.journal.forget(action, reason)
-
-    def _standing_order(self) -> list[Standing]:
-        """Actions that stand, in the order in which they were done."""
-        return sorted(self.journal.standings(STANDING), key=lambda each: each.number)
 
     def _make_room(self) -> None:
         """Forget what the retention rules do not keep, of actions that do not stand.
@@ -576,7 +446,7 @@ class Session(Closing):
         names = due(forgettable, self._retention, self.journal.kept_bytes(), time.time())
         for standing in forgettable:
             if standing.action in names:
-                self._discard(standing.action, self._manager_of(standing), "retention")
+                self.actions.discard(standing.action, self.actions.manager_of(standing), "retention")
         if (kept := self.journal.kept_bytes()) > self._retention.num_bytes:
             raise HostError(
                 f"{kept} bytes are kept to take back what stands, more than the quota of {self._retention.num_bytes}. "
@@ -592,18 +462,18 @@ class Session(Closing):
     def _recover(self) -> Iterator[str]:
         """Bring what a process that died left unfinished to one side; the names."""
         for standing in self.journal.standings(UNFINISHED):
-            action, manager = standing.action, self._manager_of(standing)
+            action, manager = standing.action, self.actions.manager_of(standing)
             with contextlib.suppress(InputError):  # it is recorded how it stands
                 if standing.state is _S.EXECUTING:
                     self._finish_run(action, manager, standing.body)
                 elif standing.state is _S.UNDOING:
-                    self._finish_undo(action, manager, standing.body, is_late=True)
+                    self._undoing.finish_undo(action, manager, standing.body, is_late=True)
                 else:
-                    self._finish_redo(action, manager, standing.body, is_late=True)
+                    self._undoing.finish_redo(action, manager, standing.body, is_late=True)
             yield action
         for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
-            self._discard(standing.action, self._manager_of(standing))
-        yield from self._recover_together()
+            self.actions.discard(standing.action, self.actions.manager_of(standing))
+        yield from self._undoing.recover()
 
     def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
         reason = "the process died while it was executed; it was put back"
@@ -617,31 +487,7 @@ class Session(Closing):
         else:
             self._record(action, manager, started, receipt)
 
-    def _recover_together(self) -> Iterator[str]:
-        """Bring undos of several actions to their end, or all of them back."""
-        last: dict[str, Record] = {}
-        begun: dict[str, Json] = {}
-        for record in self.journal.records_of_kinds("undoing_all", "putting_back_all", "undone_all"):
-            last[record.subject] = record
-            if record.kind == "undoing_all":
-                begun[record.subject] = record.body
-        for together, record in last.items():
-            body = begun[together]
-            names = list(body["actions"])
-            if record.kind == "putting_back_all":
-                self._redo_together(together, names)
-            elif record.kind == "undoing_all":
-                choices = {name: Choice(choice) for name, choice in body["choices"].items()}
-                with contextlib.suppress(InputError):  # it is recorded how they stand
-                    self._undo_together(together, names, choices, Choice(body["on_conflict"]))
-            if record.kind != "undone_all":
-                yield from names
-
 
 def _due_at(approved: Standing) -> float:
     """When something that is held may be done, in seconds since 1970."""
     return approved.at + float(approved.body["hold_s"])
-
-
-def _footprint(receipt: Json) -> Footprint:
-    return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]), frozenset(receipt.get("adds", ())))

@@ -1,0 +1,161 @@
+"""Taking actions back and doing them again, one or several: those all or none, also when a process dies.
+
+That several belong together is journalled before the first (`undoing_all`) and after the last (`undone_all`). When one
+of them cannot be taken back, that is journalled (`putting_back_all`), and those before it are done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+
+from autoclave.core import InputError
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotUndone
+from autoclave.runtime.journal import Standing
+from autoclave.runtime.records import Record
+from autoclave.runtime.states import STANDING, ActionState
+
+_S = ActionState
+
+
+class Undoing:
+    """Of actions of all kinds."""
+
+    def __init__(self, actions: Actions) -> None:
+        self._actions, self._journal = actions, actions.journal
+
+    def undo(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
+        """Take back actions in this order, all or none; their names. See `Session.undo`."""
+        self._require_undoable(names, choices, on_conflict)
+        if len(names) > 1:
+            together = secrets.token_hex(4)
+            body = {"actions": list(names), "choices": dict(choices), "on_conflict": on_conflict}
+            self._journal.append("undoing_all", together, body)
+            self._undo_together(together, names, choices, on_conflict)
+        for name in names if len(names) == 1 else ():
+            self._undo_one(name, choices, on_conflict)
+        return list(names)
+
+    def _require_undoable(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> None:
+        receipts = {name: self._actions.receipt(name) for name in names}
+        managers = {name: self._actions.manager_of_action(name) for name in names}
+        for name in names:
+            if obstacle := managers[name].obstacle(name, receipts[name]):
+                raise InputError(f"action {name}: {obstacle}; nothing was taken back")
+        for manager in {id(each): each for each in managers.values()}.values():
+            own = [(name, receipts[name]) for name in names if managers[name] is manager]
+            for name, changed in manager.conflicts(own).items():
+                if refused := [each for each in changed if choices.get(each, on_conflict) is Choice.REFUSE]:
+                    raise InputError(
+                        f"action {name}: somebody else has changed {', '.join(refused)} since; nothing was taken back. "
+                        "Mend: say what becomes of it (skip, force, save_aside)"
+                    )
+
+    def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
+        manager = self._actions.manager_of_action(action)
+        receipt = self._actions.receipt(action)
+        undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
+        self._journal.advance(action, _S.UNDOING, undoing)
+        self.finish_undo(action, manager, undoing)
+
+    def _undo_together(
+        self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
+    ) -> None:
+        """Take back those that still stand; if one cannot be, do again those that were taken back."""
+        for name in names:
+            state = self._journal.standing(name).state
+            try:
+                if state is _S.UNDO_IN_DOUBT:
+                    raise InputError(f"action {name}: nobody can tell whether it was taken back")
+                if state in STANDING:
+                    self._undo_one(name, choices, on_conflict)
+            except InputError as error:
+                if self._journal.standing(name).state is _S.UNDO_IN_DOUBT:
+                    self._journal.append("undone_all", together, {"reason": str(error)})
+                    raise InputError(f"{error}; those before it were taken back, and those after it stand") from None
+                self._journal.append("putting_back_all", together, {"reason": str(error)})
+                left = self._redo_together(together, names)
+                told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
+                raise InputError(f"{error}; {told}") from None
+        self._journal.append("undone_all", together, {})
+
+    def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
+        """Do again those of an undo of several that were taken back; the names of those that cannot be."""
+        left: list[str] = []
+        for name in reversed(names):
+            if self._journal.standing(name).state is _S.UNDONE:
+                try:
+                    self.redo(name)
+                except InputError:
+                    left.append(name)
+        self._journal.append("undone_all", together, {"left": left})
+        return left
+
+    def finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
+        """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`).
+
+        Raises:
+            InputError: it stands, or nobody can tell; that is recorded.
+        """
+        try:
+            undone = manager.undo(action, undoing, is_late=is_late)
+        except NotUndone as error:
+            self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
+            raise NotUndone(f"action {action}: {error}") from None
+        except (InDoubt, InputError) as error:
+            self._journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
+            raise InputError(f"action {action}: {error}") from None
+        self._journal.advance(action, _S.UNDONE, undone, seal=True)
+
+    def redo(self, action: str) -> Standing:
+        """Do again what was undone. See `Session.redo`.
+
+        Raises:
+            InputError: it was not undone, or somebody has changed what was there before.
+        """
+        standing = self._journal.standing(action)
+        if standing.state is not _S.UNDONE:
+            raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
+        if standing.kept_bytes is None or "resolved" in standing.body:
+            raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
+        manager = self._actions.manager_of(standing)
+        redoing = manager.plan_redo(action, standing.body)
+        self._journal.advance(action, _S.REDOING, redoing)
+        return self.finish_redo(action, manager, redoing)
+
+    def finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> Standing:
+        """Do an action again as it is recorded with `redoing`, or go on with that (`is_late`).
+
+        Raises:
+            InputError: nobody can tell how far it came; that is recorded.
+        """
+        try:
+            receipt = manager.redo(action, self._actions.receipt(action), redoing, is_late=is_late)
+        except (InDoubt, InputError) as error:
+            self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
+            raise InputError(f"action {action}: {error}") from None
+        self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
+        manager.keep(action, receipt)
+        return self._journal.standing(action)
+
+    def recover(self) -> Iterator[str]:
+        """Bring undos of several actions to their end, or all of them back."""
+        last: dict[str, Record] = {}
+        begun: dict[str, Json] = {}
+        for record in self._journal.records_of_kinds("undoing_all", "putting_back_all", "undone_all"):
+            last[record.subject] = record
+            if record.kind == "undoing_all":
+                begun[record.subject] = record.body
+        for together, record in last.items():
+            body = begun[together]
+            names = list(body["actions"])
+            if record.kind == "putting_back_all":
+                self._redo_together(together, names)
+            elif record.kind == "undoing_all":
+                choices = {name: Choice(choice) for name, choice in body["choices"].items()}
+                with contextlib.suppress(InputError):  # it is recorded how they stand
+                    self._undo_together(together, names, choices, Choice(body["on_conflict"]))
+            if record.kind != "undone_all":
+                yield from names

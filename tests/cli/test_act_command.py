@@ -135,6 +135,9 @@ def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
         (["undo", "--to", "never"], "mark 'never': there is none"),
         (["show", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
         (["run", "nothing-there"], "action nothing-there: is not in the journal"),
+        (["run", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
+        (["mark", "\udcff"], "must be text"),
+        (["audit", "verify", "--known", "5"], "must be what `audit checkpoint` printed"),
         (["plan", "nothing-there"], "nothing-there"),
         (["resolve", "3f2a9c01", "--as", "failed"], "--as and --reason go together"),
         (["withdraw", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
@@ -146,6 +149,41 @@ def test_mistakes_are_named(act, words: list[str], complaint: str):
     assert told.returncode == 2
     assert complaint in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("[" * 100_000, "standard input:1: nested deeper"),
+        (json.dumps({**WRITE, "content": "\ud800"}), "standard input:1: has a half of a character"),
+        (json.dumps({**WRITE, "path": "\ud800"}), "standard input:1: has a half of a character"),
+    ],
+    ids=["deep", "content", "path"],
+)
+def test_lines_that_are_no_operations_are_named(act, line: str, complaint: str):
+    told = act("run", "-", input=line)
+    assert (told.returncode, complaint in told.stderr) == (2, True), told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_an_end_that_was_cut_off_with_its_checkpoints_is_told_by_one_that_is_known(act, tmp_path: Path):
+    state = tmp_path / ".autoclave-project"
+    early = (state / "checkpoints/signed").read_bytes()
+    act("run", operations(tmp_path, WRITE))
+    known = act("audit", "checkpoint").stdout.strip()
+    assert act("audit", "verify", "--known", known).returncode == 0
+    with sqlite3.connect(state / "journal.sqlite") as connection:
+        connection.execute("DROP TRIGGER no_delete")
+        connection.execute("DELETE FROM records WHERE number > 1")
+    connection.close()
+    (state / "checkpoints/signed").write_bytes(early)
+    told = act("audit", "verify", "--known", known)
+    assert (told.returncode, "truncated" in told.stdout) == (1, True)
+
+
+def test_what_is_shown_does_nothing_to_a_terminal(act, tmp_path: Path):
+    name = act("run", operations(tmp_path, {**WRITE, "content": "\x1b]0;x\x07\n"})).stdout.split()[0]
+    assert "+\\x1b]0;x\\x07" in act("diff", name).stdout
 
 
 def test_a_root_that_is_no_folder_is_named(autoclave):

@@ -170,6 +170,14 @@ def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_fir
         assert session.journal.standing(large).state is S.EXECUTED
 
 
+def test_what_is_about_to_be_run_is_not_forgotten_for_want_of_room(root: Path):
+    with granted(open_session(root, root.parent / "state", retention=Retention(num_bytes=1000))) as session:
+        proposal = session.propose({"do": "run", "command": ["sh", "-c", "seq 1000 > new"]})
+        with pytest.raises(HostError, match="more than the quota"):
+            session.run(proposal.action, proposal.plan.digest)
+        assert session.journal.standing(proposal.action).state is ActionState.PROPOSED
+
+
 def test_one_session_works_on_a_folder_and_what_is_above_and_below_it(root: Path, tmp_path: Path):
     with open_on(root):
         for other in (root, root / "docs/deep", root.parent):

@@ -14,7 +14,7 @@ import pytest
 
 from autoclave.core import InputError, IsolationError
 from autoclave.runtime import permissions
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
@@ -25,6 +25,7 @@ from autoclave.sandbox import SealedCommand, run_command
 from tests.runtime.trees import done, granted
 from tests.runtime.web_service import WebService
 
+NONE = Guarantee.NONE
 VALUE = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
 _CALL = """
 import json, os, urllib.request, urllib.error
@@ -69,7 +70,7 @@ def session(tmp_path: Path, service: WebService) -> Iterator[Session]:
         yield session
 
 
-def opened(tmp_path: Path, service: WebService, **about: Any) -> Session:
+def opened(tmp_path: Path, service: WebService, *, budget: float = 1000.0, **about: Any) -> Session:
     root = tmp_path / "tree"
     root.mkdir(exist_ok=True)
     given = {"service": "api", "value": VALUE, "hosts": (service.place,), "allows_private": True, **about}
@@ -80,7 +81,7 @@ def opened(tmp_path: Path, service: WebService, **about: Any) -> Session:
         kept.add(Secret.model_validate(given))
         return CellSecrets(kept, record, may_use, service.verify)
 
-    return granted(open_session(root, tmp_path / "state", vault=vault))
+    return granted(open_session(root, tmp_path / "state", vault=vault, budget=budget))
 
 
 def told(session: Session, source: str, **others: Any) -> str:
@@ -224,6 +225,35 @@ def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebServ
         session.permissions.revoke(only_exact.id)
         session.permissions.grant(Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=Guarantee.NONE))
         assert "200" in told(session, source)
+
+
+def test_what_a_planned_program_asked_is_charged_whatever_became_of_it(tmp_path: Path, service: WebService):
+    source = f"call('https://{service.place}/echo', Authorization='Bearer ' + token)"
+    with opened(tmp_path, service) as session:
+        for grant in session.permissions.grants():
+            session.permissions.revoke(grant.id)
+        session.permissions.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=NONE))
+        session.permissions.grant(
+            Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=NONE, max_uses=2)
+        )
+        with pytest.raises(InputError, match="exited with 1"):
+            told(session, f"{source}; raise SystemExit(1)")
+        proposal = session.propose({"do": "python", "source": _CALL + source, "secrets": ["api"]})
+        with pytest.raises(NotPermitted):
+            told(session, source)
+        assert len(service.asked) == 2
+        session.run(proposal.action, proposal.plan.digest)  # charged already
+
+
+def test_programs_that_asked_services_count_as_risk_before_they_are_run(tmp_path: Path, service: WebService):
+    source = f"call('https://{service.place}/echo', Authorization='Bearer ' + token)"
+    with opened(tmp_path, service, budget=45.0) as session:
+        told(session, source)
+        told(session, source)
+        with pytest.raises(NotPermitted, match="too much stands"):
+            told(session, source)
+        session.withdraw(session.journal.standings()[0].action)
+        told(session, source)
 
 
 def test_nothing_goes_out_to_a_service_that_is_not_granted_whatever_was_decided(

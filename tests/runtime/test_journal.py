@@ -150,6 +150,46 @@ def test_what_was_done_to_the_file_is_told(tmp_path: Path, statements: list[str]
         assert damage in {finding.damage for finding in journal.audit()}
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM actions", "UPDATE actions SET state = 'committed'", "DELETE FROM actions WHERE first = 1"],
+)
+def test_where_actions_stand_follows_from_the_records_alone(tmp_path: Path, statement: str):
+    with open_in(tmp_path) as journal:
+        some(journal)
+        expected = [(each.action, each.state) for each in journal.standings()]
+    tampered(tmp_path, statement)
+    with open_in(tmp_path) as journal:
+        assert [(each.action, each.state) for each in journal.standings()] == expected
+        assert [each.action for each in journal.standings((ActionState.EXECUTED,))] == ["a1"]
+        assert [finding.damage for finding in journal.audit()] == [Damage.INDEX]
+
+
+def test_a_damaged_record_is_named_where_it_is_needed(tmp_path: Path):
+    with open_in(tmp_path) as journal:
+        some(journal)
+    tampered(tmp_path, "UPDATE records SET body = 'not JSON' WHERE number = 1")
+    with open_in(tmp_path) as journal, pytest.raises(DataError, match="action a1: a record of it is damaged"):
+        journal.standing("a1")
+
+
+def test_only_who_has_the_key_signs_and_only_for_that_place(journal: Journal):
+    signed = journal.append("grant", "g", {"n": 1}, is_signed=True)
+    plain = journal.append("grant", "g", {"n": 1})
+    again = journal.append("grant", "g", signed.body)  # as it was
+    assert [journal.has_signature(each) for each in journal.records("g")] == [True, False, False]
+    assert journal.has_signature(signed)
+    assert not journal.has_signature(plain)
+    assert not journal.has_signature(again)
+
+
+def test_what_is_no_text_is_in_no_journal(journal: Journal):
+    with pytest.raises(InputError, match="must be text"):
+        journal.append("mark", "\udcff", {})
+    with pytest.raises(InputError, match="is not in the journal"):
+        journal.standing("\udcff")
+
+
 def test_a_journal_that_was_made_anew_is_told(tmp_path: Path):
     with open_in(tmp_path) as journal:
         some(journal)

@@ -289,6 +289,57 @@ def test_grants_of_one_session_are_not_those_of_another(root: Path):
         attempt(two, {"do": "write", "path": "y", "content": ""})
 
 
+def test_a_grant_that_somebody_else_wrote_into_the_journal_grants_nothing(root: Path, session: Session):
+    session.journal.append("grant", "forged", allow("files/**").model_dump(mode="json"))
+    with pytest.raises(NotPermitted):
+        attempt(session, {"do": "write", "path": "new", "content": ""})
+
+
+def test_a_prohibition_that_is_over_forbids_nothing_any_more(root: Path, session: Session):
+    session.permissions.grant(allow("files/**"))
+    session.permissions.grant(Grant(effect="forbid", resources=("files/b.txt",), verbs=("*",), expires_at=1.0))
+    attempt(session, {"do": "write", "path": "b.txt", "content": "x"})
+    assert session.journal.records_of_kinds("alarm") == []
+
+
+def test_what_was_undone_is_done_again_only_if_it_is_still_permitted(root: Path, session: Session):
+    session.permissions.grant(allow("files/**", max_uses=1))
+    attempt(session, {"do": "write", "path": "new", "content": "x"})
+    (action,) = (each.action for each in session.actions.standing_order())
+    session.undo(action)
+    prohibition = Grant(effect="forbid", resources=("files/new",), verbs=("create",))
+    session.permissions.grant(prohibition)
+    with pytest.raises(NotPermitted, match="create 'files/new'"):
+        session.redo(action)
+    assert not (root / "new").exists()
+    session.permissions.revoke(prohibition.id)
+    session.redo(action)  # its one use is its own
+    assert (root / "new").read_text() == "x"
+
+
+def test_a_file_that_is_named_like_a_pattern_is_a_file(root: Path, session: Session):
+    (root / ".git").mkdir()
+    session.permissions.grant(allow("files/**"))
+    with pytest.raises(NotPermitted):
+        attempt(session, {"do": "write", "path": ".git/**", "content": ""})
+    attempt(session, {"do": "write", "path": "**", "content": ""})
+
+
+def test_the_state_of_a_session_below_is_protected(root: Path, session: Session):
+    (root / ".autoclave-docs").mkdir()
+    session.permissions.grant(allow("files/**"))
+    with pytest.raises(NotPermitted):
+        attempt(session, {"do": "delete", "path": ".autoclave-docs"})
+
+
+def test_a_state_where_others_can_write_is_refused(root: Path):
+    state = root.parent / "theirs"
+    state.mkdir(mode=0o777)
+    state.chmod(0o777)
+    with pytest.raises(InputError, match="nobody else may write there"):
+        open_session(root, state)
+
+
 def test_counts_hold_over_actions_and_what_was_undone_stays_charged(root: Path, session: Session):
     session.permissions.grant(allow("files/**", max_files=2))
     for name in ("one", "two"):

@@ -95,6 +95,23 @@ def test_a_checkpoint_of_somebody_without_the_key_is_told_and_proves_nothing():
     assert found(rewritten, [*SIGNED, forged]) == [Finding(Damage.FORGED, 6), Finding(Damage.REWRITTEN, 3)]
 
 
+def test_checkpoints_that_are_gone_are_told_but_for_what_a_process_left_when_it_died():
+    records = chain("proposed", "executed", "undone", "mark")
+    assert found(records[:2], []) == []  # died between the record and its checkpoint
+    assert found(records, []) == [Finding(Damage.UNSIGNED, 2)]
+    assert found(records, [checkpoint(records, 2)]) == []
+    assert found(records, [checkpoint(records, 1)]) == [Finding(Damage.UNSIGNED, 2)]
+
+
+def test_what_is_known_from_elsewhere_shows_an_end_that_was_cut_off_with_its_checkpoints():
+    known = 6, RECORDS[-1].digest
+    assert audit(RECORDS, SIGNED, KEY, known) == []
+    assert audit(RECORDS[:3], SIGNED[:1], KEY) == []
+    assert audit(RECORDS[:3], SIGNED[:1], KEY, known) == [Finding(Damage.TRUNCATED, 4)]
+    rewritten = chain(*"abcdez")
+    assert audit(rewritten, [checkpoint(rewritten)], KEY, known) == [Finding(Damage.REWRITTEN, 6)]
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.data())
 def test_no_other_chain_passes(kinds: list[str], data: st.DataObject):
     records = chain(*kinds)

@@ -95,6 +95,10 @@ class NotUndone(InputError):
     """It could not be taken back, and stands as it was done. It may be tried again."""
 
 
+class NotRedone(InputError):
+    """It could not be done again, and is as it was after its undo. It may be tried again."""
+
+
 class Manager(Protocol):
     """One world that actions change.
 
@@ -214,10 +218,15 @@ class Manager(Protocol):
         """
         ...
 
+    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
+        """What doing it again would do, for the policy."""
+        ...
+
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         """Do it again, or go on with that; the new receipt.
 
         Raises:
+            NotRedone: nothing of it was done.
             InDoubt, HostError: as `undo`.
         """
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import json
 import os
 import secrets
@@ -24,7 +25,7 @@ from autoclave.core import DataError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.core.files import sync_directory
 from autoclave.core.sqlite_files import open_database
-from autoclave.runtime.records import NO_DIGEST, Checkpoint, Finding, Record, audit
+from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import ActionState, require_step
 
 _VERSION = 1
@@ -87,20 +88,26 @@ class Journal(Closing):
             self._connection = open_database(path, "FULL")
             self._make_tables()
             path.chmod(0o600)
+            self._mend_index()
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: the journal cannot be used ({error})") from None
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, kind: str, subject: str, body: Mapping[str, Any]) -> Record:
-        """Record something; durable when this returns.
+    def append(self, kind: str, subject: str, body: Mapping[str, Any], *, is_signed: bool = False) -> Record:
+        """Record something; durable when this returns. `is_signed`: so that `has_signature` can tell it from others'.
 
         Raises:
-            InputError: `kind` is a state of an action, which `advance` records.
+            InputError: `kind` is a state of an action, which `advance` records; or the subject is no text.
         """
         if kind in _STATES:
             raise InputError(f"record {kind}: a state of an action; it follows from the state before")
-        return self._add(kind, subject, body)
+        return self._add(kind, subject, body, is_signed=is_signed)
+
+    def has_signature(self, record: Record) -> bool:
+        """Whether who wrote a record had the key, and wrote it at this place."""
+        given = str(record.body.get("signature", ""))
+        return hmac.compare_digest(given, signature_of(record, self._key))
 
     def advance(
         self,
@@ -177,7 +184,12 @@ class Journal(Closing):
             raise InputError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
         (number, at, kind, body), proposed = rows[-1], rows[0][3]
         kept = self._rows("SELECT kept_bytes FROM actions WHERE action = ?", (action,))
-        told = json.loads(body), json.loads(proposed)
+        try:
+            told = json.loads(body), json.loads(proposed)
+        except ValueError:
+            raise DataError(
+                f"action {action}: its record is damaged; `autoclave act audit verify` tells more"
+            ) from None
         return Standing(action, ActionState(kind), number, at, *told, kept[0][0] if kept else None)
 
     def standings(
@@ -197,13 +209,14 @@ class Journal(Closing):
         """What all actions together keep outside of the journal, as `advance` was told."""
         return int(self._rows("SELECT COALESCE(SUM(kept_bytes), 0) FROM actions", ())[0][0])
 
-    def audit(self) -> list[Finding]:
-        """What was done to the journal by other means than this class; empty when nothing was.
+    def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
+        """What was done to the journal by other means than this class; empty when nothing was. `known`: see `records`.
 
         Raises:
-            DataError: a line of the checkpoints cannot be read.
+            DataError: a line of the checkpoints, or the file itself, cannot be read.
         """
-        return audit(self.records(), list(self._read_checkpoints()), self._key)
+        rebuilt = [Finding(Damage.INDEX, record.number) for record in self.records_of_kinds("index_rebuilt")]
+        return [*rebuilt, *audit(self.records(), list(self._read_checkpoints()), self._key, known)]
 
     def close(self) -> None:
         with self._lock:
@@ -223,6 +236,23 @@ class Journal(Closing):
         if version > _VERSION:
             raise sqlite3.DatabaseError(f"version {version}, made by a newer program")
 
+    def _mend_index(self) -> None:
+        """Make the list of where actions stand anew if it is not that of the records, as when somebody changed it."""
+        states = f"SELECT subject, kind, number FROM records WHERE kind IN ({_NAMED_STATES}) ORDER BY number"
+        rows = self._rows(states, ())
+        last: dict[str, tuple[str, int]] = {}
+        for subject, kind, number in rows:
+            last[subject] = (kind, last[subject][1] if subject in last else number)
+        indexed = self._rows("SELECT action, state, first FROM actions", ())
+        if last == {action: (state, first) for action, state, first in indexed}:
+            return
+        kept = dict(self._rows("SELECT action, kept_bytes FROM actions", ()))
+        anew = [(action, state, first, kept.get(action, 0)) for action, (state, first) in last.items()]
+        with self._lock, self._transaction():
+            self._connection.execute("DELETE FROM actions")
+            self._connection.executemany("INSERT INTO actions VALUES (?, ?, ?, ?)", anew)
+        self.append("index_rebuilt", "journal", {"actions": len(anew)})
+
     def _add(
         self,
         kind: str,
@@ -230,12 +260,19 @@ class Journal(Closing):
         body: Mapping[str, Any],
         wanted: ActionState | None = None,
         kept_bytes: int | None = None,
+        *,
+        is_signed: bool = False,
     ) -> Record:
+        if not _is_text(subject):
+            raise InputError(f"{kind} {subject!r}: must be text")
         with self._lock, self._transaction():
             if wanted is not None:
                 require_step(subject, self._state_of(subject), wanted)
             count, head = self._end()
             record = Record.after(head, count + 1, time.time(), kind, subject, body)
+            if is_signed:
+                body = {**body, "signature": signature_of(record, self._key)}
+                record = Record.after(head, count + 1, record.at, kind, subject, body)
             values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             if wanted is not None:
@@ -276,8 +313,13 @@ class Journal(Closing):
         return (row[0], row[1]) if row else (0, NO_DIGEST)
 
     def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        with self._lock:
-            return self._connection.execute(statement, values).fetchall()
+        if not all(map(_is_text, values)):
+            return []
+        try:
+            with self._lock:
+                return self._connection.execute(statement, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"the journal is damaged ({error}); `autoclave act audit verify` tells more") from None
 
     def _read_checkpoints(self) -> Iterator[Checkpoint]:
         if not self._checkpoints.exists():
@@ -289,6 +331,14 @@ class Journal(Closing):
                 yield Checkpoint(int(given["count"]), bytes.fromhex(given["head"]), bytes.fromhex(given["signature"]))
             except (ValueError, KeyError, TypeError):
                 raise DataError(f"{self._checkpoints}:{number}: no checkpoint") from None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it can be written as UTF-8, if it is a text."""
+    try:
+        return not isinstance(value, str) or bool(value.encode()) or not value
+    except UnicodeEncodeError:
+        return False
 
 
 def _record(row: Sequence[Any]) -> Record:

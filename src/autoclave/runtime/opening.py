@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -91,7 +92,13 @@ def _folder_outside(state: Path, scope: Scope) -> Path:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
-    if state.stat().st_dev != scope.device:
+    about = state.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise InputError(
+            f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Mend: "
+            f"chown and chmod go-w it, or give another (--state)"
+        )
+    if about.st_dev != scope.device:
         raise HostError(
             f"state {state}: is on another file system than {scope.root}, so nothing could be moved there at once. "
             "Mend: give a folder on the same one (--state)"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import NotPermitted
+from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.policy.decision import (
     Decision,
@@ -43,7 +43,7 @@ class Permissions:
         """
         if grant.parent and grant.parent not in [each.id for each in self.grants()]:
             raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
-        self._journal.append("grant", grant.id, grant.model_dump(mode="json"))
+        self._journal.append("grant", grant.id, grant.model_dump(mode="json"), is_signed=True)
         self._journal.seal()
 
     def revoke(self, grant: str) -> None:
@@ -54,12 +54,16 @@ class Permissions:
         """
         if grant not in [each.id for each in self.grants()]:
             raise InputError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
-        self._journal.append("revoke", grant, {})
+        self._journal.append("revoke", grant, {}, is_signed=True)
         self._journal.seal()
 
     def grants(self) -> list[Grant]:
-        """What is granted to this session."""
-        return [*active(self._journal.records_of_kinds("grant", "revoke"), self._name), *self._narrowing]
+        """What is granted to this session. A record that somebody without the key has written grants nothing."""
+        records = [each for each in self._journal.records_of_kinds("grant", "revoke") if self._is_ours(each)]
+        return [*active(records, self._name), *self._narrowing]
+
+    def _is_ours(self, record: Record) -> bool:
+        return record.kind == "revoke" or self._journal.has_signature(record)
 
     def narrow(self, prohibition: Grant, reason: str) -> None:
         """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
@@ -86,6 +90,17 @@ class Permissions:
             self._journal.append("denied", action, {"session": self._name, **shown_decision(decision)})
             raise NotPermitted.because(decision.reason, decision.hint)
         return decision
+
+    def use(self, action: str, request: Request, standing: Sequence[Standing]) -> None:
+        """Have the policy decide of what an action asks for before it can be planned, and charge what cannot be undone.
+
+        Raises:
+            NotPermitted: it denies.
+        """
+        decision = self.require_allowed(action, request)
+        if request.accesses and request.guarantee is Guarantee.NONE:  # to plan it is to act
+            self.require_budget(action, request, standing)
+            self._journal.append("used", action, {"session": self._name, **shown_decision(decision)})
 
     def require_budget(self, action: str, request: Request, standing: Sequence[Standing]) -> None:
         """Look whether an action may be added to those that stand.
@@ -121,4 +136,5 @@ class Permissions:
         """What was charged to grants by all other actions: one that is decided again is not charged twice."""
         if not any(each.is_limited for each in grants):
             return {}
-        return usage_of(each for each in self._journal.records_of_kinds(ActionState.APPROVED) if each.subject != action)
+        records = self._journal.records_of_kinds("used", ActionState.APPROVED)
+        return usage_of(each for each in records if each.subject != action)

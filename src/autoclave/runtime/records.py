@@ -16,6 +16,8 @@ from typing import Any
 
 from autoclave.core.json import canonical_json
 
+SEALED = frozenset({"executed", "failed", "undone", "undo_failed", "undo_in_doubt", "in_doubt", "redone", "committed"})
+"""Kinds of records that a checkpoint follows."""
 NO_DIGEST = bytes(32)
 """What the first record holds as the digest of the one before."""
 
@@ -70,6 +72,13 @@ class Checkpoint:
         return hmac.compare_digest(self.signature, _signature(self.count, self.head, key))
 
 
+def signature_of(record: Record, key: bytes) -> str:
+    """What shows that who wrote a record, at this place of the chain, had the key: HMAC-SHA256 over all but itself."""
+    body = {name: value for name, value in record.body.items() if name != "signature"}
+    told = canonical_json([record.number, record.kind, record.subject, body])
+    return hmac.digest(key, b"autoclave-record/1" + record.previous + told, "sha256").hex()
+
+
 def _signature(count: int, head: bytes, key: bytes) -> bytes:
     return hmac.digest(key, b"autoclave-checkpoint/1" + count.to_bytes(8, "big") + head, "sha256")
 
@@ -89,6 +98,10 @@ class Damage(StrEnum):
     """The chain is whole, but it is another one than was signed."""
     FORGED = "forged"
     """A checkpoint was not signed with this key."""
+    UNSIGNED = "unsigned"
+    """Checkpoints are gone: there are records that one must have followed."""
+    INDEX = "index"
+    """The list of where actions stand is not that of the records; it was made anew from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +112,22 @@ class Finding:
     number: int
 
 
-def audit(records: Sequence[Record], checkpoints: Sequence[Checkpoint], key: bytes) -> list[Finding]:
+def audit(
+    records: Sequence[Record],
+    checkpoints: Sequence[Checkpoint],
+    key: bytes,
+    known: tuple[int, bytes] | None = None,
+) -> list[Finding]:
     """What was done to a chain, in order; empty when it is as it was signed.
 
-    What was written after the last checkpoint is only as safe as the chain itself.
+    What was written after the last checkpoint is only as safe as the chain itself. `known`: how many records there once
+    were, and the digest of the last, from where nobody could change it: it counts as signed.
     """
     forged = [Finding(Damage.FORGED, each.count) for each in checkpoints if not each.is_signed_with(key)]
     signed = {each.count: each.head for each in checkpoints if each.is_signed_with(key)}
+    last_signed = max(signed, default=0)
+    if known is not None:
+        signed[known[0]] = known[1]
     most = max(signed, default=0)
     findings = list(_broken_links(records, most))
     if not findings:
@@ -115,6 +137,9 @@ def audit(records: Sequence[Record], checkpoints: Sequence[Checkpoint], key: byt
         findings = [Finding(Damage.REWRITTEN, count) for count in others[:1]]
     if len(records) < most and not any(each.damage is Damage.REMOVED for each in findings):
         findings.append(Finding(Damage.TRUNCATED, len(records) + 1))
+    due = [record.number for record in records[last_signed:] if record.kind in SEALED]
+    if len(due) > 1 and not findings:  # after the last one a process may have died
+        findings.append(Finding(Damage.UNSIGNED, due[0]))
     return [*forged, *findings]
 
 

@@ -86,7 +86,7 @@ class Session(Closing):
         """
         operation, action = self.actions.operation(given), secrets.token_hex(4)
         manager = self.actions.managers[str(given["do"])]
-        self.permissions.require_allowed(action, manager.asks(operation))
+        self.permissions.use(action, manager.asks(operation), self._risks())
         try:
             plan = manager.plan(action, operation)
             self.permissions.require_allowed(action, plan.request)
@@ -104,7 +104,7 @@ class Session(Closing):
         operation, action = self.actions.operation(given), secrets.token_hex(4)
         self._make_room()
         manager = self.actions.managers[str(given["do"])]
-        self.permissions.require_allowed(action, manager.asks(operation))
+        self.permissions.use(action, manager.asks(operation), self._risks())
         plan = manager.plan(action, operation)
         try:
             self.permissions.require_allowed(action, plan.request)
@@ -146,8 +146,8 @@ class Session(Closing):
         asked = manager.asks(operation)
         whole = Request((*asked.accesses, *plan.request.accesses), plan.guarantee)
         decision = self.permissions.require_allowed(action, whole)
-        self.permissions.require_budget(action, whole, self.actions.standing_order())
-        self._make_room()
+        self.permissions.require_budget(action, whole, [each for each in self._risks() if each.action != action])
+        self._make_room(action)
         if standing.state is _S.PROPOSED:
             approval = {"by": approved_by, "hold_s": plan.hold_s, **shown_decision(decision)}
             self.journal.advance(action, _S.APPROVED, approval)
@@ -288,8 +288,15 @@ class Session(Closing):
 
         Raises:
             InputError: it was not undone, or somebody has changed what was there before.
+            NotPermitted: it is not permitted any more.
         """
-        return self._undoing.redo(action)
+        manager, redoing = self._undoing.plan_redo(action)
+        guarantee = Guarantee(self.journal.standing(action).proposed["guarantee"])
+        accesses = manager.request_of_redo(action, self.actions.receipt(action), redoing).accesses
+        request = Request(accesses, guarantee)
+        self.permissions.require_allowed(action, request)
+        self.permissions.require_budget(action, request, self._risks())
+        return self._undoing.redo(action, manager, redoing)
 
     # --- Settling ---------------------------------------------------------------------------------------------------
 
@@ -432,17 +439,24 @@ class Session(Closing):
         """What can be proposed, by its name (`do`)."""
         return self.actions.operations
 
-    def audit(self) -> list[Finding]:
+    def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
         """What was done to the journal by others; see `Journal.audit`."""
-        return self.journal.audit()
+        return self.journal.audit(known)
 
-    def _make_room(self) -> None:
-        """Forget what the retention rules do not keep, of actions that do not stand.
+    def _risks(self) -> list[Standing]:
+        """What nobody has committed: what stands, and proposals that have done already what cannot be undone."""
+        proposed = self.journal.standings((_S.PROPOSED, _S.APPROVED))
+        acted = [each for each in proposed if each.proposed["guarantee"] == Guarantee.NONE]
+        return [*self.actions.standing_order(), *acted]
+
+    def _make_room(self, action: str = "") -> None:
+        """Forget what the retention rules do not keep, of other actions than this, that do not stand.
 
         Raises:
             HostError: what stands alone takes more than the quota.
         """
-        forgettable = self.journal.standings((_S.PROPOSED, _S.UNDONE, _S.FAILED), kept_only=True)
+        over = self.journal.standings((_S.PROPOSED, _S.UNDONE, _S.FAILED), kept_only=True)
+        forgettable = [each for each in over if each.action != action]
         names = due(forgettable, self._retention, self.journal.kept_bytes(), time.time())
         for standing in forgettable:
             if standing.action in names:

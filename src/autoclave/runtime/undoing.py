@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autoclave.core import InputError
 from autoclave.runtime.actions import Actions
-from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotUndone
+from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotRedone, NotUndone
 from autoclave.runtime.journal import Standing
 from autoclave.runtime.records import Record
 from autoclave.runtime.states import STANDING, ActionState
@@ -87,7 +87,7 @@ class Undoing:
         for name in reversed(names):
             if self._journal.standing(name).state is _S.UNDONE:
                 try:
-                    self.redo(name)
+                    self.redo(name, *self.plan_redo(name))
                 except InputError:
                     left.append(name)
         self._journal.append("undone_all", together, {"left": left})
@@ -109,8 +109,8 @@ class Undoing:
             raise InputError(f"action {action}: {error}") from None
         self._journal.advance(action, _S.UNDONE, undone, seal=True)
 
-    def redo(self, action: str) -> Standing:
-        """Do again what was undone. See `Session.redo`.
+    def plan_redo(self, action: str) -> tuple[Manager, Json]:
+        """How what was undone is done again.
 
         Raises:
             InputError: it was not undone, or somebody has changed what was there before.
@@ -121,7 +121,14 @@ class Undoing:
         if standing.kept_bytes is None or "resolved" in standing.body:
             raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
         manager = self._actions.manager_of(standing)
-        redoing = manager.plan_redo(action, standing.body)
+        return manager, manager.plan_redo(action, standing.body)
+
+    def redo(self, action: str, manager: Manager, redoing: Json) -> Standing:
+        """Do again what was undone, as `plan_redo` says.
+
+        Raises:
+            InputError: as `finish_redo`.
+        """
         self._journal.advance(action, _S.REDOING, redoing)
         return self.finish_redo(action, manager, redoing)
 
@@ -129,10 +136,15 @@ class Undoing:
         """Do an action again as it is recorded with `redoing`, or go on with that (`is_late`).
 
         Raises:
+            NotRedone: nothing was done; that is recorded.
             InputError: nobody can tell how far it came; that is recorded.
         """
         try:
             receipt = manager.redo(action, self._actions.receipt(action), redoing, is_late=is_late)
+        except NotRedone as error:
+            undone = self._actions.last_record(action, (_S.UNDONE,)).body
+            self._journal.advance(action, _S.UNDONE, {**undone, "reason": str(error)}, seal=True)
+            raise NotRedone(f"action {action}: {error}") from None
         except (InDoubt, InputError) as error:
             self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None

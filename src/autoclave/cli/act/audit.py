@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from autoclave.cli.act.common import FILE, on_folder, opened
+from autoclave.core import InputError
 
 _DAMAGED = 1
 
@@ -22,23 +23,48 @@ def audit() -> None:
 
 
 @audit.command()
+@click.option(
+    "--known", metavar="COUNT:DIGEST", help="What `audit checkpoint` said once, kept where nobody changed it."
+)
 @on_folder
-def verify(root: Path, state: Path | None, name: str) -> None:
-    """Look whether the journal is as it was written: altered, inserted, removed, truncated, rewritten or forged.
+def verify(known: str | None, root: Path, state: Path | None, name: str) -> None:
+    """Look whether the journal is as it was written: altered, inserted, removed, truncated, rewritten, forged, unsigned.
 
-    Exit code 1 when it is not.
+    Exit code 1 when it is not. Without --known, who can write to the journal and to its checkpoints can cut both off.
 
     \b
     Example: autoclave act audit verify --root project
     """
+    checkpoint = _checkpoint(known) if known else None
     with opened(root, state, name) as session:
-        findings = session.audit()
+        findings = session.audit(checkpoint)
         count = len(session.journal.records())
     for finding in findings:
         click.echo(f"{finding.damage} at record {finding.number}")
     if findings:
         sys.exit(_DAMAGED)
     click.echo(f"{count} records, as they were written")
+
+
+@audit.command()
+@on_folder
+def checkpoint(root: Path, state: Path | None, name: str) -> None:
+    """Sign the journal as it is, and say how many records there are and the digest of the last, to be kept elsewhere.
+
+    \b
+    Example: autoclave act audit checkpoint --root project
+    """
+    with opened(root, state, name) as session:
+        made = session.journal.seal()
+    click.echo(f"{made.count}:{made.head.hex()}")
+
+
+def _checkpoint(known: str) -> tuple[int, bytes]:
+    count, _, digest = known.partition(":")
+    try:
+        return int(count), bytes.fromhex(digest)
+    except ValueError:
+        raise InputError(f"--known {known!r}: must be what `audit checkpoint` printed, COUNT:DIGEST") from None
 
 
 @audit.command()

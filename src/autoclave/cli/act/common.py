@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.core import DataError, InputError
+from autoclave.core import InputError
+from autoclave.core.json import parse_object
 
 if TYPE_CHECKING:
     from autoclave.runtime.journal import Standing
@@ -53,15 +53,14 @@ def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from read_jsonl(file, "operations")
         return
     for number, line in enumerate(sys.stdin, start=1):
-        if not line.strip():
-            continue
-        try:
-            given = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"standard input:{number}: not JSON ({error})") from None
-        if not isinstance(given, dict):
-            raise DataError(f"standard input:{number}: must be an object")
-        yield f"standard input:{number}", given
+        if line.strip():
+            where = f"standard input:{number}"
+            yield where, parse_object(line, where)
+
+
+def printable(line: str) -> str:
+    """A line that does nothing to a terminal but show."""
+    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
 
 
 def words(given: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, tell_of_hold, words
+from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, printable, tell_of_hold, words
 from autoclave.core import InputError
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ def run(
     model, extras = _parted(others)
     with _session(root, state, name, **extras) as session:
         if target and target != "-" and not Path(target).exists():
+            if "." in target or "/" in target:
+                raise InputError(f"{target}: there is no such file")
             standing = session.journal.standing(target)
             try:
                 became = session.run(target, standing.proposed["plan"], approved_by=_BY)
@@ -176,7 +178,7 @@ def run(
             click.echo(f"{proposal.action}  {words(given)}")
             tell_of_hold(session.journal.standing(proposal.action))
             if text := str(proposal.plan.output.get("stdout", "")):
-                click.echo("".join(f"    | {line}\n" for line in text.splitlines()[-20:]), nl=False)
+                click.echo("".join(f"    | {printable(line)}\n" for line in text.splitlines()[-20:]), nl=False)
 
 
 def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import on_folder, opened, words
+from autoclave.cli.act.common import on_folder, opened, printable, words
 
 
 @click.command(name="list")
@@ -59,7 +59,7 @@ def diff(action: str, is_undo: bool, root: Path, state: Path | None, name: str) 
     with opened(root, state, name) as session:
         if not is_undo:
             for line in session.difference(action):
-                click.echo(line)
+                click.echo(printable(line))
             return
         for each in session.dependents_of(action):
             click.echo(f"depends on it: {each}  {words(session.journal.standing(each).proposed['operation'])}")

@@ -432,6 +432,15 @@ class FileManager:
             "parents": self._times_around(steps),
         }
 
+    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
+        """See `Manager`."""
+        accesses = [Access(verb, resource) for verb, resource in receipt["asked"]]
+        with Scope(self._stash / action) as stash:
+            for step in steps_from(redoing["steps"]):
+                new = survey(step.stash, stash) if step.do in ("put", "exchange") else Survey()
+                accesses += self._accesses(step, survey(step.path, self._scope), new)
+        return Request(tuple(accesses))
+
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         self._go_on(action, steps_from(redoing["steps"]), redoing["found"], is_late=is_late)
         self._require_same(redoing["wanted"], "was done again, but is not as it was then")

@@ -44,10 +44,10 @@ class Decision:
 
 
 def usage_of(records: Iterable[Record]) -> dict[str, Usage]:
-    """What was charged so far, by the records of a journal. What was undone stays charged."""
+    """What was charged so far, by the records of a journal, of each action the last. What was undone stays charged."""
     found: dict[str, Usage] = {}
-    for record in records:
-        charges: Mapping[str, Mapping[str, float]] = record.body.get("charges", {})
+    for record in {each.subject: each for each in records if "charges" in each.body}.values():
+        charges: Mapping[str, Mapping[str, float]] = record.body["charges"]
         for grant, counts in charges.items():
             usage = found.setdefault(grant, Usage())
             usage.uses.append(record.at)

@@ -19,6 +19,8 @@ from autoclave.runtime.records import Record
 
 PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".profile", ".zshrc", "authorized_keys")
 """Names that no allowance covers for more than reading, with all that is below, unless it has them literally."""
+_STATES = ".autoclave-"
+"""Likewise what begins with this: the states of sessions on folders beside it."""
 VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use", "define")
 COUNTED = ("files", "bytes_written", "bytes_deleted", "rows", "spend")
 """What an access comes to, by the names of its fields; a grant may limit each (`max_...`)."""
@@ -79,7 +81,7 @@ class Grant(Config):
         """Whether an allowance is about this, or a prohibition is."""
         if not self.is_about(verb):
             return False
-        if resource.endswith("/**"):
+        if verb == "read" and resource.endswith("/**"):  # else it is something with that name
             return self._covers_all_below(resource)
         if self.effect == "forbid":  # also of what some file systems would take for the same
             plain = loose(resource)
@@ -117,7 +119,7 @@ class Grant(Config):
         return self.expires_at is not None and now >= self.expires_at
 
     def _is_protected(self, resource: str) -> bool:
-        names = set(loose(resource).split("/")) & _PROTECTED
+        names = {name for name in loose(resource).split("/") if name in _PROTECTED or name.startswith(_STATES)}
         return bool(names) and not names <= self._literal_names
 
     @cached_property
@@ -163,7 +165,8 @@ def active(records: Iterable[Record], session: str) -> list[Grant]:
     grants: dict[str, Grant] = {}
     for record in records:
         if record.kind == "grant":
-            grants[record.subject] = Grant.model_validate(record.body)
+            given = {name: value for name, value in record.body.items() if name != "signature"}
+            grants[record.subject] = Grant.model_validate(given)
         elif record.kind == "revoke":
             grants.pop(record.subject, None)
     found = [grant for grant in grants.values() if grant.session in ("", session)]

@@ -169,7 +169,7 @@ def test_a_damaged_record_is_named_where_it_is_needed(tmp_path: Path):
     with open_in(tmp_path) as journal:
         some(journal)
     tampered(tmp_path, "UPDATE records SET body = 'not JSON' WHERE number = 1")
-    with open_in(tmp_path) as journal, pytest.raises(DataError, match="action a1: a record of it is damaged"):
+    with open_in(tmp_path) as journal, pytest.raises(DataError, match="action a1: its record is damaged"):
         journal.standing("a1")
 
 

@@ -23,14 +23,12 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option(
-    "--known", metavar="COUNT:DIGEST", help="What `audit checkpoint` said once, kept where nobody changed it."
-)
+@click.option("--known", metavar="COUNT:DIGEST", help="What `audit checkpoint` said, kept elsewhere.")
 @on_folder
 def verify(known: str | None, root: Path, state: Path | None, name: str) -> None:
-    """Look whether the journal is as it was written: altered, inserted, removed, truncated, rewritten, forged, unsigned.
+    """Look whether the journal is as it was written: altered, inserted, removed, truncated, rewritten, forged ...
 
-    Exit code 1 when it is not. Without --known, who can write to the journal and to its checkpoints can cut both off.
+    Exit code 1 when it is not. Without --known, who can write to the journal and its checkpoints can cut both off.
 
     \b
     Example: autoclave act audit verify --root project
@@ -62,7 +60,10 @@ def checkpoint(root: Path, state: Path | None, name: str) -> None:
 def _checkpoint(known: str) -> tuple[int, bytes]:
     count, _, digest = known.partition(":")
     try:
-        return int(count), bytes.fromhex(digest)
+        head = bytes.fromhex(digest)
+        if len(head) != 32:
+            raise ValueError
+        return int(count), head
     except ValueError:
         raise InputError(f"--known {known!r}: must be what `audit checkpoint` printed, COUNT:DIGEST") from None
 

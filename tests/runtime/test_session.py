@@ -19,7 +19,7 @@ from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
+from tests.runtime.trees import Versioning, done, facts_without_times, manifest, open_on, seen, texts
 
 S = ActionState
 
@@ -257,8 +257,8 @@ DIES = """
 import json, os, signal, sys
 from pathlib import Path
 from autoclave.runtime import journal, opening
-from autoclave.runtime.files import manager, steps
-deadly, root, what = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+from autoclave.runtime.files import git_store, manager, steps
+deadly, root, what, versioning = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
 count = 0
 def dying(call):
     def then(*args, **kwargs):
@@ -277,7 +277,10 @@ manager._make = dying(manager._make)
 journal.Journal._add = dying(journal.Journal._add)
 journal.Journal.seal = dying(journal.Journal.seal)
 manager.remove_tree = dying(manager.remove_tree)
-with opening.open_session(root, root.parent / "state") as opened:
+manager.remove_tree_or_file = dying(manager.remove_tree_or_file)
+for name in ("keep", "restore", "forget", "_write_content"):
+    setattr(git_store.GitStore, name, dying(getattr(git_store.GitStore, name)))
+with opening.open_session(root, root.parent / "state", versioning=versioning) as opened:
     if "undo" in what:
         opened.undo(what["undo"])
     elif "redo" in what:
@@ -291,58 +294,72 @@ print(count)
 """
 
 
-def dies_at(deadly: int, root: Path, what: dict[str, Any]) -> bool:
+def dies_at(deadly: int, root: Path, what: dict[str, Any], versioning: Versioning = "snapshot") -> bool:
     """Whether a process that is killed at its so-manieth event came so far."""
-    words = [sys.executable, "-c", DIES, f"{deadly}", root, json.dumps(what)]
+    words = [sys.executable, "-c", DIES, f"{deadly}", root, json.dumps(what), versioning]
     code = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, timeout=120).returncode
     assert code in (0, -signal.SIGKILL)
     return code != 0
 
 
 @pytest.mark.parametrize(
-    "operation",
+    ("operation", "versioning"),
     [
-        {"do": "make_folder", "path": "x/y"},
-        {"do": "write", "path": "a.txt", "content": "other"},
-        {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
-        pytest.param({"do": "delete", "path": "docs", "recursive": True}, marks=pytest.mark.soak),
-        pytest.param({"do": "set_mode", "path": "b.txt", "mode": 0o600}, marks=pytest.mark.soak),
+        ({"do": "make_folder", "path": "x/y"}, "snapshot"),
+        ({"do": "write", "path": "a.txt", "content": "other"}, "snapshot"),
+        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
+        ({"do": "delete", "path": "docs/deep", "recursive": True}, "git"),
+        pytest.param({"do": "write", "path": "docs/c.txt", "content": "x"}, "git", marks=pytest.mark.soak),
+        pytest.param({"do": "delete", "path": "docs", "recursive": True}, "snapshot", marks=pytest.mark.soak),
+        pytest.param({"do": "set_mode", "path": "b.txt", "mode": 0o600}, "snapshot", marks=pytest.mark.soak),
     ],
-    ids=lambda each: each["do"],
+    ids=lambda each: each if isinstance(each, str) else each["do"],
 )
-def test_killed_at_every_event_the_tree_is_as_before_or_as_after(root: Path, operation: dict[str, Any]):
-    before = manifest(root)
-    with open_on(root) as session:
+def test_killed_at_every_event_the_tree_is_as_before_or_as_after(
+    root: Path, operation: dict[str, Any], versioning: Versioning
+):
+    before = seen(root, versioning)
+    with open_on(root, versioning) as session:
         action = done(session, **operation)
         after = facts_without_times(manifest(root))
         session.undo(action)
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, operation)
-        with open_on(root) as session:
+        was_killed = dies_at(deadly, root, operation, versioning)
+        with open_on(root, versioning) as session:
             last = session.journal.standings()[-1]
             assert last.state not in (S.EXECUTING, S.IN_DOUBT)
             if last.state is S.EXECUTED:
                 assert facts_without_times(manifest(root)) == after
                 session.undo(last.action)
-            assert manifest(root) == before, (deadly, last)
+            assert seen(root, versioning) == before, (deadly, last)
             assert session.audit() == []
         if not was_killed:
             break
     assert deadly > 8
 
 
-def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path):
-    before = manifest(root)
-    with open_on(root) as session:
-        action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
+@pytest.mark.parametrize(
+    ("operation", "versioning"),
+    [
+        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
+        pytest.param({"do": "delete", "path": "docs/deep", "recursive": True}, "git", marks=pytest.mark.slow),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each["do"],
+)
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
+    root: Path, operation: dict[str, Any], versioning: Versioning
+):
+    before, manifest_before = seen(root, versioning), manifest(root)
+    with open_on(root, versioning) as session:
+        action = done(session, **operation)
     after = manifest(root)
     for what, started, ended, wanted in (
-        ("undo", S.EXECUTED, S.UNDONE, before),
+        ("undo", S.EXECUTED, S.UNDONE, manifest_before),
         ("redo", S.UNDONE, S.REDONE, after),
     ):
         for deadly in itertools.count(1):
-            was_killed = dies_at(deadly, root, {what: action})
-            with open_on(root) as session:
+            was_killed = dies_at(deadly, root, {what: action}, versioning)
+            with open_on(root, versioning) as session:
                 state = session.journal.standing(action).state
                 assert state in (started, ended, S.REDONE)
                 if state is ended:
@@ -352,13 +369,13 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(ro
                 elif what == "undo":
                     assert facts_without_times(manifest(root)) == facts_without_times(after)
                 else:
-                    assert manifest(root) == before
+                    assert seen(root, versioning) == before
             if not was_killed:
                 break
         assert deadly > 5
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, {"commit": action}) if deadly < 50 else False
-        with open_on(root) as session:
+        was_killed = dies_at(deadly, root, {"commit": action}, versioning) if deadly < 50 else False
+        with open_on(root, versioning) as session:
             if session.journal.standing(action).state is S.COMMITTED:
                 assert not (root.parent / "state/stash" / action).exists()
                 assert texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}

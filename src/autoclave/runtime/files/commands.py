@@ -7,6 +7,8 @@ stays as it is. Where the host cannot stack folders, the command gets a copy of 
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -59,19 +61,20 @@ class CommandRunner:
             SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
-        tree = self._tree(operation.within)
+        self._require_one_mount(operation.within)
         try:
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
-            if self.method == "copy":
-                _copy(tree, layers / "upper")
             limits = replace(self._limits, wall_s=operation.timeout_s)
-            outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
+            with self._scope.folder(operation.within) as tree:  # walked without following links
+                if self.method == "copy":
+                    _copy(tree, layers / "upper")
+                outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
             told = {"method": self.method, **_told(outcome)}
             _require_success(operation, outcome, limits)
             with Scope(layers / "upper") as written:
                 capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
-            claim(layers / "upper", capture, folder)
+                claim(written, capture, folder)
         finally:
             remove_tree(layers)
         return capture, told
@@ -90,19 +93,33 @@ class CommandRunner:
                 raise InputError(f"{operation.do}: {outfit.alarms[0]}; nothing was done")
         return outcome
 
+    def _require_one_mount(self, within: str) -> None:
+        """Look that nothing is mounted below the folder: no overlay could be put over it, and a copy would have it all.
+
+        Raises:
+            InputError: something is.
+        """
+        folder = self._scope.root / within
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+            place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
+            if place.startswith(f"{folder}/"):
+                raise InputError(
+                    f"path {place[len(str(self._scope.root)) + 1 :]!r}: is another file system, over which commands "
+                    "are not run; give them a part without it (within)"
+                )
+
     @cached_property
     def method(self) -> Literal["overlay", "copy"]:
         """How commands get a tree of their own on this host."""
         return "copy" if overlay_problem(self._stash) else "overlay"
 
-    def _tree(self, within: str) -> Path:
-        if not within:
-            return self._scope.root
-        with self._scope.folder(within):  # walked without following links
-            return self._scope.root / within
-
-    def _command(self, operation: Command, tree: Path, layers: Path) -> SealedCommand:
-        given: dict[str, Any] = {"stdin": operation.stdin.encode("utf-8", "surrogateescape"), "method": self.method}
+    def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
+        tree, about = self._scope.root / operation.within, os.fstat(descriptor)
+        given: dict[str, Any] = {
+            "stdin": operation.stdin.encode("utf-8", "surrogateescape"),
+            "method": self.method,
+            "tree_inode": (about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
+        }
         if not isinstance(operation, Python):
             return SealedCommand(operation.command, tree, layers, **given)
         program = layers / "program.py"
@@ -129,12 +146,13 @@ def commands_problem(folder: Path) -> str:
     return overlay_problem(folder)
 
 
-def _copy(tree: Path, to: Path) -> None:
+def _copy(tree: int, to: Path) -> None:
     done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--", f"{tree}/.", str(to)], capture_output=True, text=True, check=False
-    )
+        ["cp", "-a", "--reflink=auto", "--", ".", str(to)],
+        cwd=f"/proc/self/fd/{tree}", capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode:
-        raise HostError(f"{tree}: cannot be copied for a command ({done.stderr.strip()[-300:]})")
+        raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
 
 
 def _require_success(operation: Command, outcome: Outcome, limits: CommandLimits) -> None:

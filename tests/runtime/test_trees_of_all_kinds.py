@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import stat
@@ -28,7 +29,9 @@ from autoclave.core import HostError, InputError, SandboxFault
 from autoclave.runtime.files import commands as commands_module
 from autoclave.runtime.files import manager as manager_module
 from autoclave.runtime.files import steps as steps_module
+from autoclave.runtime.files.capture import Capture, claim
 from autoclave.runtime.files.commands import CommandRunner
+from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
@@ -344,25 +347,31 @@ def of_nobody() -> Iterator[Path]:
         yield Path(place) / "own/tree"
 
 
-def as_nobody(root: Path, *operations: dict[str, Any]) -> list[str]:
-    """What becomes of operations of a user who is not root; each that is done is taken back."""
-    told: list[str] = []
+@contextlib.contextmanager
+def as_user(number: int) -> Iterator[None]:
+    """Have the rights of a user for the length of a block."""
     groups = os.getgroups()
     os.setgroups([])
-    os.setegid(_NOBODY)
-    os.seteuid(_NOBODY)
+    os.setegid(number)
+    os.seteuid(number)
     try:
-        with open_on(root) as session:
-            for operation in operations:
-                try:
-                    session.undo(done(session, **operation))
-                    told.append("done")
-                except (InputError, HostError) as error:
-                    told.append(str(error))
+        yield
     finally:
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(groups)
+
+
+def as_nobody(root: Path, *operations: dict[str, Any]) -> list[str]:
+    """What becomes of operations of a user who is not root; each that is done is taken back."""
+    told: list[str] = []
+    with as_user(_NOBODY), open_on(root) as session:
+        for operation in operations:
+            try:
+                session.undo(done(session, **operation))
+                told.append("done")
+            except (InputError, HostError) as error:
+                told.append(str(error))
     return told
 
 
@@ -404,6 +413,17 @@ def test_what_may_not_be_written_or_read_is_named_and_left(of_nobody: Path):
     assert all("Permission denied" in each for each in told[:3])
     assert told[3] == "done"
     assert told[5] == "done"
+
+
+@pytest.mark.root
+def test_a_folder_that_a_command_made_read_only_is_named_where_it_cannot_be_moved(of_nobody: Path):
+    written, stash = of_nobody, of_nobody.parent
+    (written / "fixed").mkdir(mode=0o555)
+    shell(f"chown -R {_NOBODY}:{_NOBODY} .", of_nobody)
+    complaint = "'fixed': was made so that it cannot be moved"
+    with Scope(written) as scope, as_user(_NOBODY), pytest.raises(InputError, match=complaint):
+        claim(scope, Capture(brought={"0": "fixed"}), stash)
+    assert (written / "fixed").is_dir()
 
 
 def with_attributes(path: Path) -> None:
@@ -641,6 +661,29 @@ def test_a_path_longer_than_a_path_may_be_goes_and_comes_back(root: Path, versio
         session.commit(done(session, do="delete", path="docs", recursive=True))
         assert not (root / "docs").exists()
         assert session.audit() == []
+
+
+def test_folders_may_be_deeper_than_there_are_descriptors(root: Path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    deep = "/".join(["d"] * 90)
+    before = manifest(root)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (70, hard))
+    try:
+        with open_with(root) as session:
+            made = done(session, **sh(f"mkdir -p {deep}; echo x > {deep}/x"))
+            there = shell("find d -printf '%p %i %m %T@ '", root)
+            actions = [
+                done(session, do="write", path=f"{deep}/x", content="y"),
+                done(session, do="delete", path="d", recursive=True),
+            ]
+            for action in reversed(actions):
+                session.undo(action)
+            assert shell("find d -printf '%p %i %m %T@ '", root) == there
+            session.undo(made)
+            assert manifest(root) == before
+            session.commit(done(session, do="delete", path="docs", recursive=True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # --- Repositories ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autoclave.core import InputError
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.steps import Step, sync_file_system
 
@@ -79,14 +80,21 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
 
 
 def claim(written: Scope, capture: Capture, stash: Path) -> None:
-    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably."""
+    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably.
+
+    Raises:
+        InputError: this user may not, as with a folder that nobody may write to.
+    """
     for name, place in capture.brought.items():
         with written.parent_of(place) as (parent, last):
             _clean(parent, last)
             for folder, inside in written.folders(place):
                 for each in inside:
                     _clean(folder, each.name)
-            os.rename(last, stash / name, src_dir_fd=parent)
+            try:
+                os.rename(last, stash / name, src_dir_fd=parent)
+            except PermissionError as error:
+                raise InputError(f"path {place!r}: was made so that it cannot be moved ({error.strerror})") from None
     sync_file_system(stash)
 
 

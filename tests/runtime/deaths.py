@@ -17,8 +17,7 @@ _SERVER = """
 import json, os, signal, sys
 from pathlib import Path
 from autoclave.runtime import journal, opening
-from autoclave.runtime.files import manager, steps
-import autoclave.runtime.policy.grants, autoclave.runtime.files.git_store
+from autoclave.runtime.files import git_store, manager, steps
 
 def dying_at(deadly):
     count = 0
@@ -42,6 +41,9 @@ def act(deadly, root, what, options):
     steps._set_facts = dying(steps._set_facts)
     manager._make = dying(manager._make)
     manager.remove_tree = dying(manager.remove_tree)
+    manager.remove_tree_or_file = dying(manager.remove_tree_or_file)
+    for name in ("keep", "restore", "forget", "_write_content"):
+        setattr(git_store.GitStore, name, dying(getattr(git_store.GitStore, name)))
     journal.Journal._add = dying(journal.Journal._add)
     journal.Journal.seal = dying(journal.Journal.seal)
     with opening.open_session(root, root.parent / "state", **options) as opened:

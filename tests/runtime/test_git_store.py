@@ -143,7 +143,7 @@ def test_files_of_a_large_tree_are_lfs_objects(root: Path):
         pointer = git(root, "show", f"refs/actions/{actions[0]}^:tree/large")
         assert pointer.startswith("version https://git-lfs.github.com/spec/v1\noid sha256:")
         assert pointer.endswith("\nsize 5000\n")
-        assert "filter=lfs" in git(root, "show", f"refs/actions/{actions[0]}^:tree/.gitattributes")
+        assert "filter=lfs" in git(root, "show", f"refs/actions/{actions[0]}^:.gitattributes")
         oid = pointer.split("sha256:")[1].split()[0]
         kept = root.parent / "state/history.git/lfs/objects" / oid[:2] / oid[2:4] / oid
         assert kept.read_text() == content

@@ -19,7 +19,7 @@ from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
+from tests.runtime.trees import Versioning, done, facts_without_times, manifest, open_on, seen, texts
 
 S = ActionState
 
@@ -255,51 +255,63 @@ def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Sessi
 
 
 @pytest.mark.parametrize(
-    "operation",
+    ("operation", "versioning"),
     [
-        {"do": "make_folder", "path": "x/y"},
-        {"do": "write", "path": "a.txt", "content": "other"},
-        {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
-        {"do": "delete", "path": "docs", "recursive": True},
-        {"do": "set_mode", "path": "b.txt", "mode": 0o600},
+        ({"do": "make_folder", "path": "x/y"}, "snapshot"),
+        ({"do": "write", "path": "a.txt", "content": "other"}, "snapshot"),
+        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
+        ({"do": "delete", "path": "docs", "recursive": True}, "snapshot"),
+        ({"do": "set_mode", "path": "b.txt", "mode": 0o600}, "snapshot"),
+        ({"do": "delete", "path": "docs/deep", "recursive": True}, "git"),
+        ({"do": "write", "path": "docs/c.txt", "content": "x"}, "git"),
     ],
-    ids=lambda each: each["do"],
+    ids=lambda each: each if isinstance(each, str) else each["do"],
 )
 def test_killed_at_every_event_the_tree_is_as_before_or_as_after(
-    root: Path, operation: dict[str, Any], dies_at: Callable[..., bool]
+    root: Path, operation: dict[str, Any], versioning: Versioning, dies_at: Callable[..., bool]
 ):
-    before = manifest(root)
-    with open_on(root) as session:
+    before = seen(root, versioning)
+    with open_on(root, versioning) as session:
         action = done(session, **operation)
         after = facts_without_times(manifest(root))
         session.undo(action)
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, operation)
-        with open_on(root) as session:
+        was_killed = dies_at(deadly, root, operation, versioning=versioning)
+        with open_on(root, versioning) as session:
             last = session.journal.standings()[-1]
             assert last.state not in (S.EXECUTING, S.IN_DOUBT)
             if last.state is S.EXECUTED:
                 assert facts_without_times(manifest(root)) == after
                 session.undo(last.action)
-            assert manifest(root) == before, (deadly, last)
+            assert seen(root, versioning) == before, (deadly, last)
             assert session.audit() == []
         if not was_killed:
             break
     assert deadly > 8
 
 
-def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path, dies_at: Callable[..., bool]):
-    before = manifest(root)
-    with open_on(root) as session:
-        action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
+@pytest.mark.parametrize(
+    ("operation", "versioning"),
+    [
+        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
+        ({"do": "delete", "path": "docs/deep", "recursive": True}, "git"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each["do"],
+)
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
+    root: Path, operation: dict[str, Any], versioning: Versioning, dies_at: Callable[..., bool]
+):
+    before, manifest_before = seen(root, versioning), manifest(root)
+    with open_on(root, versioning) as session:
+        action = done(session, **operation)
     after = manifest(root)
     for what, started, ended, wanted in (
-        ("undo", S.EXECUTED, S.UNDONE, before),
+        ("undo", S.EXECUTED, S.UNDONE, manifest_before),
         ("redo", S.UNDONE, S.REDONE, after),
     ):
         for deadly in itertools.count(1):
-            was_killed = dies_at(deadly, root, {what: action})
-            with open_on(root) as session:
+            was_killed = dies_at(deadly, root, {what: action}, versioning=versioning)
+            with open_on(root, versioning) as session:
                 state = session.journal.standing(action).state
                 assert state in (started, ended, S.REDONE)
                 if state is ended:
@@ -309,13 +321,13 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(ro
                 elif what == "undo":
                     assert facts_without_times(manifest(root)) == facts_without_times(after)
                 else:
-                    assert manifest(root) == before
+                    assert seen(root, versioning) == before
             if not was_killed:
                 break
         assert deadly > 5
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, {"commit": action}) if deadly < 50 else False
-        with open_on(root) as session:
+        was_killed = dies_at(deadly, root, {"commit": action}, versioning=versioning) if deadly < 50 else False
+        with open_on(root, versioning) as session:
             if session.journal.standing(action).state is S.COMMITTED:
                 assert not (root.parent / "state/stash" / action).exists()
                 assert texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}

@@ -8,12 +8,15 @@ import random
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session
+
+Versioning = Literal["snapshot", "git"]
+VERSIONINGS: tuple[Versioning, ...] = ("snapshot", "git")
 
 
 def build_tree(root: Path) -> Path:
@@ -61,13 +64,19 @@ def manifest(root: Path) -> dict[str, Any]:
                 about.st_nlink,
                 about.st_rdev,
             ),
-            *(content, [(name, os.getxattr(path, name)) for name in names]),
+            *(content, [(name, os.getxattr(path, name)) for name in sorted(names)]),
         )
     return found
 
 
-def open_on(root: Path) -> Session:
-    return granted(open_session(root, root.parent / "state"))
+def seen(root: Path, versioning: Versioning) -> dict[str, Any]:
+    """The manifest; without inode numbers for what may come out of Git."""
+    found = manifest(root)
+    return found if versioning == "snapshot" else {path: (*facts[:4], *facts[5:]) for path, facts in found.items()}
+
+
+def open_on(root: Path, versioning: Versioning = "snapshot", **others: Any) -> Session:
+    return granted(open_session(root, root.parent / "state", versioning=versioning, **others))
 
 
 ALL = ("files/**", "programs/**", "packages/**", "services/**")

@@ -13,7 +13,7 @@ from autoclave.core.files import alone_with
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.files.manager import FileManager
-from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.scope import Scope, mount_of
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
@@ -92,15 +92,20 @@ def _folder_outside(state: Path, scope: Scope) -> Path:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
-    about = state.stat()
+    descriptor = os.open(state, os.O_PATH | os.O_CLOEXEC)
+    try:
+        about, is_apart = os.fstat(descriptor), mount_of(descriptor) != scope.mount
+    finally:
+        os.close(descriptor)
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise InputError(
             f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Mend: "
-            f"chown and chmod go-w it, or give another (--state)"
+            "chown and chmod go-w it, or give another (--state)"
         )
-    if about.st_dev != scope.device:
+    if is_apart:
         raise HostError(
-            f"state {state}: is on another file system than {scope.root}, so nothing could be moved there at once. "
-            "Mend: give a folder on the same one (--state)"
+            f"state {state}: is on another file system than {scope.root}, or on another mount of it, so nothing could "
+            "be moved there at once. Mend: give a folder on the same one (--state); where the root itself is mounted, "
+            "a folder below it as root"
         )
     return state

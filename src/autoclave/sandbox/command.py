@@ -93,6 +93,7 @@ class SealedCommand:
         tree: the folder of the host that it sees at `/work`.
         layers: a folder of ours with the empty folders `upper` and `work`, not below `tree`; what the command changes
             gets into `upper`. With the method `copy`, `upper` is a copy of the tree, which the command works on.
+        tree_inode: device and inode number of what has to be at `tree` still; None: whatever is there.
         method: `overlay`, or `copy` where the host cannot stack folders; see `overlay_problem`.
         folder: where it starts, below the tree.
         environment: beyond a plain one; nothing is inherited.
@@ -104,6 +105,7 @@ class SealedCommand:
     argv: tuple[str, ...]
     tree: Path
     layers: Path
+    tree_inode: tuple[int, int] | None = None
     method: Literal["overlay", "copy"] = "overlay"
     folder: str = ""
     stdin: bytes = b""
@@ -270,6 +272,7 @@ class _Cell:
             "place": PLACE,
             "method": command.method,
             "lower": str(command.tree.resolve()),
+            "lower_inode": command.tree_inode,
             "layers": str(command.layers.resolve()),
             "read_only": list(command.read_only),
             "scratch_bytes": limits.scratch_mb << 20,

@@ -8,16 +8,20 @@ stands in the folder was made by the command, and is walked without following li
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autoclave.core import InputError
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.steps import Step, sync_file_system
 
 _OVERLAY = "user.overlay."
+_ORIGIN = f"{_OVERLAY}origin"
+"""What an overlay marks a file with that it copied up: one without it was made by the command."""
 _NOT_COMPARED = (_OVERLAY, "security.selinux")
 _OPAQUE = (f"{_OVERLAY}opaque", b"y".hex())
 
@@ -40,7 +44,7 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
         InputError: something cannot be read, or changes meanwhile.
     """
     found = Capture()
-    linked = _linked(written.root, tree.root / within if is_whole else None)
+    linked = _linked(written, tree, within, is_whole=is_whole)
     folders = [""]
     facts: list[Step] = []
     while folders:
@@ -59,7 +63,12 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
             elif old is not None and old.kind == new.kind == "folder" and _OPAQUE not in entry.attributes:
                 folders.append(place)
                 facts += _changed_facts(path, old, new)
-            elif old is None or _is_other_thing(old, new) or place in linked:
+            elif (
+                old is None
+                or _is_other_thing(old, new)
+                or entry.shared in linked
+                or (not is_whole and _is_made_anew(entry))
+            ):
                 stash = f"{len(found.brought)}"
                 found.brought[stash] = place
                 found.steps.append(Step("put" if old is None else "exchange", path, stash))
@@ -69,25 +78,46 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
     return found
 
 
-def claim(written: Path, capture: Capture, stash: Path) -> None:
-    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably."""
+def claim(written: Scope, capture: Capture, stash: Path) -> None:
+    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably.
+
+    Raises:
+        InputError: this user may not, as with a folder that nobody may write to.
+    """
     for name, place in capture.brought.items():
-        source = written / place
-        _clean(source)
-        source.rename(stash / name)
+        with written.parent_of(place) as (parent, last):
+            _clean(parent, last)
+            for _, folder, inside in written.folders(place):
+                for each in inside:
+                    _clean(folder, each.name)
+            try:
+                os.rename(last, stash / name, src_dir_fd=parent)
+            except PermissionError as error:
+                raise InputError(f"path {place!r}: was made so that it cannot be moved ({error.strerror})") from None
     sync_file_system(stash)
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours with all that is in it, whatever modes a command gave to the folders. Maybe none is."""
+    """Remove a folder of ours with all that is in it, whatever modes a command gave to the folders. Maybe none is.
+
+    Folders are first moved up to be side by side, so that no path is too long, however deep they are.
+    """
     if not folder.is_dir():
         return
-    for above, names, _ in os.walk(folder):
-        for name in names:
-            place = os.path.join(above, name)
-            if not os.path.islink(place) and not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-                os.chmod(place, 0o700)  # before it is walked into
-    shutil.rmtree(folder)
+    token, found = secrets.token_hex(8), [folder]
+    for place in found:  # it grows
+        with os.scandir(place) as inside:
+            each_of = list(inside)
+        for each in each_of:
+            if not each.is_dir(follow_symlinks=False):
+                os.unlink(each.path)
+                continue
+            if not os.access(each.path, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(each.path, 0o700)  # before it is moved and looked into
+            found.append(folder / f"{token}-{len(found)}")
+            os.rename(each.path, found[-1])
+    for place in reversed(found):
+        place.rmdir()
 
 
 def remove_tree_or_file(place: Path) -> None:
@@ -121,6 +151,11 @@ def without_marks(entry: Entry) -> Entry:
     return replace(entry, attributes=kept)
 
 
+def _is_made_anew(entry: Entry) -> bool:
+    """Whether a file in the upper folder of an overlay is no copy of the one below, though it may be equal to it."""
+    return entry.kind == "file" and not any(name == _ORIGIN for name, _ in entry.attributes)
+
+
 def _is_other_thing(old: Entry, new: Entry) -> bool:
     """Whether it cannot be made of the old one by setting facts: another kind, content, target or device."""
     if old.kind != new.kind or new.kind == "folder":
@@ -146,33 +181,30 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
         yield Step("set_facts", path, facts=facts, old_facts=old_facts)
 
 
-def _linked(folder: Path, copied: Path | None) -> set[str]:
-    """Files of which the command made several names: they must stay one file. `copied`: what `folder` began as."""
-    as_before = _names_of_one(copied) if copied else set[frozenset[str]]()
-    return {name for names in _names_of_one(folder) - as_before for name in names}
+def _linked(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> set[int]:
+    """Inodes of files of which the command made several names: they must stay one file."""
+    found = _names_of_one(written, "")
+    before = set(_names_of_one(tree, within).values()) if is_whole else set[frozenset[str]]()
+    return {inode for inode, names in found.items() if names not in before}
 
 
-def _names_of_one(folder: Path) -> set[frozenset[str]]:
-    """The names of each file that has several below a folder."""
+def _names_of_one(scope: Scope, folder: str) -> dict[int, frozenset[str]]:
+    """The names of each file that has several at or below a folder, seen from there, by its inode."""
     found: dict[int, set[str]] = {}
-    for above, _, names in os.walk(folder):
-        for name in names:
-            place = os.path.join(above, name)
-            found.setdefault(os.lstat(place).st_ino, set()).add(os.path.relpath(place, folder))
-    return {frozenset(names) for names in found.values() if len(names) > 1}
+    for place, _, inside in scope.folders(folder):
+        for each in inside:
+            if not each.is_dir(follow_symlinks=False):
+                found.setdefault(each.inode(), set()).add(_below(_join(place, each.name), folder))
+    return {inode: frozenset(names) for inode, names in found.items() if len(names) > 1}
 
 
-def _clean(path: Path) -> None:
-    """Remove the marks of the overlay from a thing and all below it."""
-    places = [str(path)]
-    if path.is_dir() and not path.is_symlink():
-        for folder, folders, names in os.walk(path):
-            places += [os.path.join(folder, name) for name in (*folders, *names)]
-    for place in places:
-        about = os.lstat(place)
-        if about.st_rdev == 0 and (about.st_mode & 0o170000) == 0o020000:
-            os.unlink(place)
-            continue
-        for name in os.listxattr(place, follow_symlinks=False):
-            if name.startswith(_OVERLAY):
-                os.removexattr(place, name, follow_symlinks=False)
+def _clean(folder: int, name: str) -> None:
+    """Remove the marks of the overlay from what has a name in a folder."""
+    about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if about.st_rdev == 0 and stat.S_ISCHR(about.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return
+    place = f"/proc/self/fd/{folder}/{name}"
+    for each in os.listxattr(place, follow_symlinks=False):
+        if each.startswith(_OVERLAY):
+            os.removexattr(place, each, follow_symlinks=False)

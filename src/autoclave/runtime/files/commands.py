@@ -7,6 +7,8 @@ stays as it is. Where the host cannot stack folders, the command gets a copy of 
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -60,40 +62,42 @@ class CommandRunner:
             SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
+        self._require_one_mount(operation.within)
         try:
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
-            if self.method == "copy":
-                _copy(self._tree(operation.within), layers / "upper")
-            told = {"method": self.method, **self._write(operation, layers)}
-            with Scope(layers / "upper") as written:
-                capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
-            if undo := undoing_command(operation):
-                if not capture.steps:
-                    raise InputError(f"{operation.do}: it changes nothing here, so its undo cannot be tested")
-                told["undo"] = self._test(undo, layers)
-            claim(layers / "upper", capture, folder)
+            with self._scope.folder(operation.within) as tree:  # walked without following links
+                if self.method == "copy":
+                    _copy(tree, layers / "upper")
+                told = {"method": self.method, **self._write(operation, tree, layers)}
+                with Scope(layers / "upper") as written:
+                    capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
+                    if undo := undoing_command(operation):
+                        if not capture.steps:
+                            raise InputError(f"{operation.do}: it changes nothing here, so its undo cannot be tested")
+                        told["undo"] = self._test(undo, tree, written, layers)
+                    claim(written, capture, folder)
         finally:
             remove_tree(layers)
         return capture, told
 
-    def _write(self, operation: Command, layers: Path) -> dict[str, Any]:
+    def _write(self, operation: Command, tree: int, layers: Path) -> dict[str, Any]:
         """Have a command write into the upper of `layers`; how it ended."""
         limits = replace(self._limits, wall_s=operation.timeout_s)
-        outcome = self._outcome(operation, self._command(operation, self._tree(operation.within), layers), limits)
+        outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
         _require_success(operation, outcome, limits)
         return _told(outcome)
 
-    def _test(self, undo: Command, layers: Path) -> dict[str, Any]:
+    def _test(self, undo: Command, tree: int, written: Scope, layers: Path) -> dict[str, Any]:
         """Run an undo over a copy of what its action wrote, and look whether all is as it was; how it ended."""
         trial = layers / "trial"
         for name in ("upper", "work"):
             (trial / name).mkdir(parents=True)
-        _copy(layers / "upper", trial / "upper")
-        told = self._write(undo, trial)
-        with Scope(trial / "upper") as written:
-            left = captured(written, self._scope, undo.within, is_whole=self.method == "copy")
-            if found := list(differences(left, written, self._scope, undo.undo_compared)):
+        _copy(written.descriptor, trial / "upper")
+        told = self._write(undo, tree, trial)
+        with Scope(trial / "upper") as after:
+            left = captured(after, self._scope, undo.within, is_whole=self.method == "copy")
+            if found := list(differences(left, after, self._scope, undo.undo_compared)):
                 more = f" and {len(found) - 5} more" if len(found) > 5 else ""
                 raise InputError(
                     f"undo: after it {', '.join(map(repr, found[:5]))}{more} would not be as before; nothing was done. "
@@ -115,19 +119,33 @@ class CommandRunner:
                 raise InputError(f"{operation.do}: {outfit.alarms[0]}; nothing was done")
         return outcome
 
+    def _require_one_mount(self, within: str) -> None:
+        """Look that nothing is mounted below the folder: no overlay could be put over it, and a copy would have it all.
+
+        Raises:
+            InputError: something is.
+        """
+        folder = self._scope.root / within
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+            place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
+            if place.startswith(f"{folder}/"):
+                raise InputError(
+                    f"path {place[len(str(self._scope.root)) + 1 :]!r}: is another file system, over which commands "
+                    "are not run; give them a part without it (within)"
+                )
+
     @cached_property
     def method(self) -> Literal["overlay", "copy"]:
         """How commands get a tree of their own on this host."""
         return "copy" if overlay_problem(self._stash) else "overlay"
 
-    def _tree(self, within: str) -> Path:
-        if not within:
-            return self._scope.root
-        with self._scope.folder(within):  # walked without following links
-            return self._scope.root / within
-
-    def _command(self, operation: Command, tree: Path, layers: Path) -> SealedCommand:
-        given: dict[str, Any] = {"stdin": operation.stdin.encode("utf-8", "surrogateescape"), "method": self.method}
+    def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
+        tree, about = self._scope.root / operation.within, os.fstat(descriptor)
+        given: dict[str, Any] = {
+            "stdin": operation.stdin.encode("utf-8", "surrogateescape"),
+            "method": self.method,
+            "tree_inode": (about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
+        }
         if not isinstance(operation, Python):
             return SealedCommand(operation.command, tree, layers, **given)
         program = layers / "program.py"
@@ -154,12 +172,13 @@ def commands_problem(folder: Path) -> str:
     return overlay_problem(folder)
 
 
-def _copy(tree: Path, to: Path) -> None:
+def _copy(tree: int, to: Path) -> None:
     done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--", f"{tree}/.", str(to)], capture_output=True, text=True, check=False
-    )
+        ["cp", "-a", "--reflink=auto", "--", ".", str(to)],
+        cwd=f"/proc/self/fd/{tree}", capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode:
-        raise HostError(f"{tree}: cannot be copied for a command ({done.stderr.strip()[-300:]})")
+        raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
 
 
 def _require_success(operation: Command, outcome: Outcome, limits: CommandLimits) -> None:

@@ -3,7 +3,8 @@
 Every action has a ref, `refs/actions/NAME`: a commit of what the paths it changed were like before, and on it one of
 what they were like after. So `git --git-dir STATE/history.git diff refs/actions/NAME^ refs/actions/NAME` tells what it
 did. Beside the files (under `tree/`) each commit has `facts.jsonl`: modes, owners, times, extended attributes, empty
-folders, which Git does not keep. What is restored is built of both.
+folders, which Git does not keep. What is restored is built of both. Names that Git wants for itself, such as `.git`,
+have a `%` before them under `tree/`, and so have those that begin with one.
 
 The repository is written and read as data, without a working tree, an index or hooks; a repository of the user in the
 folder is content like any other. The contents of large trees become objects of Git LFS (https://git-lfs.com, pointer
@@ -17,11 +18,12 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -35,6 +37,10 @@ _SMALLEST_OBJECT = 1024
 """Smaller files stay in Git: a pointer to them would hardly be smaller (specification of Git LFS)."""
 _POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n"
 _KINDS = ("file", "folder", "link")
+_OF_GIT = re.compile(r"\.git|git~|%", re.IGNORECASE)
+"""How names begin that Git refuses in a tree, or reads as settings, on some system or other; and our mark of them."""
+_LONGEST = 2048
+"""Bytes of a path that can be made again below the stash by its name: the kernel takes 4096."""
 _GIT_MODES = {"file": "100644", "link": "120000"}
 
 
@@ -112,13 +118,14 @@ class GitStore:
             raise DataError(f"{self.folder}: has nothing of {path!r} for action {action}")
         made = [(_below(target, each["path"].removeprefix(path)), each) for each in wanted]
         try:
-            for place, each in made:
-                if each["kind"] == "folder":
-                    place.mkdir()
-                elif each["kind"] == "link":
-                    place.symlink_to(each["target"])
-                else:
-                    self._write_content(place, each)
+            with self._contents() as contents:
+                for place, each in made:
+                    if each["kind"] == "folder":
+                        place.mkdir()
+                    elif each["kind"] == "link":
+                        place.symlink_to(each["target"])
+                    else:
+                        self._write_content(place, each, contents)
             for place, each in reversed(made):
                 _set_facts(place, each)
         except OSError as error:
@@ -155,13 +162,13 @@ class GitStore:
                         told["blob"] = _write_blob(stream, *_in_memory(pointer))
                     else:
                         told["blob"] = _write_blob(stream, content, size)
-                names.append((_GIT_MODES[entry.kind], told["blob"], f"tree/{path}"))
+                names.append((_GIT_MODES[entry.kind], told["blob"], f"tree/{_marked(path)}"))
             facts.append(told)
         lines = "".join(f"{json.dumps(each)}\n" for each in facts).encode()
         names.append(("100644", _write_blob(stream, *_in_memory(lines)), "facts.jsonl"))
         if oids:
-            rule = b"* filter=lfs diff=lfs merge=lfs -text\n"
-            names.append(("100644", _write_blob(stream, *_in_memory(rule)), "tree/.gitattributes"))
+            rule = b"tree/** filter=lfs diff=lfs merge=lfs -text\n"
+            names.append(("100644", _write_blob(stream, *_in_memory(rule)), ".gitattributes"))
         told_of = "".join(f"object {oid}\n" for oid in oids)
         message = f"{which} action {action}\n\n{told_of}".encode()
         stream.write(f"commit refs/actions/{action}\n".encode())
@@ -192,7 +199,31 @@ class GitStore:
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
-    def _write_content(self, place: Path, facts: dict[str, Any]) -> None:
+    @contextlib.contextmanager
+    def _contents(self) -> Iterator[Callable[[str, IO[bytes]], None]]:
+        """Writes the content of a blob to a file: one Git for all of them."""
+        with subprocess.Popen(
+            [*self._command, "cat-file", "--batch"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self._environment,
+        ) as reading:  # fmt: skip
+            asks, answers = cast("IO[bytes]", reading.stdin), cast("IO[bytes]", reading.stdout)
+
+            def write(blob: str, file: IO[bytes]) -> None:
+                asks.write(f"{blob}\n".encode())
+                asks.flush()
+                words = answers.readline().split()
+                if len(words) != 3 or words[1] != b"blob":
+                    raise DataError(f"{self.folder}: has no content {blob} any more")
+                rest = int(words[2])
+                while rest and (piece := answers.read(min(rest, _PIECE))):
+                    file.write(piece)
+                    rest -= len(piece)
+                if rest or answers.read(1) != b"\n":
+                    raise DataError(f"{self.folder}: the content {blob} breaks off")
+
+            yield write
+
+    def _write_content(self, place: Path, facts: dict[str, Any], contents: Callable[[str, IO[bytes]], None]) -> None:
         with place.open("xb") as file:
             if oid := facts.get("object"):
                 if not self._object(oid).is_file():
@@ -200,7 +231,7 @@ class GitStore:
                 with self._object(oid).open("rb") as content:
                     shutil.copyfileobj(content, file, _PIECE)
             else:
-                self._git("cat-file", "blob", facts["blob"], to=file)
+                contents(facts["blob"], file)
             file.flush()
             os.fsync(file.fileno())
 
@@ -227,10 +258,10 @@ class GitStore:
             "LC_ALL": "C",
         }
 
-    def _git(self, *arguments: str, to: IO[bytes] | int = subprocess.PIPE) -> bytes:
+    def _git(self, *arguments: str) -> bytes:
         done = subprocess.run(
             [*self._command, *arguments],
-            stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.PIPE, env=self._environment, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, env=self._environment, check=False,
         )  # fmt: skip
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip()[-500:]
@@ -245,7 +276,7 @@ def can_keep(place: Place) -> bool:
     """
     for each, at, entry in _entries([place]):
         unreadable = entry.kind == "folder" and bool(entry.digest)
-        if entry.kind not in _KINDS or entry.shared or unreadable:
+        if entry.kind not in _KINDS or entry.shared or unreadable or len(os.fsencode(at)) > _LONGEST:
             return False
         if os.geteuid() and (entry.uid, entry.gid) != (os.geteuid(), os.getegid()):
             return False
@@ -275,6 +306,11 @@ def _entries(places: Iterable[Place]) -> Iterator[tuple[Place, str, Entry]]:
 
 def _renamed(at: str, place: Place) -> str:
     return f"{place.path}{at.removeprefix(place.found_at)}"
+
+
+def _marked(path: str) -> str:
+    """A path as the tree of Git has it; another one for each."""
+    return "/".join(f"%{name}" if _OF_GIT.match(name) else name for name in path.split("/"))
 
 
 def _below(target: Path, rest: str) -> Path:

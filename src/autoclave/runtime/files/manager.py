@@ -275,7 +275,11 @@ class FileManager:
             after = [Place(path, self._scope, path) for path in receipt["after"]]
             self._history.keep(action, before, after, self._tree_bytes)
         for each in before:
-            remove_tree_or_file(self._stash / action / each.found_at)
+            place = self._stash / action / each.found_at
+            gone = place.with_name(f"{place.name}.gone")
+            remove_tree_or_file(gone)  # of a try before that died
+            place.rename(gone)  # first: what is half removed must not be taken for the whole
+            remove_tree_or_file(gone)
 
     @cached_property
     def _tree_bytes(self) -> int:
@@ -362,7 +366,7 @@ class FileManager:
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
         self._require_kept(action, undoing.steps)
         return {
-            "steps": [step.to_json() for step in undoing.steps],
+            "steps": [self._on_what_is_there(step).to_json() for step in undoing.steps],
             "found": found,
             "wanted": {
                 path: kept.get(path, was)
@@ -426,7 +430,7 @@ class FileManager:
             raise InputError(f"action {action}: {_named(changed)} changed since it was undone; nothing was done")
         steps = [step.inverse() for step in reversed(steps_from(undone["steps"]))]
         return {
-            "steps": [step.to_json() for step in steps],
+            "steps": [self._on_what_is_there(step).to_json() for step in steps],
             "found": undone["undone"],
             "wanted": undone["found"],
             "parents": self._times_around(steps),
@@ -509,6 +513,20 @@ class FileManager:
         if step.do == "take":
             return step
         return replace(step, inode=inode_at(step.to or step.path, self._scope) or step.inode)
+
+    def _on_what_is_there(self, step: Step) -> Step:
+        """A step that is about to happen, with the inode of what it takes away.
+
+        That is another one than was recorded, where an undo of a later action has made it anew out of Git.
+        """
+        if step.do == "put":
+            return step
+        own = inode_at(step.path, self._scope)
+        return (
+            replace(step, old_inode=own or step.old_inode)
+            if step.do == "exchange"
+            else replace(step, inode=own or step.inode)
+        )
 
     def _with_inodes(self, step: Step, folder: Path) -> Step:
         if step.do == "put":

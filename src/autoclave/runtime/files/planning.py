@@ -135,8 +135,11 @@ def _append(operation: Append, scope: Scope) -> _Planned:
         raise InputError(f"path {operation.path!r}: is a {found.kind}, not a file")
     if found.size > _MOST_CONTENT:
         raise InputError(f"path {operation.path!r}: has {found.size} bytes; at most {_MOST_CONTENT} can be added to")
-    with scope.parent_of(operation.path) as (parent, name), open_file(parent, name) as descriptor:
-        old = os.pread(descriptor, found.size, 0)
+    try:
+        with scope.parent_of(operation.path) as (parent, name), open_file(parent, name) as descriptor:
+            old = os.pread(descriptor, found.size, 0)
+    except PermissionError as error:
+        raise InputError(f"path {operation.path!r}: cannot be read ({error.strerror})") from None
     return _write(operation.path, old + operation.content.encode("utf-8", "surrogateescape"), None, scope)
 
 

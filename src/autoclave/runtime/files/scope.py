@@ -1,15 +1,17 @@
 """The folder that file actions are confined to, and how things in it are looked at.
 
 Every path is walked from the folder's own descriptor, one name at a time, without following a symbolic link and without
-leaving the file system: nobody who changes the tree meanwhile can lead out of it. What links point to is text, here.
+leaving the mount: nobody who changes the tree meanwhile can lead out of it. What links point to is text, here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import stat
+import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,8 @@ _UNREADABLE = "unreadable, inode "
 _LONGEST = 1 << 16
 _PIECE = 1 << 20
 _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
+_EMPTY_PATH, _MOUNT_ID = 0x1000, 0x1000  # statx(2)
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
 
 
@@ -80,7 +84,7 @@ class Scope(Closing):
             self.descriptor = os.open(self.root, _WALK & ~os.O_PATH | os.O_RDONLY)
         except OSError as error:
             raise InputError(f"{root}: must be a folder that can be read ({error.strerror})") from None
-        self.device = os.fstat(self.descriptor).st_dev
+        self.mount = mount_of(self.descriptor)
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -96,11 +100,12 @@ class Scope(Closing):
             InputError: the path is none within the scope, or leads over a link, a file, or another file system.
         """
         *folders, name = parts_of(path)
-        with contextlib.ExitStack() as opened:
-            place = self.descriptor
+        place = os.dup(self.descriptor)
+        try:
             for folder in folders:
+                above = place
                 try:
-                    place = os.open(folder, _WALK, dir_fd=place)
+                    place = os.open(folder, _WALK, dir_fd=above)
                 except FileNotFoundError:
                     raise NothingThere(f"path {path!r}: there is no folder {folder!r}") from None
                 except OSError as error:
@@ -108,10 +113,12 @@ class Scope(Closing):
                         f"path {path!r}: {folder!r} is no folder that can be entered ({error.strerror}); links are not "
                         "followed"
                     ) from None
-                opened.callback(os.close, place)
-                if os.fstat(place).st_dev != self.device:
+                os.close(above)  # one is enough, however deep it is
+                if mount_of(place) != self.mount:
                     raise InputError(f"path {path!r}: {folder!r} is another file system, which is not in scope")
             yield place, name
+        finally:
+            os.close(place)
 
     def entry(self, path: str) -> Entry | None:
         """What is at a path; None if nothing is.
@@ -170,9 +177,35 @@ class Scope(Closing):
             except OSError as error:
                 raise InputError(f"path {path!r}: cannot be read as a folder ({error.strerror})") from None
             opened.callback(os.close, descriptor)
-            if os.fstat(descriptor).st_dev != self.device:
+            if mount_of(descriptor) != self.mount:
                 raise InputError(f"path {path!r}: is another file system, which is not in scope")
             yield descriptor
+
+    def folders(self, path: str) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
+        """Folders at and below a path, those above first: the path of each, a descriptor, and what is in it.
+
+        Those that cannot be read are left out.
+        """
+        waiting = [path]
+        while waiting:
+            place = waiting.pop()
+            with contextlib.suppress(InputError), self.folder(place) as descriptor:
+                with os.scandir(descriptor) as found:
+                    inside = list(found)
+                names = [each.name for each in inside if each.is_dir(follow_symlinks=False)]
+                waiting += [f"{place}/{name}" if place else name for name in names]
+                yield place, descriptor, inside
+
+
+def mount_of(descriptor: int) -> tuple[int, ...]:
+    """What tells one mounted file system from another, also from the same one at another place.
+
+    Where the kernel does not number mounts (before 5.8), it is that of the device alone.
+    """
+    about = ctypes.create_string_buffer(256)
+    if _libc.statx(descriptor, b"", _EMPTY_PATH, _MOUNT_ID, about):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return struct.unpack_from("=IIQ", about, 136)  # major and minor number of the device, number of the mount
 
 
 def parts_of(path: str) -> list[str]:
@@ -196,7 +229,7 @@ def entry_at(parent: int, name: str, path: str) -> Entry | None:
     try:
         for _ in range(3):
             before = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            found = _read(parent, name, before)
+            found = _read(parent, name, path, before)
             if _same(before, os.stat(name, dir_fd=parent, follow_symlinks=False)):
                 return found
     except FileNotFoundError:
@@ -206,13 +239,15 @@ def entry_at(parent: int, name: str, path: str) -> Entry | None:
     raise InputError(f"path {path!r}: changes while it is read")
 
 
-def _read(parent: int, name: str, about: os.stat_result) -> Entry:
+def _read(parent: int, name: str, path: str, about: os.stat_result) -> Entry:
     kind = _KINDS[stat.S_IFMT(about.st_mode)]
     content: dict[str, Any] = {}
     if kind in ("file", "folder"):
         size = about.st_size if kind == "file" else 0
         try:
             with open_file(parent, name) as descriptor:
+                if mount_of(descriptor) != mount_of(parent):
+                    raise InputError(f"path {path!r}: is another file system, which is not in scope")
                 digest = digest_of(descriptor) if kind == "file" else ""
                 content = {"size": size, "digest": digest, "attributes": _attributes(descriptor)}
         except PermissionError:

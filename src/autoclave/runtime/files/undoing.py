@@ -11,6 +11,8 @@ from autoclave.runtime.files.scope import NothingThere, Scope
 from autoclave.runtime.files.steps import Step, facts_at
 from autoclave.runtime.interface import Choice
 
+_LONGEST_NAME = 255
+
 
 @dataclass(slots=True)
 class Undoing:
@@ -80,17 +82,21 @@ def _cleared(
     if inode is None:
         return
     if choices.get(path) is Choice.SAVE_ASIDE:
-        yield Step("move", path, to=_free_name(f"{path}.kept-{action}", scope), inode=inode)
+        yield Step("move", path, to=_free_name(path, f".kept-{action}", scope), inode=inode)
     else:
         yield Step("take", path, f"theirs{len(found.steps)}", inode=inode)
 
 
-def _free_name(path: str, scope: Scope) -> str:
-    name, number = path, 1
-    while inode_at(name, scope) is not None:
+def _free_name(path: str, ending: str, scope: Scope) -> str:
+    above, slash, name = path.rpartition("/")
+    room = _LONGEST_NAME - len(ending) - 4  # and for a number
+    while len(os.fsencode(name)) > room:
+        name = name[:-1]
+    found, number = f"{above}{slash}{name}{ending}", 1
+    while inode_at(found, scope) is not None:
         number += 1
-        name = f"{path}-{number}"
-    return name
+        found = f"{above}{slash}{name}{ending}-{number}"
+    return found
 
 
 def inode_at(path: str, scope: Scope) -> int | None:

@@ -143,6 +143,9 @@ def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
     place = root + plan["place"]
     if plan["method"] == "overlay":
         linux.mount(plan["lower"], root + _LOWER, None, linux.MS_BIND | linux.MS_REC)
+        about = os.stat(root + _LOWER)
+        if plan["lower_inode"] not in (None, [about.st_dev, about.st_ino]):
+            raise OSError(errno.ESTALE, f"{plan['lower']} is another folder by now")
         linux.mount(plan["layers"], root + _LAYERS, None, linux.MS_BIND)
         layers = f"lowerdir={root + _LOWER},upperdir={root + _LAYERS}/upper,workdir={root + _LAYERS}/work"
         linux.mount("tree", place, "overlay", _QUIET, f"{layers},userxattr")

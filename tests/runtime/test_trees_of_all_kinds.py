@@ -75,7 +75,7 @@ def open_with(root: Path, versioning: Versioning = "snapshot", **others: Any) ->
 def there_and_back(root: Path, *operations: dict[str, Any], versioning: Versioning = "snapshot") -> dict[str, Any]:
     """Act, undo, redo, undo; each time the tree is as it was then. What it is like after the acts."""
     before = seen(root, versioning)
-    with open_with(root, versioning) as session:
+    with open_with(root, versioning, budget=1e9) as session:
         actions = [done(session, **operation) for operation in operations]
         after = manifest(root)
         for _ in range(2):
@@ -506,14 +506,13 @@ def test_holes_stay_holes(root: Path, versioning: Versioning):
 @pytest.mark.parametrize("versioning", VERSIONINGS)
 def test_a_file_of_more_than_4_gib_goes_and_comes_back(root: Path, versioning: Versioning):
     with (root / "huge").open("wb") as file:
-        file.truncate(5 << 30)
-        os.pwrite(file.fileno(), b"end", (5 << 30) - 3)
+        file.truncate((4 << 30) + 3)
+        os.pwrite(file.fileno(), b"end", 4 << 30)
     before = (root / "huge").stat()
     with open_with(root, versioning) as session:
-        actions = [done(session, do="move", path="huge", to="docs/huge"), done(session, do="delete", path="docs/huge")]
-        assert not (root / "docs/huge").exists()
-        for action in reversed(actions):
-            session.undo(action)
+        action = done(session, do="delete", path="huge")
+        assert not (root / "huge").exists()
+        session.undo(action)
     after = (root / "huge").stat()
     assert (after.st_ino, after.st_size, after.st_blocks, after.st_mtime_ns) == (
         *(before.st_ino, before.st_size, before.st_blocks, before.st_mtime_ns),

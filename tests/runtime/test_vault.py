@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import html
+import ipaddress
 import json
+import re
 import string
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +20,9 @@ from hypothesis import strategies as st
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.vault import KeyFile, Keyring, Passphrase, Secret, Vault
-from autoclave.runtime.vault.dummies import Replacer, dummy_of, found_in
+from autoclave.runtime.vault.addresses import is_public
+from autoclave.runtime.vault.dummies import dummy_of
+from autoclave.runtime.vault.traces import Replacer, found_in
 from autoclave.runtime.vault.vault import secret_from
 
 CHEAP = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
@@ -166,7 +172,7 @@ def test_a_dummy_has_the_form_of_its_secret(value: str, key: bytes, other: bytes
         ("ghp_" + "a1B2" * 9, "ghp_"),
         ("xoxb-1234567890-abcdefABCDEF", "xoxb-"),
         ("AKIAIOSFODNN7EXAMPLE", "AKIA"),
-        ("acme_live_0123456789abcdef0123456789abcdef", "acme_live_"),
+        ("sk_live_0123456789abcdef0123456789abcdef", "sk_live_"),
     ],
 )
 def test_known_prefixes_stay(value: str, prefix: str):
@@ -194,12 +200,91 @@ def test_a_value_is_found_and_replaced_in_all_its_forms_over_all_borders(value: 
         assert len(replaced) == len(content)
 
 
+@pytest.mark.parametrize(
+    "value", ["550e8400-e29b-41d4-a716-446655440000", "Correct.Horse.Battery.77", "sk-correct-horse-battery-staple-77"]
+)
+def test_a_dummy_has_nothing_of_a_value_but_its_known_prefix(value: str):
+    """A word may come out again by chance, and then in one session alone."""
+    words = re.findall("[A-Za-z0-9]{4,}", value)
+    dummies = [dummy_of(value, "s", bytes([number] * 32)) for number in range(8)]
+    for word in words:
+        assert sum(word in dummy for dummy in dummies) <= 1
+
+
+def as_php(text: str) -> bytes:
+    return json.dumps(text).replace("/", "\\/").encode()
+
+
+def in_entities(text: str) -> bytes:
+    return "".join(f"&#x{ord(each):X};" if each in "/+" else f"&#{ord(each):03};" for each in text).encode()
+
+
+SPELLED = {
+    "slashes of PHP": as_php,
+    "JSON in JSON": lambda text: json.dumps(as_php(text).decode()).encode(),
+    "slashes by number": lambda text: text.replace("/", "\\u002f").encode(),
+    "all by number": lambda text: "".join(f"\\u{ord(each):04X}" for each in text).encode(),
+    "some by number": lambda text: "".join(each if each.islower() else f"\\u{ord(each):04x}" for each in text).encode(),
+    "in a string of C": lambda text: "".join(f"\\x{ord(each):02x}" for each in text).encode(),
+    "percent, small": lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")).encode(),
+    "percent, all": lambda text: "".join(f"%{ord(each):02X}" for each in text).encode(),
+    "percent, twice": lambda text: quote(quote(text, safe="")).encode(),
+    "HTML": lambda text: html.escape(text).replace("/", "&sol;").replace("+", "&plus;").encode(),
+    "HTML, all by number": in_entities,
+    "UTF-16": lambda text: text.encode("utf-16-le"),
+    "UTF-16, the other way": lambda text: text.encode("utf-16-be"),
+    "digits": lambda text: text.encode().hex().encode(),
+    "capitals": lambda text: text.upper().encode(),
+    "base64 in lines": lambda text: base64.encodebytes(b"user:" + text.encode() + b"x" * 60),
+    "base64 in JSON": lambda text: as_php(base64.b64encode(text.encode() + b"???").decode()),
+    "base64 in a URL": lambda text: quote(base64.b64encode(b"??>" + text.encode()), safe="").encode(),
+}
+
+
+@pytest.mark.parametrize("way", SPELLED)
+@pytest.mark.parametrize(
+    "value",
+    ["a\\b%41&amp;cdefgh", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "sk-proj-ab<&>cDE/0123456789\"'~?x"],
+)
+def test_a_value_is_replaced_however_it_is_spelled(value: str, way: str):
+    dummy = dummy_of(value, "s", bytes(32))
+    before, after = b'{"key" : ', b" } and more"
+    content = before + SPELLED[way](value) + after
+    assert found_in(content, {"s": value}) == ["s"]
+    for size in (1, 7, 1000):
+        replacer = Replacer({value: dummy})
+        pieces = [replacer.feed(content[place : place + size]) for place in range(0, len(content), size)]
+        replaced = b"".join(pieces) + replacer.flush()
+        assert found_in(replaced, {"s": value}) == []
+        assert found_in(replaced, {"s": dummy}) == ["s"]
+        assert replaced.startswith(before)
+        assert replaced.endswith(after)
+
+
+@pytest.mark.parametrize("length", range(15, 18))
+@pytest.mark.parametrize("before", [b"", b"a", b"ab"])
+def test_a_value_beside_itself_is_replaced_as_often_as_it_is_there(length: int, before: bytes):
+    value = "sk-ABCDEFGHIJKLMNOP"[:length]
+    dummy = dummy_of(value, "s", bytes(32))
+    replaced = Replacer({value: dummy}).whole(base64.b64encode(before + value.encode() * 3 + b"c"))
+    assert base64.b64decode(replaced) == before + dummy.encode() * 3 + b"c"
+
+
+def test_replacing_takes_time_and_memory_in_proportion_to_what_comes():
+    replacer = Replacer({VALUE: dummy_of(VALUE, "s", bytes(32))})
+    content = json.dumps([{"id": number, "url": f"https://x.example/{number}%20"} for number in range(40_000)]).encode()
+    began = time.process_time()
+    most_held = 0
+    for place in range(0, len(content), 1 << 16):
+        out = replacer.feed(content[place : place + (1 << 16)])
+        most_held = max(most_held, len(content[place : place + (1 << 16)]) - len(out))
+    assert most_held < 20 * len(VALUE)
+    assert time.process_time() - began < len(content) / 1e6  # a MB in a second; measured: 30
+
+
 def test_names_of_no_secret_are_not_found():
     assert found_in(b"nothing here", {"s": VALUE}) == []
     assert Replacer({}).feed(b"abc") + Replacer({}).flush() == b"abc"
-
-
-# --- Commands --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -219,3 +304,28 @@ def test_what_has_a_secret_in_base64_has_its_dummy_afterwards(value: str, before
     assert (
         base64.urlsafe_b64decode(replaced.translate(bytes.maketrans(b"+/", b"-_"))) == before + dummy.encode() + after
     )
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
+)
+def test_addresses_of_the_internet_are_public(address: str):
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "0.0.0.0"],
+)
+def test_an_address_is_private_also_in_one_of_another_kind(inner: str):
+    number = int(ipaddress.IPv4Address(inner))
+    for network in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::", "64:ff9b:1::"):
+        assert not is_public(str(ipaddress.IPv6Address(int(ipaddress.IPv6Address(network)) | number)))
+    assert not is_public(str(ipaddress.IPv6Address((0x2002 << 112) | (number << 80))))
+    assert not is_public(str(ipaddress.IPv6Address((0x20010000 << 96) | (~number & 0xFFFFFFFF))))
+    assert not is_public(inner)
+    for address in ("::1", "fe80::1", "fc00::1", "ff02::1", "64:ff9b:1::101:101", "2001:db8::1"):
+        assert not is_public(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import logging
@@ -17,9 +18,10 @@ from autoclave.core import InputError, IsolationError
 from autoclave.runtime import permissions
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.opening import open_session
+from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
-from autoclave.runtime.vault import Passphrase, Secret, Vault
+from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
 from autoclave.runtime.vault.cells import CellSecrets
 from autoclave.runtime.vault.traces import found_in
 from autoclave.sandbox import SealedCommand, run_command
@@ -461,3 +463,35 @@ def test_keys_go_into_queries_passwords_and_files_as_well(tmp_path: Path, servic
 def test_a_host_of_the_cell_cannot_be_taken_for_the_machine(session: Session):
     """The name of this machine leads to the cell's own network, where nobody but the proxy listens."""
     assert told(session, f"print(call('https://{socket.gethostname()}:22/')[0])") in ("0\n", "403\n")
+
+
+@pytest.mark.parametrize("inside", ["vault", "vault.key", "list.txt", "trust.pem", "link"])
+def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: str):
+    root, beside = tmp_path / "tree", tmp_path / "beside"
+    root.mkdir()
+    beside.mkdir()
+    places = {
+        name: (root if name == inside else beside) / name for name in ("vault", "vault.key", "list.txt", "trust.pem")
+    }
+    if inside == "link":
+        (root / "vault").symlink_to(beside / "vault")
+        places["vault"] = root / "vault"
+    places["list.txt"].write_text("")
+    kept = Vault(places["vault"], KeyFile(places["vault.key"]))
+    kept.add(Secret.model_validate({"service": "api", "value": VALUE, "hosts": ["api.example.com"]}))
+    others: dict[str, Any] = {
+        "packages": AllowedPackages(places["list.txt"], tmp_path / "cache"),
+        "vault": lambda record, may_use: CellSecrets(kept, record, may_use),
+        "kept_outside": [places["trust.pem"]],
+    }
+    with pytest.raises(InputError, match=f"must be outside of {root}, or commands could read and change it"):
+        open_session(root, tmp_path / "state", **others)
+    (tmp_path / "other").mkdir()
+    open_session(tmp_path / "other", tmp_path / "state", **others).close()
+
+
+def test_code_sees_certificates_and_no_private_keys(session: Session):
+    source = "print(sorted(os.listdir('/etc/ssl')), len(os.listdir('/etc/ssl/certs')) > 0)"
+    names, has_some = told(session, source).rsplit(maxsplit=1)
+    assert has_some == "True"
+    assert set(ast.literal_eval(names)) <= {"certs", "cert.pem", "openssl.cnf"}

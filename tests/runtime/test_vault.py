@@ -6,12 +6,14 @@ import base64
 import html
 import ipaddress
 import json
+import os
 import re
 import string
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -42,14 +44,14 @@ def test_secrets_are_kept_changed_and_forgotten(path: Path):
     told: list[tuple[str, str, dict[str, object]]] = []
     vault = Vault(path, CHEAP, lambda *words: told.append(words))
     vault.add(secret())
-    vault.add(secret("slack", "xoxb-123"))
+    vault.add(secret("slack", "xoxb-123456"))
     with pytest.raises(InputError, match="has a secret; rotate or remove it"):
         vault.add(secret())
     again = Vault(path, CHEAP)
     assert again.names() == ["openai", "slack"]
     assert again.secret("openai", "a test").value == VALUE
-    vault.rotate("slack", "xoxb-456")
-    assert again.secret("slack", "a test").value == "xoxb-456"
+    vault.rotate("slack", "xoxb-456789")
+    assert again.secret("slack", "a test").value == "xoxb-456789"
     vault.remove("slack")
     assert again.names() == ["openai"]
     for act in (lambda: vault.rotate("slack", "x"), lambda: vault.remove("slack"), lambda: vault.secret("slack", "")):
@@ -113,6 +115,74 @@ def test_a_key_file_is_its_owners_alone_and_a_vault_can_be_locked_anew(path: Pat
         Vault(path, source)
 
 
+def test_no_key_is_made_to_open_a_vault(path: Path, tmp_path: Path):
+    key = tmp_path / "key"
+    Vault(path, KeyFile(key)).add(secret())
+    kept = key.read_bytes()
+    key.unlink()
+    with pytest.raises(InputError, match="is not there, and nothing else opens the vault"):
+        Vault(path, KeyFile(key))
+    assert not key.exists()
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
+    with pytest.raises(InputError, match="has another key than that of the vault"):
+        Vault(path, KeyFile(key))
+    key.write_bytes(kept)
+    assert Vault(path, KeyFile(key)).names() == ["openai"]
+
+
+def test_a_vault_whose_header_names_no_key_is_opened_by_the_key_file(path: Path, tmp_path: Path):
+    class Older(KeyFile):
+        def new_header(self) -> dict[str, Any]:
+            super().new_header()
+            return {"key": "file"}
+
+    Vault(path, Older(tmp_path / "key")).add(secret())
+    Vault(path, KeyFile(tmp_path / "key")).add(secret("slack", "xoxb-1234567890"))
+    assert Vault(path, KeyFile(tmp_path / "key")).names() == ["openai", "slack"]
+
+
+def test_a_process_that_dies_while_it_locks_a_vault_anew_leaves_one_that_opens(path: Path, tmp_path: Path):
+    key = tmp_path / "key"
+    Vault(path, KeyFile(key)).add(secret())
+    keys = {key.read_bytes()}
+    ends: list[int] = []
+    while not ends or ends[-1]:
+        child = os.fork()
+        if not child:
+            _die_at(len(ends) + 1)
+            Vault(path, KeyFile(key)).rekey(KeyFile(key, is_fresh=True))
+            os._exit(0)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        assert Vault(path, KeyFile(key)).names() == ["openai"]
+        keys.add(key.read_bytes())
+    assert len(ends) > 8
+    assert len(keys) > 2  # it died after it wrote the vault as well
+    assert not (tmp_path / "key.new").exists()
+
+
+def _die_at(number: int) -> None:
+    """End this process before it opens or renames a file for the n-th time."""
+    left = number
+
+    def look(event: str, _: object) -> None:
+        nonlocal left
+        if event in ("open", "os.rename"):
+            left -= 1
+            if not left:
+                os._exit(9)
+
+    sys.addaudithook(look)
+
+
+def test_a_vault_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(InputError, match=f"vault {tmp_path}: .*Is a directory"):
+        Vault(tmp_path, CHEAP)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="Not a directory"):
+        Vault(tmp_path / "file" / "vault", CHEAP).add(secret())
+
+
 def test_a_machine_without_a_keyring_says_so(path: Path):
     with pytest.raises(HostError, match="Mend: "):
         Vault(path, Keyring("x")).add(secret())
@@ -122,7 +192,7 @@ def test_processes_do_not_lose_what_others_add(path: Path):
     source = (
         "import sys\nfrom pathlib import Path\nfrom autoclave.runtime.vault import *\n"
         "vault = Vault(Path(sys.argv[1]), Passphrase('open sesame', memory_kib=64, iterations=1, lanes=1))\n"
-        "for n in range(5): vault.add(Secret(service=f's{sys.argv[2]}-{n}', value='v', hosts=('h',)))"
+        "for n in range(5): vault.add(Secret(service=f's{sys.argv[2]}-{n}', value='value-0123', hosts=('h',)))"
     )
     processes = [subprocess.Popen([sys.executable, "-c", source, path, f"{number}"]) for number in range(4)]
     assert [process.wait(60) for process in processes] == [0] * 4
@@ -143,6 +213,41 @@ def test_a_secret_that_is_none_is_refused_without_its_value(given: dict[str, obj
     with pytest.raises(InputError, match=rule) as error:
         secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s")
     assert VALUE not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"value": "sk-"}, "no dummy can be told from it"),
+        ({"value": "sk-12345"}, "no dummy can be told from it"),
+        ({"value": "!!!!!!!!!!"}, "no dummy can be told from it"),
+        ({"value": f"{VALUE} "}, "begins or ends with a space"),
+        ({"hosts": ["ex.com:0"]}, "port must be from 1 to 65535"),
+        ({"hosts": ["ex.com:65536"]}, "port must be from 1 to 65535"),
+        ({"paths": ["v1"]}, "no request can match it"),
+        ({"paths": ["/v1/**", "/a%20b"]}, "no request can match it"),
+        ({"paths": ["/a/../b"]}, "no request can match it"),
+        ({"name": "Host"}, "is not passed on"),
+        ({"name": "Proxy-Authorization"}, "is not passed on"),
+        ({"name": "x-http-method-override"}, "is not passed on"),
+        ({"service": "a_b"}, "a-b has the variable A_B_TOKEN already"),
+    ],
+)
+def test_a_vault_takes_no_secret_that_no_request_could_have(path: Path, given: dict[str, object], rule: str):
+    vault = Vault(path, CHEAP)
+    vault.add(secret("a-b"))
+    with pytest.raises(InputError, match=rule) as error:
+        vault.add(secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s"))
+    assert VALUE not in str(error.value)
+    assert vault.names() == ["a-b"]
+    if "value" in given:
+        with pytest.raises(InputError, match=rule):
+            vault.rotate("a-b", str(given["value"]))
+    assert vault.secret("a-b", "a test").value == VALUE
+
+
+def test_methods_are_known_in_small_letters():
+    assert secret(methods=["get", "Post"]).methods == ("GET", "POST")
 
 
 # --- Dummies ---------------------------------------------------------------------------------------------------------

@@ -119,6 +119,12 @@ def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> Non
         raise Alarm(f"the dummy of {seen[0]} where it does not belong, on the way to {host[:200]}")
 
 
+def is_passed_on(name: bytes) -> bool:
+    """Whether a header of a cell may reach a service."""
+    plain = name.decode("ascii", "replace").lower().replace("_", "-")
+    return name.lower() not in _HOP_BY_HOP | _OURS and plain not in _OVERRIDES
+
+
 def _require_own_host(request: Outgoing) -> None:
     named = [value.decode("ascii", "replace") for name, value in request.headers if name.lower() == b"host"]
     if len(named) != 1 or host_and_port(named[0], 443) != (request.host, request.port):

@@ -375,6 +375,16 @@ def test_a_value_beside_itself_is_replaced_as_often_as_it_is_there(length: int, 
     assert base64.b64decode(replaced) == before + dummy.encode() * 3 + b"c"
 
 
+@pytest.mark.parametrize("other", ["short", "one-that-is-longer-than-the-value-itself-is-0123456789"])
+def test_a_value_is_replaced_by_one_of_another_length(other: str):
+    replacer = Replacer({VALUE: other})
+    for way in ("slashes of PHP", "percent, all", "UTF-16", "digits"):
+        assert replacer.whole(b"<" + SPELLED[way](VALUE) + b">") == b"<" + SPELLED[way](other) + b">"
+    replaced = replacer.whole(base64.b64encode(f"user:{VALUE}".encode()))
+    assert found_in(replaced, {"s": VALUE}) == []
+    assert base64.b64decode(replaced[: len(replaced) // 4 * 4]).startswith(f"user:{other[:3]}".encode())
+
+
 def test_replacing_takes_time_and_memory_in_proportion_to_what_comes():
     replacer = Replacer({VALUE: dummy_of(VALUE, "s", bytes(32))})
     content = json.dumps([{"id": number, "url": f"https://x.example/{number}%20"} for number in range(40_000)]).encode()

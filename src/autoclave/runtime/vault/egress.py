@@ -23,7 +23,7 @@ from autoclave.core import InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.vault.addresses import address_of
 from autoclave.runtime.vault.authority import Authority
-from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, is_at, judged, refuse_dummies
+from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, is_at, judged, refuse_dummies
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.traces import Replacer
 from autoclave.runtime.vault.upstream import Response, ServiceFault, asked
@@ -148,7 +148,8 @@ class Egress(Closing):
             method, target = request.method.decode("ascii"), request.target.decode("ascii")
             try:
                 outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
-                secret, whole = judged(outgoing, self._secrets, self._dummies)
+                secret = judged(outgoing, self._secrets, self._dummies)
+                whole = injected(outgoing, secret, self._dummies)
                 self._count()
                 address = address_of(host, port, secret)
             except InputError as error:

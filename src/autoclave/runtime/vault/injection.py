@@ -66,26 +66,32 @@ def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
     return host, int(port) if colon else default
 
 
-def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> tuple[Secret, Outgoing]:
-    """The secret whose service a request goes to, and the request with the real value in place of the dummy.
-
-    `dummies` are those of all services by their names.
+def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> Secret:
+    """The secret whose service a request goes to; `dummies` are those of all services by their names.
 
     Raises:
-        Alarm: a dummy is where it does not belong.
-        InputError: the request goes to none of the services, or not as it may.
+        Alarm: the request goes to none of them, or not as it may, and a dummy is where it does not belong.
+        InputError: only the former.
     """
     try:
         _require_own_host(request)
         _require_no_override(request)
-        secret = secret_for(request, secrets)
+        return secret_for(request, secrets)
     except InputError:
         at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
         refuse_dummies(_parted(request, at_host, dummies)[1], dummies, request.host)
         raise
+
+
+def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> Outgoing:
+    """The request with the real value in place of the dummy; `dummies` are those of all services by their names.
+
+    Raises:
+        Alarm: a dummy is where it does not belong.
+    """
     whole, rest = _parted(request, [secret], dummies)
     refuse_dummies(rest, dummies, request.host)
-    return secret, whole
+    return whole
 
 
 def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:

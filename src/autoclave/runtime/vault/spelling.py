@@ -55,23 +55,25 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A value in one way; `rewrite` writes a unit in the way that another one was found in."""
+    """A value in one way, with the name of that; `rewrite` writes a unit in the way that another one was found in."""
 
+    way: str
     units: tuple[Unit, ...]
     rewrite: Callable[[bytes, str], bytes]
     before: Border = Border()
     after: Border = Border()
 
 
-def spellings(value: str) -> Iterator[Spelling]:
-    """All ways in which a value may stand in bytes; for values of one length always as many, in the same order."""
-    yield Spelling(tuple(_literal(each.encode(), each) for each in value), lambda _, other: other.encode())
-    yield Spelling(tuple(_in_text(each) for each in value), _like_in_text)
+def spellings(value: str, least: int = _LEAST_CORE) -> Iterator[Spelling]:
+    """All ways in which a value may stand in bytes; in base64 with at least so many characters of its own."""
+    yield Spelling("as it is", tuple(_literal(each.encode(), each) for each in value), lambda _, other: other.encode())
+    yield Spelling("text", tuple(_in_text(each) for each in value), _like_in_text)
     for encoding in ("utf-16-le", "utf-16-be"):
-        units = (_literal(each.encode(encoding), each) for each in value)
-        yield Spelling(tuple(units), lambda _, other, encoding=encoding: other.encode(encoding))
-    yield Spelling(tuple(_in_digits(each) for each in value), lambda _, other: other.encode().hex().encode())
-    yield from _in_base64(value.encode())
+        units = tuple(_literal(each.encode(encoding), each) for each in value)
+        yield Spelling(encoding, units, lambda _, other, encoding=encoding: other.encode(encoding))
+    digits = tuple(_in_digits(each) for each in value)
+    yield Spelling("digits", digits, lambda _, other: other.encode().hex().encode())
+    yield from _in_base64(value.encode(), least)
 
 
 def _literal(raw: bytes, value: str) -> Unit:
@@ -121,7 +123,7 @@ def _in_digits(character: str) -> Unit:
 # --- Base64 ----------------------------------------------------------------------------------------------------------
 
 
-def _in_base64(raw: bytes) -> Iterator[Spelling]:
+def _in_base64(raw: bytes, least: int) -> Iterator[Spelling]:
     """One for each of the three places at which a value may begin, in both alphabets.
 
     It is what is the same whatever comes before and after, with the bits of the characters around that.
@@ -130,13 +132,14 @@ def _in_base64(raw: bytes) -> Iterator[Spelling]:
         for offset in range(3):
             encoded = base64.b64encode(bytes(offset) + raw + bytes(3), alphabet[62:])
             start, end = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6
-            if end - start < _LEAST_CORE:
+            if end - start < least:
                 continue
             own_before, own_after = start * 6 - offset * 8, (offset + len(raw)) * 8 - end * 6
             before = alphabet.index(encoded[start - 1]) if own_before else 0
             after = alphabet.index(encoded[end]) if own_after else 0
             units = [_of_base64(character) for character in encoded[start:end].decode()]
             yield Spelling(
+                f"base64 with {alphabet[62:].decode()} from {offset}",
                 tuple(units),
                 _like_in_base64,
                 Border(before, (1 << own_before) - 1, alphabet),

@@ -25,7 +25,7 @@ def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
 class Replacer:
     """Replaces values in a stream of bytes, in all their spellings, also across the borders of pieces.
 
-    `pairs`: values, each with another one of the same length, from which it differs in letters and digits of ASCII.
+    `pairs`: values, each with another one. If that has another length, what follows in the same base64 is lost.
     """
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
@@ -80,22 +80,23 @@ class _Pair:
         return (found for pattern in self.patterns[number] if (found := pattern.match(content, place)))
 
     def _rewritten(self, tokens: Sequence[re.Match[bytes]]) -> bytes:
-        units = zip(tokens, self.own.units, self.its.units, strict=True)
-        return b"".join(
-            token[0] if own.value == its.value else self.own.rewrite(bytes(token[0]), its.value)
-            for token, own, its in units
-        )
+        """The other value, each unit written as the one in its place, or as the last one, is."""
+        last = len(tokens) - 1
+        new: list[bytes] = []
+        for number, unit in enumerate(self.its.units):
+            token, own = tokens[min(number, last)][0], self.own.units[min(number, last)]
+            new.append(token if own.value == unit.value else self.own.rewrite(bytes(token), unit.value))
+        return b"".join(new)
 
 
 class _Traces:
     """What is looked for, made ready once."""
 
     def __init__(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        self._pairs = [
-            _Pair(own, its, tuple(map(_compiled, own.units)))
-            for value, other in pairs
-            for own, its in zip(spellings(value), spellings(other), strict=True)
-        ]
+        self._pairs: list[_Pair] = []
+        for value, other in pairs:
+            others = {its.way: its for its in spellings(other, least=0)}
+            self._pairs += [_Pair(own, others[own.way], tuple(map(_compiled, own.units))) for own in spellings(value)]
         heads = dict.fromkeys(head for pair in self._pairs for head in _heads(pair.own))
         self._head = re.compile(b"|".join(heads)) if heads else _NOTHING
         longest = max((sum(unit.most for unit in pair.own.units) for pair in self._pairs), default=-2)

@@ -474,8 +474,9 @@ def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: st
         name: (root if name == inside else beside) / name for name in ("vault", "vault.key", "list.txt", "trust.pem")
     }
     if inside == "link":
-        (root / "vault").symlink_to(beside / "vault")
-        places["vault"] = root / "vault"
+        (root / "list").symlink_to(beside / "list.txt")
+        places["list.txt"] = root / "list"
+    (beside / "list.txt").write_text("")
     places["list.txt"].write_text("")
     kept = Vault(places["vault"], KeyFile(places["vault.key"]))
     kept.add(Secret.model_validate({"service": "api", "value": VALUE, "hosts": ["api.example.com"]}))

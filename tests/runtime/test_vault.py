@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import base64
+import html
+import ipaddress
 import json
+import os
+import re
 import string
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +22,9 @@ from hypothesis import strategies as st
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.vault import KeyFile, Keyring, Passphrase, Secret, Vault
-from autoclave.runtime.vault.dummies import Replacer, dummy_of, found_in
+from autoclave.runtime.vault.addresses import is_public
+from autoclave.runtime.vault.dummies import dummy_of
+from autoclave.runtime.vault.traces import Replacer, found_in
 from autoclave.runtime.vault.vault import secret_from
 
 CHEAP = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
@@ -36,14 +44,14 @@ def test_secrets_are_kept_changed_and_forgotten(path: Path):
     told: list[tuple[str, str, dict[str, object]]] = []
     vault = Vault(path, CHEAP, lambda *words: told.append(words))
     vault.add(secret())
-    vault.add(secret("slack", "xoxb-123"))
+    vault.add(secret("slack", "xoxb-123456"))
     with pytest.raises(InputError, match="has a secret; rotate or remove it"):
         vault.add(secret())
     again = Vault(path, CHEAP)
     assert again.names() == ["openai", "slack"]
     assert again.secret("openai", "a test").value == VALUE
-    vault.rotate("slack", "xoxb-456")
-    assert again.secret("slack", "a test").value == "xoxb-456"
+    vault.rotate("slack", "xoxb-456789")
+    assert again.secret("slack", "a test").value == "xoxb-456789"
     vault.remove("slack")
     assert again.names() == ["openai"]
     for act in (lambda: vault.rotate("slack", "x"), lambda: vault.remove("slack"), lambda: vault.secret("slack", "")):
@@ -107,6 +115,74 @@ def test_a_key_file_is_its_owners_alone_and_a_vault_can_be_locked_anew(path: Pat
         Vault(path, source)
 
 
+def test_no_key_is_made_to_open_a_vault(path: Path, tmp_path: Path):
+    key = tmp_path / "key"
+    Vault(path, KeyFile(key)).add(secret())
+    kept = key.read_bytes()
+    key.unlink()
+    with pytest.raises(InputError, match="is not there, and nothing else opens the vault"):
+        Vault(path, KeyFile(key))
+    assert not key.exists()
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
+    with pytest.raises(InputError, match="has another key than that of the vault"):
+        Vault(path, KeyFile(key))
+    key.write_bytes(kept)
+    assert Vault(path, KeyFile(key)).names() == ["openai"]
+
+
+def test_a_vault_whose_header_names_no_key_is_opened_by_the_key_file(path: Path, tmp_path: Path):
+    class Older(KeyFile):
+        def new_header(self) -> dict[str, Any]:
+            super().new_header()
+            return {"key": "file"}
+
+    Vault(path, Older(tmp_path / "key")).add(secret())
+    Vault(path, KeyFile(tmp_path / "key")).add(secret("slack", "xoxb-1234567890"))
+    assert Vault(path, KeyFile(tmp_path / "key")).names() == ["openai", "slack"]
+
+
+def test_a_process_that_dies_while_it_locks_a_vault_anew_leaves_one_that_opens(path: Path, tmp_path: Path):
+    key = tmp_path / "key"
+    Vault(path, KeyFile(key)).add(secret())
+    keys = {key.read_bytes()}
+    ends: list[int] = []
+    while not ends or ends[-1]:
+        child = os.fork()
+        if not child:
+            _die_at(len(ends) + 1)
+            Vault(path, KeyFile(key)).rekey(KeyFile(key, is_fresh=True))
+            os._exit(0)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        assert Vault(path, KeyFile(key)).names() == ["openai"]
+        keys.add(key.read_bytes())
+    assert len(ends) > 8
+    assert len(keys) > 2  # it died after it wrote the vault as well
+    assert not (tmp_path / "key.new").exists()
+
+
+def _die_at(number: int) -> None:
+    """End this process before it opens or renames a file for the n-th time."""
+    left = number
+
+    def look(event: str, _: object) -> None:
+        nonlocal left
+        if event in ("open", "os.rename"):
+            left -= 1
+            if not left:
+                os._exit(9)
+
+    sys.addaudithook(look)
+
+
+def test_a_vault_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(InputError, match=f"vault {tmp_path}: .*Is a directory"):
+        Vault(tmp_path, CHEAP)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="Not a directory"):
+        Vault(tmp_path / "file" / "vault", CHEAP).add(secret())
+
+
 def test_a_machine_without_a_keyring_says_so(path: Path):
     with pytest.raises(HostError, match="Mend: "):
         Vault(path, Keyring("x")).add(secret())
@@ -116,7 +192,7 @@ def test_processes_do_not_lose_what_others_add(path: Path):
     source = (
         "import sys\nfrom pathlib import Path\nfrom autoclave.runtime.vault import *\n"
         "vault = Vault(Path(sys.argv[1]), Passphrase('open sesame', memory_kib=64, iterations=1, lanes=1))\n"
-        "for n in range(5): vault.add(Secret(service=f's{sys.argv[2]}-{n}', value='v', hosts=('h',)))"
+        "for n in range(5): vault.add(Secret(service=f's{sys.argv[2]}-{n}', value='value-0123', hosts=('h',)))"
     )
     processes = [subprocess.Popen([sys.executable, "-c", source, path, f"{number}"]) for number in range(4)]
     assert [process.wait(60) for process in processes] == [0] * 4
@@ -137,6 +213,41 @@ def test_a_secret_that_is_none_is_refused_without_its_value(given: dict[str, obj
     with pytest.raises(InputError, match=rule) as error:
         secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s")
     assert VALUE not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"value": "sk-"}, "no dummy can be told from it"),
+        ({"value": "sk-12345"}, "no dummy can be told from it"),
+        ({"value": "!!!!!!!!!!"}, "no dummy can be told from it"),
+        ({"value": f"{VALUE} "}, "begins or ends with a space"),
+        ({"hosts": ["ex.com:0"]}, "port must be from 1 to 65535"),
+        ({"hosts": ["ex.com:65536"]}, "port must be from 1 to 65535"),
+        ({"paths": ["v1"]}, "no request can match it"),
+        ({"paths": ["/v1/**", "/a%20b"]}, "no request can match it"),
+        ({"paths": ["/a/../b"]}, "no request can match it"),
+        ({"name": "Host"}, "is not passed on"),
+        ({"name": "Proxy-Authorization"}, "is not passed on"),
+        ({"name": "x-http-method-override"}, "is not passed on"),
+        ({"service": "a_b"}, "a-b has the variable A_B_TOKEN already"),
+    ],
+)
+def test_a_vault_takes_no_secret_that_no_request_could_have(path: Path, given: dict[str, object], rule: str):
+    vault = Vault(path, CHEAP)
+    vault.add(secret("a-b"))
+    with pytest.raises(InputError, match=rule) as error:
+        vault.add(secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s"))
+    assert VALUE not in str(error.value)
+    assert vault.names() == ["a-b"]
+    if "value" in given:
+        with pytest.raises(InputError, match=rule):
+            vault.rotate("a-b", str(given["value"]))
+    assert vault.secret("a-b", "a test").value == VALUE
+
+
+def test_methods_are_known_in_small_letters():
+    assert secret(methods=["get", "Post"]).methods == ("GET", "POST")
 
 
 # --- Dummies ---------------------------------------------------------------------------------------------------------
@@ -166,7 +277,7 @@ def test_a_dummy_has_the_form_of_its_secret(value: str, key: bytes, other: bytes
         ("ghp_" + "a1B2" * 9, "ghp_"),
         ("xoxb-1234567890-abcdefABCDEF", "xoxb-"),
         ("AKIAIOSFODNN7EXAMPLE", "AKIA"),
-        ("acme_live_0123456789abcdef0123456789abcdef", "acme_live_"),
+        ("sk_live_0123456789abcdef0123456789abcdef", "sk_live_"),
     ],
 )
 def test_known_prefixes_stay(value: str, prefix: str):
@@ -194,12 +305,101 @@ def test_a_value_is_found_and_replaced_in_all_its_forms_over_all_borders(value: 
         assert len(replaced) == len(content)
 
 
+@pytest.mark.parametrize(
+    "value", ["550e8400-e29b-41d4-a716-446655440000", "Correct.Horse.Battery.77", "sk-correct-horse-battery-staple-77"]
+)
+def test_a_dummy_has_nothing_of_a_value_but_its_known_prefix(value: str):
+    """A word may come out again by chance, and then in one session alone."""
+    words = re.findall("[A-Za-z0-9]{4,}", value)
+    dummies = [dummy_of(value, "s", bytes([number] * 32)) for number in range(8)]
+    for word in words:
+        assert sum(word in dummy for dummy in dummies) <= 1
+
+
+def as_php(text: str) -> bytes:
+    return json.dumps(text).replace("/", "\\/").encode()
+
+
+def in_entities(text: str) -> bytes:
+    return "".join(f"&#x{ord(each):X};" if each in "/+" else f"&#{ord(each):03};" for each in text).encode()
+
+
+SPELLED = {
+    "slashes of PHP": as_php,
+    "JSON in JSON": lambda text: json.dumps(as_php(text).decode()).encode(),
+    "slashes by number": lambda text: text.replace("/", "\\u002f").encode(),
+    "all by number": lambda text: "".join(f"\\u{ord(each):04X}" for each in text).encode(),
+    "some by number": lambda text: "".join(each if each.islower() else f"\\u{ord(each):04x}" for each in text).encode(),
+    "in a string of C": lambda text: "".join(f"\\x{ord(each):02x}" for each in text).encode(),
+    "percent, small": lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")).encode(),
+    "percent, all": lambda text: "".join(f"%{ord(each):02X}" for each in text).encode(),
+    "percent, twice": lambda text: quote(quote(text, safe="")).encode(),
+    "HTML": lambda text: html.escape(text).replace("/", "&sol;").replace("+", "&plus;").encode(),
+    "HTML, all by number": in_entities,
+    "UTF-16": lambda text: text.encode("utf-16-le"),
+    "UTF-16, the other way": lambda text: text.encode("utf-16-be"),
+    "digits": lambda text: text.encode().hex().encode(),
+    "capitals": lambda text: text.upper().encode(),
+    "base64 in lines": lambda text: base64.encodebytes(b"user:" + text.encode() + b"x" * 60),
+    "base64 in JSON": lambda text: as_php(base64.b64encode(text.encode() + b"???").decode()),
+    "base64 in a URL": lambda text: quote(base64.b64encode(b"??>" + text.encode()), safe="").encode(),
+}
+
+
+@pytest.mark.parametrize("way", SPELLED)
+@pytest.mark.parametrize(
+    "value",
+    ["a\\b%41&amp;cdefgh", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "sk-proj-ab<&>cDE/0123456789\"'~?x"],
+)
+def test_a_value_is_replaced_however_it_is_spelled(value: str, way: str):
+    dummy = dummy_of(value, "s", bytes(32))
+    before, after = b'{"key" : ', b" } and more"
+    content = before + SPELLED[way](value) + after
+    assert found_in(content, {"s": value}) == ["s"]
+    for size in (1, 7, 1000):
+        replacer = Replacer({value: dummy})
+        pieces = [replacer.feed(content[place : place + size]) for place in range(0, len(content), size)]
+        replaced = b"".join(pieces) + replacer.flush()
+        assert found_in(replaced, {"s": value}) == []
+        assert found_in(replaced, {"s": dummy}) == ["s"]
+        assert replaced.startswith(before)
+        assert replaced.endswith(after)
+
+
+@pytest.mark.parametrize("length", range(15, 18))
+@pytest.mark.parametrize("before", [b"", b"a", b"ab"])
+def test_a_value_beside_itself_is_replaced_as_often_as_it_is_there(length: int, before: bytes):
+    value = "sk-ABCDEFGHIJKLMNOP"[:length]
+    dummy = dummy_of(value, "s", bytes(32))
+    replaced = Replacer({value: dummy}).whole(base64.b64encode(before + value.encode() * 3 + b"c"))
+    assert base64.b64decode(replaced) == before + dummy.encode() * 3 + b"c"
+
+
+@pytest.mark.parametrize("other", ["short", "one-that-is-longer-than-the-value-itself-is-0123456789"])
+def test_a_value_is_replaced_by_one_of_another_length(other: str):
+    replacer = Replacer({VALUE: other})
+    for way in ("slashes of PHP", "percent, all", "UTF-16", "digits"):
+        assert replacer.whole(b"<" + SPELLED[way](VALUE) + b">") == b"<" + SPELLED[way](other) + b">"
+    replaced = replacer.whole(base64.b64encode(f"user:{VALUE}".encode()))
+    assert found_in(replaced, {"s": VALUE}) == []
+    assert base64.b64decode(replaced[: len(replaced) // 4 * 4]).startswith(f"user:{other[:3]}".encode())
+
+
+def test_replacing_takes_time_and_memory_in_proportion_to_what_comes():
+    replacer = Replacer({VALUE: dummy_of(VALUE, "s", bytes(32))})
+    content = json.dumps([{"id": number, "url": f"https://x.example/{number}%20"} for number in range(40_000)]).encode()
+    began = time.process_time()
+    most_held = 0
+    for place in range(0, len(content), 1 << 16):
+        out = replacer.feed(content[place : place + (1 << 16)])
+        most_held = max(most_held, len(content[place : place + (1 << 16)]) - len(out))
+    assert most_held < 20 * len(VALUE)
+    assert time.process_time() - began < len(content) / 1e6  # a MB in a second; measured: 30
+
+
 def test_names_of_no_secret_are_not_found():
     assert found_in(b"nothing here", {"s": VALUE}) == []
     assert Replacer({}).feed(b"abc") + Replacer({}).flush() == b"abc"
-
-
-# --- Commands --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -219,3 +419,28 @@ def test_what_has_a_secret_in_base64_has_its_dummy_afterwards(value: str, before
     assert (
         base64.urlsafe_b64decode(replaced.translate(bytes.maketrans(b"+/", b"-_"))) == before + dummy.encode() + after
     )
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
+)
+def test_addresses_of_the_internet_are_public(address: str):
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "0.0.0.0"],
+)
+def test_an_address_is_private_also_in_one_of_another_kind(inner: str):
+    number = int(ipaddress.IPv4Address(inner))
+    for network in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::", "64:ff9b:1::"):
+        assert not is_public(str(ipaddress.IPv6Address(int(ipaddress.IPv6Address(network)) | number)))
+    assert not is_public(str(ipaddress.IPv6Address((0x2002 << 112) | (number << 80))))
+    assert not is_public(str(ipaddress.IPv6Address((0x20010000 << 96) | (~number & 0xFFFFFFFF))))
+    assert not is_public(inner)
+    for address in ("::1", "fe80::1", "fc00::1", "ff02::1", "64:ff9b:1::101:101", "2001:db8::1"):
+        assert not is_public(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import ssl
 import threading
@@ -26,7 +27,10 @@ class Asked:
 
 @dataclass(slots=True)
 class WebService:
-    """Answers `/echo` with what it was asked, `/away` with a redirect, `/huge` without an end, others with 404."""
+    """Answers `/echo` with what it was asked, `/away` with a redirect, `/huge` without an end, others with 404.
+
+    `/gzip/CODING` answers with the key in gzip under the name of that coding, `/gzip/` without one.
+    """
 
     asked: list[Asked] = field(default_factory=list[Asked])
     place: str = ""
@@ -76,6 +80,15 @@ class _Handler(BaseHTTPRequestHandler):
             piece = b"x" * (1 << 20)
             for _ in range(80):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        elif self.path.startswith("/gzip/"):
+            half = len(key) // 2
+            content = gzip.compress(f"the key is {key[:half]}".encode()) + gzip.compress(key[half:].encode())
+            self.send_response(200)
+            if coding := self.path.removeprefix("/gzip/"):
+                self.send_header("Content-Encoding", coding)
+            self.send_header("Content-Length", f"{len(content)}")
+            self.end_headers()
+            self.wfile.write(content)
         elif self.path.startswith("/echo"):
             spelled = [key, json.dumps({"key": key}), base64.b64encode(f"user:{key}".encode()).decode(), self.path]
             content = "\n".join(spelled).encode() + b"\n" + body

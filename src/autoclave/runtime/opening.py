@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -42,6 +42,7 @@ def open_session(
     retention: Retention | None = None,
     packages: AllowedPackages | None = None,
     vault: Callable[[Record, Callable[[str], bool]], CellSecrets] | None = None,
+    kept_outside: Iterable[Path] = (),
     budget: float = 1000.0,
     versioning: Versioning = "snapshot",
     lfs_above: int = 200 << 20,
@@ -49,33 +50,50 @@ def open_session(
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
 
     `packages`: what generated code may import. `vault` is given what records accesses to secrets and what tells whether
-    a service is granted; it gives cells the use of secrets. `budget` is the most risk that may stand uncommitted; see
+    a service is granted; it gives cells the use of secrets. Neither their files nor those of `kept_outside` may be in
+    the folder, where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
     `policy.Request.weight`. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git
     repository, by content (`git`; see `files.git_store`), in which the files of a tree with more content than
     `lfs_above` bytes are objects of Git LFS. What the other kept before is found by both.
 
     Raises:
-        InputError: a folder cannot be used, or another process works on it.
+        InputError: a folder cannot be used, another process works on it, or a file is in it that may not be.
         HostError: they are not on one file system.
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
+        for path in (*kept_outside, *([packages.path] if packages else ())):
+            _require_outside(path, scope)
         place = _folder_outside(state or default_state(root), scope)
         opening.enter_context(lease_of_folder(scope.root))
         complaint = f"state {place}: another process works with it; wait for it, or end it"
         opening.enter_context(alone_with(place / "session", complaint))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
+        cells = vault(journal.append, permissions.may_use) if vault else None
+        for path in cells.files if cells else ():
+            _require_outside(path, scope)
         runner = CommandRunner(
             scope,
             stash,
             install=packages.install if packages else None,
-            outfit=vault(journal.append, permissions.may_use).outfit if vault else None,
+            outfit=cells.outfit if cells else None,
         )
         place_of_git, keeps_in_git = place / "history.git", versioning == "git"
         history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
         files = FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)
         return Session(journal, [files], permissions, opening.pop_all(), name=name, retention=retention)
+
+
+def _require_outside(path: Path, scope: Scope) -> None:
+    """Look that no action reaches a file, nor its name.
+
+    Raises:
+        InputError: it is inside of the scope.
+    """
+    for place in (path.resolve(), path.parent.resolve() / path.name):
+        if place.is_relative_to(scope.root):
+            raise InputError(f"{path}: must be outside of {scope.root}, or commands could read and change it")
 
 
 def _folder_outside(state: Path, scope: Scope) -> Path:

@@ -37,9 +37,12 @@ class AllowedPackages:
     """
 
     def __init__(self, path: Path, cache: Path, find_links: Path | None = None) -> None:
-        self._path, self._cache, self._find_links = path, cache, find_links
+        self.path, self._cache, self._find_links = path, cache, find_links
         self._lines: dict[str, str] = {}
-        text = existing_file(path, "packages").read_text().replace("\\\n", " ")
+        try:
+            text = existing_file(path, "packages").read_text(encoding="utf-8").replace("\\\n", " ")
+        except UnicodeDecodeError:
+            raise DataError(f"{path}: must be UTF-8") from None
         for number, line in enumerate(text.splitlines(), start=1):
             stripped = re.sub(r"(^|\s)#.*", "", line).strip()
             if not stripped:
@@ -63,7 +66,7 @@ class AllowedPackages:
         """
         for name in names:
             if normalised_name(name) not in self._lines:
-                raise InputError(f"package {name!r}: is not on the list of allowed packages, {self._path}")
+                raise InputError(f"package {name!r}: is not on the list of allowed packages, {self.path}")
         lines = sorted({self._lines[normalised_name(name)] for name in names})
         digest = hashlib.sha256("\n".join([*lines, sys.version]).encode()).hexdigest()[:32]
         folder = self._cache / digest
@@ -84,6 +87,6 @@ class AllowedPackages:
                     [*words, "-r", str(wanted)], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
                 )
             except subprocess.TimeoutExpired:
-                raise HostError(f"{self._path}: packages were not installed within {_INSTALL_TIMEOUT_S:g} s") from None
+                raise HostError(f"{self.path}: packages were not installed within {_INSTALL_TIMEOUT_S:g} s") from None
             if done.returncode:
-                raise HostError(f"{self._path}: packages cannot be installed: {done.stderr.strip()[-600:]}")
+                raise HostError(f"{self.path}: packages cannot be installed: {done.stderr.strip()[-600:]}")

@@ -53,7 +53,10 @@ PLACE = "/work"
 """Where a command finds the folder."""
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_OF_ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl", "/etc/mime.types", "/etc/localtime")
+_OF_ETC = (
+    *("/etc/ld.so.cache", "/etc/alternatives", "/etc/mime.types", "/etc/localtime"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf"),  # not /etc/ssl/private
+)
 _LINKS = (
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -78,21 +79,35 @@ def _session(
     versioning: str,
     lfs_above: int,
 ) -> Session:
+    from autoclave.cli.act.vault import PASSPHRASE_FILE, default_vault, opened_vault
+
+    usual = default_vault()
+    outside = [trust, Path(os.environ[PASSPHRASE_FILE]) if os.environ.get(PASSPHRASE_FILE) else None, vault]
+    outside += [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
     others: dict[str, Any] = {"versioning": versioning, "lfs_above": lfs_above}
+    others["kept_outside"] = [path for path in outside if path is not None]
     if packages is not None:
         from autoclave.core.files import cache_folder
         from autoclave.runtime.packages import AllowedPackages
 
         others["packages"] = AllowedPackages(packages, cache_folder() / "packages")
     if vault is not None:
-        from autoclave.cli.act.vault import opened_vault
         from autoclave.runtime.vault.cells import CellSecrets
 
-        verify = ssl.create_default_context(cafile=str(trust)) if trust else None
+        verify = _trusting(trust) if trust else None
         others["vault"] = lambda record, may_use: CellSecrets(
             opened_vault(vault, vault_key, record), record, may_use, verify
         )
     return opened(root, state, name, **others)
+
+
+def _trusting(path: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except ssl.SSLError:
+        raise InputError(f"--trust {path}: must have certificates in PEM") from None
+    except OSError as error:
+        raise InputError(f"--trust {path}: cannot be read ({error.strerror})") from None
 
 
 @click.command()
@@ -226,7 +241,6 @@ def _by_prompt(
 ) -> Iterator[tuple[Proposal, dict[str, Any]]]:
     import hashlib
     import json
-    import os
 
     from autoclave.core.files import write_atomically
     from autoclave.runtime.personal_data import PersonalData

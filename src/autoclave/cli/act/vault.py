@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autoclave.runtime.vault import Vault
     from autoclave.runtime.vault.vault import KeySource
 
-_PASSPHRASE_FILE = "AUTOCLAVE_VAULT_PASSPHRASE_FILE"
+PASSPHRASE_FILE = "AUTOCLAVE_VAULT_PASSPHRASE_FILE"
 
 
 def in_vault(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +27,7 @@ def in_vault(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(("passphrase", "file", "keyring")),
         default="file",
         show_default=True,
-        help=f"How it is locked: a passphrase (from the file that {_PASSPHRASE_FILE} names, or asked for), a key file "
+        help=f"How it is locked: a passphrase (from the file that {PASSPHRASE_FILE} names, or asked for), a key file "
         "beside it, or the keyring of the desktop.",
     )(command)
     return click.option(
@@ -41,30 +41,33 @@ def opened_vault(path: Path | None, key: str, record: Any = None) -> Vault:
     from autoclave.runtime.vault.vault import forbid_core_dumps
 
     forbid_core_dumps()
-    place = path or _default_path()
+    place = path or default_vault()
     return Vault(place, source_of(place, key), record)
 
 
-def _default_path() -> Path:
+def default_vault() -> Path:
+    """The file of the vault when none is given."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     return Path(data) / "autoclave" / "vault"
 
 
-def source_of(path: Path, key: str) -> KeySource:
-    """Where the key of a vault comes from."""
+def source_of(path: Path, key: str, *, is_fresh: bool = False) -> KeySource:
+    """Where the key of a vault comes from; `is_fresh`: a new one, if it is in a file."""
     from autoclave.runtime.vault import KeyFile, Keyring, Passphrase
 
     if key == "file":
-        return KeyFile(path.with_name(f"{path.name}.key"))
+        return KeyFile(path.with_name(f"{path.name}.key"), is_fresh)
     if key == "keyring":
         return Keyring(str(path.resolve()))
-    if given := os.environ.get(_PASSPHRASE_FILE):
+    if given := os.environ.get(PASSPHRASE_FILE):
         try:
-            return Passphrase(Path(given).read_text().rstrip("\n"))
+            return Passphrase(Path(given).read_text(encoding="utf-8").rstrip("\n"))
         except OSError as error:
-            raise InputError(f"{_PASSPHRASE_FILE} {given}: cannot be read ({error.strerror})") from None
+            raise InputError(f"{PASSPHRASE_FILE} {given}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{PASSPHRASE_FILE} {given}: must be UTF-8") from None
     if not sys.stdin.isatty():
-        raise InputError(f"vault: no terminal to ask for the passphrase; name a file with it in {_PASSPHRASE_FILE}")
+        raise InputError(f"vault: no terminal to ask for the passphrase; name a file with it in {PASSPHRASE_FILE}")
     return Passphrase(click.prompt("Passphrase", hide_input=True, err=True))
 
 
@@ -174,13 +177,14 @@ def rotate(service: str | None, lock: str | None, path: Path | None, key: str) -
     if service is not None:
         kept.rotate(service, _value())
         return
-    place = path or _default_path()
-    if lock == "file" and key == "file":
-        place.with_name(f"{place.name}.key").rename(place.with_name(f"{place.name}.key.old"))
-    kept.rekey(source_of(place, lock or key))
+    place = path or default_vault()
+    kept.rekey(source_of(place, lock or key, is_fresh=True))
 
 
 def _value() -> str:
     if sys.stdin.isatty():
         return str(click.prompt("Key", hide_input=True, err=True))
-    return sys.stdin.read().strip("\n")
+    try:
+        return sys.stdin.buffer.read().decode().strip("\r\n")
+    except UnicodeDecodeError:
+        raise InputError("act vault: the key must be UTF-8") from None

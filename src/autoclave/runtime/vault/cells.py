@@ -52,6 +52,11 @@ class CellSecrets:
         self._session_key = secrets.token_bytes(32)
         self._authority = Authority()
 
+    @property
+    def files(self) -> list[Path]:
+        """What is to be out of reach of cells."""
+        return self._vault.files
+
     @contextlib.contextmanager
     def outfit(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[Outfit]:
         """What a command gets for these services. Files for it are put into `folder`.

@@ -10,27 +10,27 @@ dummy. Redirects are passed on as well: the next request is judged like the firs
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import h11
-import httpx
 
 from autoclave.core import InputError
 from autoclave.core.closing import Closing
+from autoclave.runtime.vault.addresses import address_of
 from autoclave.runtime.vault.authority import Authority
-from autoclave.runtime.vault.dummies import Replacer
-from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, secret_for
+from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, is_at, judged, refuse_dummies
 from autoclave.runtime.vault.secret import Secret
+from autoclave.runtime.vault.traces import Replacer
+from autoclave.runtime.vault.upstream import Response, ServiceFault, asked
 
 _MOST_CONNECTIONS = 32
 _MOST_REQUESTS = 1000
-_MOST_REQUEST, _MOST_RESPONSE = 8 << 20, 64 << 20
+_MOST_REQUEST = 8 << 20
 _IDLE_S, _UPSTREAM_S = 30.0, 60.0
 _PIECE = 1 << 16
 _DROPPED = frozenset(
@@ -107,8 +107,8 @@ class Egress(Closing):
             client.settimeout(_IDLE_S)
             with client:
                 self._serve(client)
-        except (OSError, h11.RemoteProtocolError, h11.LocalProtocolError):
-            pass  # it went away, or speaks no HTTP
+        except (OSError, h11.LocalProtocolError):
+            pass  # it went away
         finally:
             with self._lock:
                 self._clients.discard(client)
@@ -118,44 +118,40 @@ class Egress(Closing):
 
     def _serve(self, client: socket.socket) -> None:
         talk = _Talk(client)
-        request, _ = talk.request()
+        request, body = self._request(talk, "the proxy")
         if request is None:
             return
-        if request.method != b"CONNECT":
-            talk.refuse(403, "only https goes out of here")
-            return
+        place = request.target.decode("ascii", "replace")
         try:
-            host, port = host_and_port(request.target.decode("ascii", "replace"))
-            if not any(_may_be_at(secret, host, port) for secret in self._secrets):
+            words = [request.method, request.target, body, *(word for pair in request.headers for word in pair)]
+            refuse_dummies(b"\n".join(words), self._dummies, place)
+            if request.method != b"CONNECT":
+                raise InputError("only https goes out of here")
+            host, port = host_and_port(place)
+            if not any(is_at(host, port, secret) for secret in self._secrets):
                 raise InputError(f"{host}:{port} is no host of a service of this action")
         except InputError as error:
-            self._refused("CONNECT", request.target.decode("ascii", "replace")[:200], error)
+            self._refused(request.method.decode("ascii"), place[:200], error)
             talk.refuse(403, str(error))
             return
         client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        names: list[str | None] = []
         context = self._authority.context_for(host)
-        context.sni_callback = lambda _, name, __: names.append(name)
+        context.sni_callback = lambda _, name, __: self._require_name(name, host)
         with context.wrap_socket(client, server_side=True) as tunnel:
-            if names and names[-1] not in (None, host):
-                return  # the tunnel is for one host, and the client wants another
             self._serve_tunnel(_Talk(tunnel), host, port)
 
     def _serve_tunnel(self, talk: _Talk, host: str, port: int) -> None:
         while True:
-            request, body = talk.request()
+            request, body = self._request(talk, f"{host}:{port}")
             if request is None:
                 return
-            method, target = request.method.decode("ascii"), request.target.decode("ascii", "replace")
+            method, target = request.method.decode("ascii"), request.target.decode("ascii")
             try:
-                self._count()
-                named = [value.decode("ascii", "replace") for name, value in request.headers if name == b"host"]
-                if len(named) != 1 or host_and_port(named[0], 443) != (host, port):
-                    raise InputError(f"the request names {', '.join(named)[:100]!r}, the tunnel is to {host}:{port}")
-                outgoing = Outgoing(method, host, port, target, list(request.headers), body)
-                secret = secret_for(outgoing, self._secrets)
+                outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
+                secret = judged(outgoing, self._secrets, self._dummies)
                 whole = injected(outgoing, secret, self._dummies)
-                address = _address_of(host, port, secret)
+                self._count()
+                address = address_of(host, port, secret)
             except InputError as error:
                 self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
                 talk.refuse(403, str(error))
@@ -163,44 +159,53 @@ class Egress(Closing):
             if not self._pass_on(talk, whole, secret, address):
                 return
 
+    def _request(self, talk: _Talk, place: str) -> tuple[h11.Request | None, bytes]:
+        """The next request; None when there is none, or what came is none, in which dummies are looked for as well."""
+        try:
+            return talk.request()
+        except h11.RemoteProtocolError:
+            error = InputError("this is no request of HTTP/1.1")
+            try:
+                refuse_dummies(bytes(talk.raw), self._dummies, place)
+            except Alarm as alarm:
+                error = alarm
+            self._refused("", place, error)
+            talk.refuse(400, str(error))
+            return None, b""
+
+    def _require_name(self, name: str | None, host: str) -> int | None:
+        """A tunnel is for one host: what a TLS client is told that wants another one."""
+        if name in (None, host):
+            return None
+        try:
+            refuse_dummies(str(name).encode(), self._dummies, str(name))
+            raise InputError(f"the client names {str(name)[:100]!r} in TLS")
+        except InputError as error:
+            self._refused("CONNECT", host, error)
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
     def _pass_on(self, talk: _Talk, request: Outgoing, secret: Secret, address: str) -> bool:
         """Send a request on and the response back; whether the client may go on."""
-        place = f"[{address}]" if ":" in address else address
         named = request.host if request.port == 443 else f"{request.host}:{request.port}"
-        headers = [*request.headers, (b"host", named.encode()), (b"accept-encoding", b"identity")]
         told = {"method": request.method, "host": named, "path": request.target.partition("?")[0][:500]}
         try:
-            with (
-                httpx.Client(verify=self._verify, trust_env=False, timeout=_UPSTREAM_S) as client,
-                client.stream(
-                    request.method,
-                    f"https://{place}:{request.port}{request.target}",
-                    headers=headers,
-                    content=request.body,
-                    extensions={"sni_hostname": request.host},
-                ) as response,
-            ):
-                self._record("request", secret.service, {**told, "status": response.status_code})
+            with asked(request, address, self._verify) as response:
+                self._record("request", secret.service, {**told, "status": response.status})
                 return self._answer(talk, response, request.method)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            self._record("request", secret.service, {**told, "error": type(error).__name__})
-            talk.refuse(502, f"the service cannot be reached ({type(error).__name__})")
+        except ServiceFault as fault:
+            self._record("request", secret.service, {**told, "error": str(fault)})
+            talk.refuse(502, f"the service {fault}")
             return False
 
-    def _answer(self, talk: _Talk, response: httpx.Response, method: str) -> bool:
-        if response.status_code == 101:
-            talk.refuse(502, "the service wants another protocol")
-            return False
+    def _answer(self, talk: _Talk, response: Response, method: str) -> bool:
         whole = Replacer(self._replacements)
         headers = [
-            (whole.whole(name), whole.whole(value))
-            for name, value in response.headers.raw
-            if name.lower() not in _DROPPED
+            (whole.whole(name), whole.whole(value)) for name, value in response.headers if name.lower() not in _DROPPED
         ]
-        has_body = method != "HEAD" and response.status_code not in (204, 304)
-        talk.begin(response.status_code, headers, has_body=has_body)
+        has_body = method != "HEAD" and response.status not in (204, 304)
+        talk.begin(response.status, headers, has_body=has_body)
         if has_body:
-            for piece in _bounded(response.iter_bytes(_PIECE)):
+            for piece in response.body:
                 talk.send(whole.feed(piece))
             talk.send(whole.flush())
         return talk.end()
@@ -225,11 +230,14 @@ class _Talk:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
+        self.raw = bytearray()
+        """What came of the present request, byte by byte."""
         self._until = time.monotonic() + _IDLE_S
 
     def request(self) -> tuple[h11.Request | None, bytes]:
         """The next request, whole; None when there is none."""
         self._until = time.monotonic() + _IDLE_S
+        self.raw = bytearray(self._state.trailing_data[0])
         request: h11.Request | None = None
         body = bytearray()
         while True:
@@ -237,7 +245,9 @@ class _Talk:
             if event is h11.NEED_DATA:
                 if time.monotonic() > self._until:
                     raise TimeoutError("the client is too slow")
-                self._state.receive_data(self._link.recv(_PIECE))
+                piece = self._link.recv(_PIECE)
+                self.raw += piece
+                self._state.receive_data(piece)
             elif isinstance(event, h11.Request):
                 request = event
                 if event.method == b"CONNECT":
@@ -282,37 +292,3 @@ class _Talk:
             self._link.sendall(self._state.send(h11.Response(status_code=status, headers=headers)) or b"")
             self._link.sendall(self._state.send(h11.Data(data=content)) or b"")
             self._link.sendall(self._state.send(h11.EndOfMessage()) or b"")
-
-
-def _may_be_at(secret: Secret, host: str, port: int) -> bool:
-    request = Outgoing("", host, port, "/", (), b"")
-    with contextlib.suppress(InputError):
-        secret_for(request, [secret.model_copy(update={"methods": ("",), "paths": ("/**",)})])
-        return True
-    return False
-
-
-def _address_of(host: str, port: int, secret: Secret) -> str:
-    """An address of a host that a secret may go to: the one that is connected to, whatever the name means later.
-
-    Raises:
-        InputError: it has none.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InputError(f"host {host}: cannot be found ({error.strerror})") from None
-    addresses = [str(each[4][0]) for each in found]
-    for address in addresses:
-        if secret.allows_private or ipaddress.ip_address(address).is_global:
-            return address
-    raise InputError(f"host {host}: is on a private network, where the secret of {secret.service} may not go")
-
-
-def _bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-        if total > _MOST_RESPONSE:
-            raise httpx.ReadError("the response is too large")
-        yield piece

@@ -1,30 +1,38 @@
 """Which requests of a cell may leave, and what is put into them. Pure.
 
 A request may go where one of the secrets of the action may: to its hosts, by its methods, to its paths. The dummy of
-that secret is replaced by the real value at its place. A dummy anywhere else raises the alarm, and nothing is sent.
+that secret is replaced by the real value at its place. A dummy anywhere else raises the alarm, whatever else is wrong
+with the request, and nothing is sent.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, quote
 
 from autoclave.core import InputError
 from autoclave.runtime.policy.globs import matcher
-from autoclave.runtime.vault.dummies import found_in
 from autoclave.runtime.vault.secret import Secret
+from autoclave.runtime.vault.targets import path_of, with_parameter
+from autoclave.runtime.vault.traces import found_in
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade".split()
 )
-_OURS = frozenset({b"host", b"content-length", b"accept-encoding", b"expect"})
+_OURS = frozenset({b"host", b"content-length", b"accept-encoding", b"expect", b"range", b"if-range"})
+"""Those that are not passed on. Of parts of a response nobody could tell that together they are a key."""
+_OVERRIDES = frozenset({"x-http-method-override", "x-http-method", "x-method-override", "x-original-method",
+    "x-forwarded-method", "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path",
+    "x-forwarded-prefix"})  # fmt: skip
+"""Headers that have servers take a request for another one than its first line says."""
+_METHOD_PARAMETER = "_method"
+_METHOD_FIELD = re.compile(rb"""(?i)\bname\s*=\s*["']?_method\b""")
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -58,20 +66,21 @@ def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
     return host, int(port) if colon else default
 
 
-def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
-    """The secret whose service a request goes to.
+def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> Secret:
+    """The secret whose service a request goes to; `dummies` are those of all services by their names.
 
     Raises:
-        InputError: it goes to none of them, or not as it may.
+        Alarm: the request goes to none of them, or not as it may, and a dummy is where it does not belong.
+        InputError: only the former.
     """
-    path = _plain_path(request.target)
-    at_host = [secret for secret in secrets if any(_is_host(request, host) for host in secret.hosts)]
-    if not at_host:
-        raise InputError(f"{request.host}:{request.port} is no host of a service of this action")
-    for secret in at_host:
-        if request.method in secret.methods and matcher(secret.paths).fullmatch(path):
-            return secret
-    raise InputError(f"{request.method} {path[:200]} at {request.host} is not for this action")
+    try:
+        _require_own_host(request)
+        _require_no_override(request)
+        return secret_for(request, secrets)
+    except InputError:
+        at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
+        refuse_dummies(_parted(request, at_host, dummies)[1], dummies, request.host)
+        raise
 
 
 def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> Outgoing:
@@ -80,32 +89,99 @@ def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> O
     Raises:
         Alarm: a dummy is where it does not belong.
     """
-    dummy = dummies[secret.service]
+    whole, rest = _parted(request, [secret], dummies)
+    refuse_dummies(rest, dummies, request.host)
+    return whole
+
+
+def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
+    """The secret whose service a request goes to.
+
+    Raises:
+        InputError: it goes to none of them, or not as it may.
+    """
+    path = path_of(request.target)
+    at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
+    if not at_host:
+        raise InputError(f"{request.host}:{request.port} is no host of a service of this action")
+    for secret in at_host:
+        if request.method in secret.methods and matcher(secret.paths).fullmatch(path):
+            return secret
+    raise InputError(f"{request.method} {path[:200]} at {request.host} is not for this action")
+
+
+def is_at(host: str, port: int, secret: Secret) -> bool:
+    """Whether a host is one of a secret's."""
+    return any(_is_host(host, port, pattern) for pattern in secret.hosts)
+
+
+def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> None:
+    """Look for dummies where none may be.
+
+    Raises:
+        Alarm: there is one.
+    """
+    if seen := found_in(content, dummies):
+        raise Alarm(f"the dummy of {seen[0]} where it does not belong, on the way to {host[:200]}")
+
+
+def is_passed_on(name: bytes) -> bool:
+    """Whether a header of a cell may reach a service."""
+    plain = name.decode("ascii", "replace").lower().replace("_", "-")
+    return name.lower() not in _HOP_BY_HOP | _OURS and plain not in _OVERRIDES
+
+
+def _require_own_host(request: Outgoing) -> None:
+    named = [value.decode("ascii", "replace") for name, value in request.headers if name.lower() == b"host"]
+    if len(named) != 1 or host_and_port(named[0], 443) != (request.host, request.port):
+        names = ", ".join(named)[:100]
+        raise InputError(f"the request names {names!r}, the tunnel is to {request.host}:{request.port}")
+
+
+def _require_no_override(request: Outgoing) -> None:
+    for name, _ in request.headers:
+        if name.decode("ascii", "replace").lower().replace("_", "-") in _OVERRIDES:
+            raise InputError(
+                f"header {name.decode('ascii', 'replace')}: has the service do something else than is asked"
+            )
+    query = request.target.partition("?")[2]
+    in_form = _parameters(request.body) if _content_type(request) == b"application/x-www-form-urlencoded" else []
+    in_parts = _content_type(request) == b"multipart/form-data" and _METHOD_FIELD.search(request.body)
+    if in_parts or _METHOD_PARAMETER in [*_parameters(query.encode()), *in_form]:
+        raise InputError(f"parameter {_METHOD_PARAMETER}: has the service do something else than is asked")
+
+
+def _parameters(encoded: bytes) -> list[str]:
+    pairs = parse_qsl(encoded.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return [name.lower() for name, _ in pairs]
+
+
+def _content_type(request: Outgoing) -> bytes:
+    given = [value for name, value in request.headers if name.lower() == b"content-type"]
+    return given[0].partition(b";")[0].strip().lower() if given else b""
+
+
+def _parted(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> tuple[Outgoing, bytes]:
+    """The request as it goes on, with values of secrets in place of dummies, and all that is not such a place."""
     headers: list[tuple[bytes, bytes]] = []
-    remaining: list[bytes] = [request.method.encode(), request.body]
+    rest: list[bytes] = [request.method.encode(), request.body]
     for name, value in request.headers:
+        rest.append(name)
         if name.lower() in _HOP_BY_HOP or name.lower() in _OURS:
-            remaining.append(value)
+            rest.append(value)
             continue
-        new = _in_header(name, value, secret, dummy)
-        headers.append((name, new if new is not None else value))
-        remaining += [name] if new is not None else [name, value]
-    target = request.target
-    if secret.place == "query":
-        path, _, query = target.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True)
-        if (secret.name, dummy) in pairs:
-            others = [pair for pair in pairs if pair != (secret.name, dummy)]
-            remaining.append(urlencode(others).encode())
-            target = f"{path}?{urlencode([*others, (secret.name, secret.value)])}"
-            remaining.append(path.encode())
-        else:
-            remaining.append(target.encode())
-    else:
-        remaining += [target.encode(), unquote(target).encode("utf-8", "surrogateescape")]
-    if seen := found_in(b"\n".join(remaining), dummies):
-        raise Alarm(f"the dummy of {seen[0]} where it does not belong, on the way to {request.host}")
-    return Outgoing(request.method, request.host, request.port, target, headers, request.body)
+        found = (_in_header(name, value, secret, dummies[secret.service]) for secret in secrets)
+        new = next((each for each in found if each is not None), None)
+        headers.append((name, value if new is None else new))
+        rest += [value] if new is None else []
+    target = left = request.target
+    for secret in secrets:
+        if secret.place == "query":
+            dummy = dummies[secret.service]
+            target = with_parameter(target, secret.name, dummy, quote(secret.value, safe="")) or target
+            left = with_parameter(left, secret.name, dummy, "") or left
+    rest.append(left.encode())
+    return replace(request, target=target, headers=headers), b"\n".join(rest)
 
 
 def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str) -> bytes | None:
@@ -126,32 +202,9 @@ def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str) -> bytes |
     return kind + b" " + base64.b64encode(user + b":" + secret.value.encode())
 
 
-def _is_host(request: Outgoing, pattern: str) -> bool:
+def _is_host(given: str, at: int, pattern: str) -> bool:
     host, port = pattern.removeprefix("*."), 443
     if ":" in host:
         host, _, text = host.partition(":")
         port = int(text)
-    if request.port != port:
-        return False
-    return request.host.endswith(f".{host}") if pattern.startswith("*.") else request.host == host
-
-
-def _plain_path(target: str) -> str:
-    """The path of a target, if there is only one way to read it.
-
-    Raises:
-        InputError: there are several.
-    """
-    path = target.partition("?")[0]
-    decoded = unquote(path, errors="strict") if path.isascii() else ""
-    parts = decoded.split("/")
-    if not decoded.startswith("/") or any(part in (".", "..") for part in parts) or "\\" in decoded or "\0" in decoded:
-        raise InputError(f"path {path[:200]!r}: must be absolute, plain, and without . and ..")
-    if (
-        "%2f" in path.lower()
-        or "//" in decoded
-        or "%" in decoded
-        or decoded != posixpath.normpath(decoded).rstrip("/") + ("/" if decoded.endswith("/") else "")
-    ):
-        raise InputError(f"path {path[:200]!r}: can be read in several ways")
-    return quote(decoded)
+    return at == port and (given.endswith(f".{host}") if pattern.startswith("*.") else given == host)

@@ -55,6 +55,14 @@ class Secret(Config):
                 raise ValueError(f"{host!r} must be a name in small letters, with *. before it or :PORT after it")
         return given
 
+    @field_validator("methods")
+    @classmethod
+    def _are_methods(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for method in given:
+            if not _TOKEN.fullmatch(method):
+                raise ValueError(f"{method!r} must be the name of a method, such as GET")
+        return tuple(method.upper() for method in given)
+
     @field_validator("name")
     @classmethod
     def _is_token(cls, given: str) -> str:

@@ -3,6 +3,7 @@
     autoclave-vault/1 | length of the header | header (JSON) | nonce | ChaCha20-Poly1305 of the content (JSON)
 
 The header says how the key is made: from a passphrase by Argon2id (RFC 9106), or that a random one is kept elsewhere.
+A key is made for a vault that is not there yet, or that is locked anew, and never to open one.
 It is authenticated together with the content, so whoever changes a byte of the file gets an error and nothing else.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -28,6 +30,7 @@ from pydantic import ValidationError
 from autoclave.core import HostError, InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import first_error, rule_of
+from autoclave.runtime.vault.admission import require_dummy, require_usable
 from autoclave.runtime.vault.secret import Secret
 
 _MAGIC = b"autoclave-vault/1\n"
@@ -44,7 +47,7 @@ class KeySource(Protocol):
     """Where the key of a vault comes from."""
 
     def new_header(self) -> dict[str, Any]:
-        """The header of a file that this source opens."""
+        """The header of a file that this source opens. A random key is made if there is none."""
         ...
 
     def key(self, header: Mapping[str, Any]) -> bytes:
@@ -87,30 +90,61 @@ class Passphrase:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file with a random key, that its owner alone can read; made when it is not there."""
+    """A file with a random key, that its owner alone can read.
+
+    A vault names its key by a digest. With `is_fresh` another key is made for it, which lies beside the file, with
+    `.new` after its name, until the vault is written; whoever opens that then puts it in place. So a process may die at
+    any moment, and the vault is opened by one of both.
+    """
 
     path: Path
+    is_fresh: bool = False
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Where keys may be."""
+        return self.path, self.path.with_name(f"{self.path.name}.new")
 
     def new_header(self) -> dict[str, Any]:
-        return {"key": "file"}
+        current, new = self.files
+        place = new if self.is_fresh else current
+        if self.is_fresh or not current.exists():
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_privately(place, secrets.token_bytes(_KEY_BYTES))
+        return {"key": "file", "digest": _digest(_key_in(place))}
 
     def key(self, header: Mapping[str, Any]) -> bytes:
         if header.get("key") != "file":
             raise InputError("the vault was not made with a key file")
-        if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with contextlib.suppress(FileExistsError):
-                descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(secrets.token_bytes(_KEY_BYTES))
-                    os.fsync(file.fileno())
-        about = self.path.stat()
-        if about.st_mode & 0o077:
-            raise InputError(f"key file {self.path}: others may read it; chmod 600")
-        key = self.path.read_bytes()
-        if len(key) != _KEY_BYTES:
-            raise InputError(f"key file {self.path}: must have {_KEY_BYTES} bytes")
-        return key
+        current, new = self.files
+        for place in (current, new, current):  # again, since another process may put the new one in place meanwhile
+            with contextlib.suppress(FileNotFoundError):
+                key = _key_in(place)
+                if header.get("digest", _digest(key)) == _digest(key):
+                    return key
+        if not current.exists():
+            raise InputError(f"key file {current}: is not there, and nothing else opens the vault")
+        raise InputError(f"key file {current}: has another key than that of the vault")
+
+    def put_in_place(self, header: Mapping[str, Any]) -> None:
+        """Make the key that a vault was opened with the current one."""
+        current, new = self.files
+        with contextlib.suppress(FileNotFoundError):  # there is none, or another process was first
+            if header.get("digest") == _digest(new.read_bytes()):
+                new.replace(current)
+
+
+def _key_in(path: Path) -> bytes:
+    if path.stat().st_mode & 0o077:
+        raise InputError(f"key file {path}: others may read it; chmod 600")
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise InputError(f"key file {path}: must have {_KEY_BYTES} bytes")
+    return key
+
+
+def _digest(key: bytes) -> str:
+    return hashlib.sha256(b"key of a vault\n" + key).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -120,11 +154,19 @@ class Keyring:
     account: str
 
     def new_header(self) -> dict[str, Any]:
+        self._kept(secrets.token_hex(_KEY_BYTES))
         return {"key": "keyring"}
 
     def key(self, header: Mapping[str, Any]) -> bytes:
         if header.get("key") != "keyring":
             raise InputError("the vault was not made with a key in the keyring")
+        kept = self._kept()
+        if kept is None:
+            raise InputError(f"keyring: has no key for {self.account}, and nothing else opens the vault")
+        return bytes.fromhex(kept)
+
+    def _kept(self, otherwise: str | None = None) -> str | None:
+        """The key in the keyring; `otherwise` is put there if it has none."""
         try:
             import keyring  # pyright: ignore[reportMissingImports]
             import keyring.errors  # pyright: ignore[reportMissingImports]
@@ -132,12 +174,12 @@ class Keyring:
             raise HostError("the keyring needs a library. Mend: pip install keyring, or use a passphrase") from None
         try:
             kept = keyring.get_password(_SERVICE, self.account)
-            if kept is None:
-                kept = secrets.token_hex(_KEY_BYTES)
-                keyring.set_password(_SERVICE, self.account, kept)
+            if kept is None and otherwise is not None:
+                keyring.set_password(_SERVICE, self.account, otherwise)
+                return otherwise
         except keyring.errors.KeyringError as error:
             raise HostError(f"no keyring can be used here ({error}). Mend: use a passphrase or a key file") from None
-        return bytes.fromhex(kept)
+        return kept
 
 
 class Vault:
@@ -154,6 +196,12 @@ class Vault:
         self._record: Record = record or (lambda kind, subject, body: None)
         self._keys: dict[str, bytes] = {}
         self._secrets()
+
+    @property
+    def files(self) -> list[Path]:
+        """What it is kept in, with its key: of no use to anybody else, and to be out of reach of actions."""
+        own = [self._path, self._path.with_name(f"{self._path.name}.lock")]
+        return [*own, *self._source.files] if isinstance(self._source, KeyFile) else own
 
     def names(self) -> list[str]:
         """The services that it has secrets of."""
@@ -177,21 +225,27 @@ class Vault:
         """Add a secret.
 
         Raises:
-            InputError: there is one of that service.
+            InputError: there is one of that service, or it could not be used.
         """
         with self._changing() as kept:
             if secret.service in kept:
                 raise InputError(f"service {secret.service}: has a secret; rotate or remove it")
+            require_usable(secret, kept.values())
             kept[secret.service] = secret.model_copy(update={"added_at": time.time()})
         self._record("secret", secret.service, {"access": "add", "hosts": list(secret.hosts)})
 
     def rotate(self, service: str, value: str) -> None:
-        """Give a service another value."""
+        """Give a service another value.
+
+        Raises:
+            InputError: it has none, or the new one could not be used.
+        """
         with self._changing() as kept:
             if service not in kept:
                 raise InputError(f"service {service}: has no secret; the vault has {', '.join(sorted(kept)) or 'none'}")
             told = kept[service].model_dump() | {"value": value, "rotated_at": time.time()}
             kept[service] = secret_from(told, f"service {service}")
+            require_dummy(kept[service])
         self._record("secret", service, {"access": "rotate"})
 
     def remove(self, service: str) -> None:
@@ -207,6 +261,7 @@ class Vault:
             kept = self._secrets()
             self._source, self._keys = source, {}
             self._write(kept, source.new_header())
+            self._secrets()  # puts a new key in place
         self._record("vault", str(self._path), {"access": "rekey"})
 
     # --- Inside -----------------------------------------------------------------------------------------------------
@@ -226,22 +281,34 @@ class Vault:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._path.with_name(f"{self._path.name}.lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as opened:
+            with _named_faults(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                lock = opened.enter_context(self._path.with_name(f"{self._path.name}.lock").open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    def _is_there(self) -> bool:
+        with _named_faults(self._path):
+            try:
+                self._path.stat()
+            except FileNotFoundError:
+                return False
+        return True
+
     def _header(self) -> dict[str, Any] | None:
-        return _parsed(self._path)[0] if self._path.exists() else None
+        return _parsed(self._path)[0] if self._is_there() else None
 
     def _secrets(self) -> dict[str, Secret]:
-        if not self._path.exists():
+        if not self._is_there():
             return {}
         header, told, nonce, sealed = _parsed(self._path)
         key = self._key(header)
         try:
             content = ChaCha20Poly1305(key).decrypt(nonce, sealed, told)
             given: Mapping[str, Any] = json.loads(content)["secrets"]
+            if isinstance(self._source, KeyFile):
+                self._source.put_in_place(header)
             return {name: secret_from(each, f"service {name}") for name, each in given.items()}
         except (InvalidTag, KeyError, ValueError, TypeError):
             raise InputError(f"vault {self._path}: the key is wrong, or the file is damaged") from None
@@ -252,22 +319,36 @@ class Vault:
         content = json.dumps({"secrets": {name: each.model_dump(mode="json") for name, each in kept.items()}}).encode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = ChaCha20Poly1305(self._key(header)).encrypt(nonce, content, told)
-        umask = os.umask(0o077)
-        try:
-            write_atomically(self._path, told + nonce + sealed)
-        finally:
-            os.umask(umask)
+        _write_privately(self._path, told + nonce + sealed)
 
     def _key(self, header: Mapping[str, Any]) -> bytes:
         name = json.dumps(header, sort_keys=True)
         if name not in self._keys:
             try:
-                self._keys[name] = self._source.key(header)
+                with _named_faults(self._path):
+                    self._keys[name] = self._source.key(header)
             except (KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
                 if isinstance(error, InputError):
                     raise InputError(f"vault {self._path}: {error}") from None
                 raise InputError(f"vault {self._path}: the key is wrong, or the file is damaged") from None
         return self._keys[name]
+
+
+@contextlib.contextmanager
+def _named_faults(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        at = error.filename or path
+        raise InputError(f"vault {path}: {at} cannot be used ({error.strerror})") from None
+
+
+def _write_privately(path: Path, content: bytes) -> None:
+    umask = os.umask(0o077)
+    try:
+        write_atomically(path, content)
+    finally:
+        os.umask(umask)
 
 
 def secret_from(given: Mapping[str, Any], where: str) -> Secret:
@@ -285,7 +366,8 @@ def secret_from(given: Mapping[str, Any], where: str) -> Secret:
 
 def _parsed(path: Path) -> tuple[dict[str, Any], bytes, bytes, bytes]:
     """The header of a vault, the bytes up to its end, the nonce, and what is encrypted."""
-    content = path.read_bytes()
+    with _named_faults(path):
+        content = path.read_bytes()
     start = len(_MAGIC) + 4
     length = int.from_bytes(content[len(_MAGIC) : start], "big")
     told = content[: start + length]

@@ -78,7 +78,9 @@ function configuration() {
 async function answer(provider, handle, request, response) {
   const { pathname } = new URL(request.url, 'https://localhost');
   if (pathname === '/control') {
-    Object.assign(control, JSON.parse(await body(request) || '{}'));
+    const { forget, ...changes } = JSON.parse(await body(request) || '{}');
+    Object.assign(control, changes);
+    if (forget) await (await provider.AccessToken.find(forget))?.destroy(); // as if it had expired early
     return reply(response, 200, { asked });
   }
   if (pathname.startsWith('/api')) return serve(provider, request, response, pathname);

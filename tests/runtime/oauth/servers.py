@@ -116,7 +116,7 @@ class _Page(HTMLParser):
         elif tag == "a":
             self.links.append(given.get("href", ""))
         elif tag in ("input", "button") and self.forms and given.get("name"):
-            if given.get("type") in ("checkbox", "radio") and "checked" not in given:
+            if given["name"] == "abort" or (given.get("type") in ("checkbox", "radio") and "checked" not in given):
                 return
             self.forms[-1].fields.setdefault(given["name"], given.get("value", ""))
 
@@ -159,7 +159,7 @@ class Browser:
                 response = self._client.get(urljoin(str(response.url), aborts[0]))
                 continue
             forms = [form for form in page.forms if form.method == "post"]
-            if not forms:
+            if not forms or "interrupted" in response.text:
                 return ""
             response = self._submitted(response, forms[0], user_code, denies=denies)
         raise AssertionError(f"no end of pages: {self.pages[-1][-3000:]}")

@@ -4,7 +4,7 @@ A token is at the boundary only: it comes from the provider into the vault, and 
 hosts of its service. It is in no message, no argument of a program and no record.
 """
 
-from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish
+from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish, wish_again
 from autoclave.runtime.oauth.catalogue import Shipped, shipped, shipped_names
 from autoclave.runtime.oauth.device import Device
 from autoclave.runtime.oauth.metadata import discovered
@@ -23,4 +23,5 @@ __all__ = [
     "discovered",
     "shipped",
     "shipped_names",
+    "wish_again",
 ]

@@ -44,6 +44,14 @@ class Wish:
     is_anew: bool = False
 
 
+def wish_again(vault: Vault, service: str) -> Wish | None:
+    """What a service was authorised by before, to authorise it again or for more; None if it never was."""
+    if service not in vault.names():
+        return None
+    held = vault.secret(service, "to authorise again").authorization
+    return Wish(service, held.provider, held.client_id, held.client_secret) if held else None
+
+
 @dataclass(frozen=True, slots=True)
 class Granted:
     """What came of it. `asked` is empty when all of it was granted before, and nobody was asked."""
@@ -104,20 +112,22 @@ class Authorizing:
 
     def _granted(self, wish: Wish, ask: Callable[[Endpoints, tuple[str, ...]], Mapping[str, Any]]) -> Granted:
         before = self._before(wish)
-        had = before.scopes if before and not before.ended else ()
+        had = before.scopes if before else ()
+        is_valid = before is not None and not before.ended
         wanted = wish.scopes or wish.provider.scopes
         missing = tuple(scope for scope in wanted if scope not in had)
-        if before and not before.ended and not missing and not wish.is_anew:
+        if is_valid and not missing and not wish.is_anew:
             return Granted(had)
-        asked = missing if wish.provider.adds_scopes and not wish.is_anew else tuple(dict.fromkeys((*had, *wanted)))
+        is_added = wish.provider.adds_scopes and is_valid and not wish.is_anew
+        asked = missing if is_added else tuple(dict.fromkeys((*had, *wanted)))
         endpoints = Endpoints(wish.provider, wish.client_id, wish.client_secret, self._verify)
         try:
             answer = answer_of(ask(endpoints, asked), wish.provider)
         except AutoclaveError as error:
             raise described(error, wish.service) from None
         told = answer.scopes if answer.scopes is not None else asked
-        scopes = tuple(dict.fromkeys((*had, *told))) if wish.provider.adds_scopes else told
-        if lost := [scope for scope in had if scope not in scopes]:
+        scopes = tuple(dict.fromkeys((*had, *told))) if is_added else told
+        if lost := [scope for scope in had if is_valid and scope not in scopes]:
             raise InputError(
                 f"service {wish.service}: the new token would be without {', '.join(lost)}, which was granted before; "
                 "the old one is kept. Remove it first if that is meant"

@@ -108,7 +108,7 @@ class TokenSource:
             if not is_needed(before):
                 return before
             if not given.refresh_token:
-                if not is_rejected and not given.has_expired(self._now()):
+                if not given.ended and not is_rejected and not given.has_expired(self._now()):
                     return before
                 _authorise_again(service, given)
             self._vault.change(service, "renewal begins", self._marked)
@@ -194,6 +194,5 @@ def _unmarked(secret: Secret, before: Authorization) -> Secret:
 def _authorise_again(service: str, given: Authorization) -> NoReturn:
     why = f"its authorisation has ended ({given.ended})" if given.ended else "the provider gave nothing to renew it by"
     raise InputError(
-        f"service {service}: the token can be used no more, and {why}. "
-        f"Mend: autoclave act vault authorize {service}, as it was authorised before"
+        f"service {service}: the token can be used no more, and {why}. Mend: autoclave act vault authorize {service}"
     )

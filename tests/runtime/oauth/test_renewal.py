@@ -106,7 +106,7 @@ def test_without_a_refresh_token_a_person_is_asked_when_the_token_is_over(server
     bare = secret.authorization.model_copy(update={"refresh_token": ""})
     vault.put(secret.model_copy(update={"authorization": bare}), "a test")
     assert source(vault, server, LATER_S).key_of("api") == secret.value
-    with pytest.raises(InputError, match="gave nothing to renew it by. Mend: autoclave act vault authorize api"):
+    with pytest.raises(InputError, match=r"gave nothing to renew it by. Mend: autoclave act vault authorize api"):
         source(vault, server, LATER_S + 20).key_of("api")
 
 
@@ -199,8 +199,8 @@ def test_killed_before_the_answer_is_stored_the_next_renewal_says_so_and_a_perso
     assert vault.secret("api", "").value == secret.value
     with pytest.raises(
         InputError,
-        match=r"its authorisation has ended \(invalid_grant, after a renewal that was interrupted before its answer was "
-        r"stored\). Mend: autoclave act vault authorize api",
+        match=r"its authorisation has ended \(invalid_grant, after a renewal that was interrupted before its answer "
+        r"was stored\)\. Mend: autoclave act vault authorize api",
     ):
         source(vault, server, LATER_S).key_of("api")
     before = num_renewals(server)
@@ -225,7 +225,7 @@ def test_killed_before_the_provider_is_asked_nothing_is_lost(
 
 def test_an_answer_that_is_lost_on_the_way_is_told_as_that(server: Server, vault: Vault, secret: Secret):
     server.control(lose_answers=1)
-    with pytest.raises(HostError, match="service api: localhost:[0-9]+: no answer that could be used"):
+    with pytest.raises(HostError, match=r"service api: localhost:[0-9]+: no answer that could be used"):
         source(vault, server).renew("api")
     assert authorization(vault).renewing_since > 0
     with pytest.raises(InputError, match="after a renewal that was interrupted"):
@@ -242,7 +242,7 @@ def test_a_request_that_is_lost_on_the_way_is_made_again(server: Server, vault: 
 def test_while_the_provider_is_down_a_token_that_is_still_valid_is_used(server: Server, vault: Vault, secret: Secret):
     server.control(is_down=True)
     assert source(vault, server, LATER_S).key_of("api") == secret.value
-    with pytest.raises(HostError, match="service api: .*status 503.*Mend: try again later"):
+    with pytest.raises(HostError, match=r"service api: .*status 503.*Mend: try again later"):
         source(vault, server, LATER_S + 20).key_of("api")
     server.control(is_down=False)
     assert source(vault, server, LATER_S + 20).key_of("api") != secret.value

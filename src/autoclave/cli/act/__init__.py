@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from autoclave.cli.act.audit import audit
+from autoclave.cli.act.authorize import authorize
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
@@ -28,5 +29,6 @@ def act() -> None:
 
 for command in (plan, propose, run, list_actions, show, diff, undo, redo, commit, mark, resolve, grant, revoke):
     act.add_command(command)
+vault.add_command(authorize)
 for group in (audit, vault, doctor):
     act.add_command(group)

@@ -30,9 +30,8 @@ def answer_of(given: Mapping[str, Any], provider: Provider) -> Answer:
     Raises:
         InputError: they are none that could be used. The message has no values.
     """
-    within = given.get(provider.token_within) if provider.token_within else given
-    if not isinstance(within, Mapping):
-        raise InputError(f"the answer has nothing under {provider.token_within!r}")
+    inner = given.get(provider.token_within)
+    within = inner if isinstance(inner, Mapping) else given  # renewed ones are at the top even there
     kind = within.get("token_type", "bearer")
     if not provider.token_within and (not isinstance(kind, str) or kind.lower() != "bearer"):
         raise InputError("the answer has a token that is no bearer token; no other kind is known here")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -21,9 +21,12 @@ class Shipped(Config):
     notes: str
     """What a person has to know who registers a client with it."""
     hosts: tuple[str, ...] = Field(strict=False)
+    paths: tuple[str, ...] = Field(default=(), strict=False)
     device: bool = False
     """Whether the device flow is the way to take when nothing is said."""
     needs_client_secret: bool = False
+    client_secret_by: Literal["basic", "post"] = "basic"
+    """How a client that has a secret says it."""
     provider: Provider
 
 

@@ -96,7 +96,7 @@ class Endpoints:
         try:
             self._posted(self.provider.revocation_url, body, (token,), may_be_empty=True)
         except Refused as error:
-            if error.code != "unsupported_token_type":
+            if error.code not in ("unsupported_token_type", "invalid_token"):  # the latter as Google has it
                 raise
 
     def _posted(self, url: str, body: str, secrets: Iterable[str], *, may_be_empty: bool = False) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ class Provider(Config):
     names_itself: bool = False
     """Whether it says in its answers who it is (RFC 9207). An answer that does not is then refused."""
     token_within: str = ""
-    """The member of the answer that has the tokens, where they are not at its top."""
+    """The member of an answer that has the tokens, where they are not at its top and may be of any kind."""
     resource: str = ""
     """What the tokens are for (RFC 8707); empty to leave it to the provider."""
     redirect_port: int = Field(default=0, ge=0, le=65_535)

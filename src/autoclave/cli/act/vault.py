@@ -167,7 +167,7 @@ def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path:
 
     kept = opened_vault(path, key)
     for service in services:
-        if unrevoked or service not in kept.names() or not kept.about(service)["authorization"]:
+        if unrevoked or not kept.is_renewable(service):
             kept.remove(service)
         else:
             given_up(kept, service, trust)
@@ -189,7 +189,7 @@ def rotate(service: str | None, lock: str | None, trust: Path | None, path: Path
     if (service is None) == (lock is None):
         raise InputError("act vault rotate: give a service, or --lock")
     kept = opened_vault(path, key)
-    if service is not None and service in kept.names() and kept.about(service)["authorization"]:
+    if service is not None and kept.is_renewable(service):
         from autoclave.cli.act.authorize import renewed
 
         renewed(kept, service, trust)

@@ -1,8 +1,8 @@
 """Dummies: what code and models see in place of a secret, and how real ones and dummies are found in bytes. Pure.
 
 A dummy has the length, the prefix, the separators and the alphabets of its secret, so that code which looks at the form
-of a key goes on. It is made from a key of the session: another session, another dummy. So one that turns up where it
-does not belong says which session it came from.
+of a key goes on; that of a JWT has its header, and its times as the only claims. It is made from a key of the session:
+another session, another dummy. So one that turns up where it does not belong says which session it came from.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _BASE64 = (string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode()
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _ANY = b"[A-Za-z0-9+/_-]?"
+_TIMES = ("exp", "iat", "nbf")
 _GITHUB = re.compile(r"gh[pousr]_[0-9A-Za-z]{36}")
 
 
@@ -39,6 +40,37 @@ def dummy_of(value: str, service: str, session_key: bytes) -> str:
 
 
 def _drawn(value: str, seed: bytes) -> str:
+    return _drawn_token(value, seed) or _drawn_by_kinds(value, seed)
+
+
+def _drawn_token(value: str, seed: bytes) -> str:
+    """The dummy of a JWT: one with the same header and times, no other claims, and a signature by nobody."""
+    header, payload, signature = (*value.split("."), "", "")[:3]
+    try:
+        about, claims = (json.loads(raw) for raw in (_raw(header), _raw(payload)))
+        size = len(_raw(payload))
+    except ValueError:
+        return ""
+    if value.count(".") != 2 or not isinstance(about, dict) or not isinstance(claims, dict):
+        return ""
+    times = {name: claims[name] for name in _TIMES if isinstance(claims.get(name), (int, float))}
+    text = json.dumps(times, separators=(",", ":"))
+    if len(text) > size or not re.fullmatch(r"[\w-]{16,}", signature):
+        return ""
+    numbers = _numbers(seed)
+    drawn = bytes(next(numbers) for _ in range(len(signature) * 3 // 4))
+    return f"{header}.{_unpadded(text.ljust(size).encode())}.{_unpadded(drawn)}"
+
+
+def _raw(part: str) -> bytes:
+    return base64.urlsafe_b64decode(f"{part}===")
+
+
+def _unpadded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _drawn_by_kinds(value: str, seed: bytes) -> str:
     kept = len(_prefix(value))
     is_hexadecimal = not set(value[kept:].lower()) - set(string.hexdigits.lower() + _SEPARATORS)
     numbers = _numbers(seed)
@@ -112,17 +144,18 @@ class _InBase64:
 
     core: bytes
     alphabet: bytes
+    offset: int
     before: _Border
     after: _Border
 
 
-def _in_base64(raw: bytes) -> Iterator[_InBase64]:
-    """One for each of the three places at which a value may begin, in both alphabets."""
+def _in_base64(raw: bytes, least: int = 8) -> Iterator[_InBase64]:
+    """One for each of the three places at which a value may begin, in both alphabets; `least`: characters of a core."""
     for alphabet in (_BASE64, _BASE64[:62] + b"-_"):
         for offset in range(3):
             encoded = base64.b64encode(bytes(offset) + raw + bytes(3), alphabet[62:])
             start, end = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6
-            if end - start < 8:
+            if end - start < least:
                 continue
             own_before, own_after = start * 6 - offset * 8, (offset + len(raw)) * 8 - end * 6
             before = alphabet.index(encoded[start - 1]) if own_before else 0
@@ -130,6 +163,7 @@ def _in_base64(raw: bytes) -> Iterator[_InBase64]:
             yield _InBase64(
                 encoded[start:end],
                 alphabet,
+                offset,
                 _Border(before, (1 << own_before) - 1),
                 _Border(after, (63 << (6 - own_after)) & 63),
             )
@@ -148,9 +182,9 @@ class Replacer:
         self._in_base64: dict[bytes, tuple[_InBase64, _InBase64]] = {}
         for value, other in pairs.items():
             self._plain |= dict(zip(_plain_forms(value), _plain_forms(other), strict=True))
-            both = zip(_in_base64(value.encode()), _in_base64(other.encode()), strict=True)
-            for own, its in both:
-                self._in_base64.setdefault(own.core, (own, its))
+            others = {(its.alphabet, its.offset): its for its in _in_base64(other.encode(), 0)}
+            for own in _in_base64(value.encode()):
+                self._in_base64.setdefault(own.core, (own, others[own.alphabet, own.offset]))
         patterns = {form: re.escape(form) for form in self._plain}
         patterns |= {core: b"%s%s%s" % (_ANY, re.escape(core), _ANY) for core in self._in_base64}
         longest_first = sorted(patterns, key=len, reverse=True)

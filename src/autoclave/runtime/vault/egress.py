@@ -5,6 +5,9 @@ in there uses it as its proxy, asks for a tunnel (CONNECT), and speaks TLS in it
 So we see each request whole. It goes on over a connection of our own, to an address that we looked up and
 checked, with the certificate of the host verified. What comes back is passed on with every real value replaced by its
 dummy. Redirects are passed on as well: the next request is judged like the first.
+
+A token by OAuth 2 is renewed before it expires, and when the service refuses it (401). The request is then sent again
+if that is safe (`injection.may_send_again`); else the cell gets the 401, and its next request goes out with the new one.
 """
 
 from __future__ import annotations
@@ -21,11 +24,19 @@ from typing import Any
 import h11
 import httpx
 
-from autoclave.core import InputError
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.vault.authority import Authority
-from autoclave.runtime.vault.dummies import Replacer
-from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, secret_for
+from autoclave.runtime.vault.injection import (
+    Alarm,
+    Outgoing,
+    has_value,
+    host_and_port,
+    injected,
+    may_send_again,
+    secret_for,
+)
+from autoclave.runtime.vault.live import LiveSecrets, Tokens
 from autoclave.runtime.vault.secret import Secret
 
 _MOST_CONNECTIONS = 32
@@ -44,7 +55,7 @@ class Egress(Closing):
     """Lets requests through to the services of `secrets`. `dummies`: what the cell has in place of their values.
 
     `record` is told of each request, and never gets a value. `verify` are the certificates that services are verified
-    by; None for those of the system.
+    by; None for those of the system. `tokens` renews what was got by OAuth 2.
     """
 
     def __init__(
@@ -54,11 +65,11 @@ class Egress(Closing):
         authority: Authority,
         record: Record,
         verify: ssl.SSLContext | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        self._secrets, self._dummies = list(secrets), dict(dummies)
+        self._live = LiveSecrets(secrets, dummies, tokens)
         self._authority, self._record = authority, record
         self._verify = verify or ssl.create_default_context()
-        self._replacements = {secret.value: dummies[secret.service] for secret in secrets}
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._lock, self._num_requests = threading.Lock(), 0
         self._clients: set[socket.socket] = set()
@@ -126,7 +137,7 @@ class Egress(Closing):
             return
         try:
             host, port = host_and_port(request.target.decode("ascii", "replace"))
-            if not any(_may_be_at(secret, host, port) for secret in self._secrets):
+            if not any(_may_be_at(secret, host, port) for secret in self._live.all()):
                 raise InputError(f"{host}:{port} is no host of a service of this action")
         except InputError as error:
             self._refused("CONNECT", request.target.decode("ascii", "replace")[:200], error)
@@ -153,45 +164,68 @@ class Egress(Closing):
                 if len(named) != 1 or host_and_port(named[0], 443) != (host, port):
                     raise InputError(f"the request names {', '.join(named)[:100]!r}, the tunnel is to {host}:{port}")
                 outgoing = Outgoing(method, host, port, target, list(request.headers), body)
-                secret = secret_for(outgoing, self._secrets)
-                whole = injected(outgoing, secret, self._dummies)
+                secret = self._live.valid(secret_for(outgoing, self._live.all()))
+                whole = injected(outgoing, secret, self._live.dummies)
                 address = _address_of(host, port, secret)
-            except InputError as error:
+            except (InputError, HostError) as error:
                 self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
-                talk.refuse(403, str(error))
+                talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
                 return
-            if not self._pass_on(talk, whole, secret, address):
+            if not self._pass_on(talk, outgoing, whole, secret, address):
                 return
 
-    def _pass_on(self, talk: _Talk, request: Outgoing, secret: Secret, address: str) -> bool:
-        """Send a request on and the response back; whether the client may go on."""
-        place = f"[{address}]" if ":" in address else address
-        named = request.host if request.port == 443 else f"{request.host}:{request.port}"
-        headers = [*request.headers, (b"host", named.encode()), (b"accept-encoding", b"identity")]
-        told = {"method": request.method, "host": named, "path": request.target.partition("?")[0][:500]}
+    def _pass_on(self, talk: _Talk, outgoing: Outgoing, whole: Outgoing, secret: Secret, address: str) -> bool:
+        """Send a request on and the response back; whether the client may go on. `whole` has the value of `secret`."""
         try:
-            with (
-                httpx.Client(verify=self._verify, trust_env=False, timeout=_UPSTREAM_S) as client,
-                client.stream(
-                    request.method,
-                    f"https://{place}:{request.port}{request.target}",
-                    headers=headers,
-                    content=request.body,
-                    extensions={"sni_hostname": request.host},
-                ) as response,
-            ):
-                self._record("request", secret.service, {**told, "status": response.status_code})
-                return self._answer(talk, response, request.method)
+            with httpx.Client(verify=self._verify, trust_env=False, timeout=_UPSTREAM_S) as client:
+                with self._sent(client, whole, secret, address) as response:
+                    renewed = self._another(response, whole, secret)
+                    if renewed is None:
+                        return self._answer(talk, response, whole.method)
+                again = injected(outgoing, renewed, self._live.dummies)
+                with self._sent(client, again, renewed, address) as response:
+                    if response.status_code != 401:
+                        self._live.accepted(renewed)
+                    return self._answer(talk, response, whole.method)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            self._record("request", secret.service, {**told, "error": type(error).__name__})
+            told = {**_told(whole), "error": type(error).__name__}
+            self._record("request", secret.service, told)
             talk.refuse(502, f"the service cannot be reached ({type(error).__name__})")
             return False
+
+    @contextlib.contextmanager
+    def _sent(self, client: httpx.Client, request: Outgoing, secret: Secret, address: str) -> Generator[httpx.Response]:
+        place = f"[{address}]" if ":" in address else address
+        headers = [*request.headers, (b"host", _named(request).encode()), (b"accept-encoding", b"identity")]
+        with client.stream(
+            request.method,
+            f"https://{place}:{request.port}{request.target}",
+            headers=headers,
+            content=request.body,
+            extensions={"sni_hostname": request.host},
+        ) as response:
+            self._record("request", secret.service, {**_told(request), "status": response.status_code})
+            yield response
+
+    def _another(self, response: httpx.Response, sent: Outgoing, secret: Secret) -> Secret | None:
+        """The secret with another token, if the service refused this one and the request may be sent again with it."""
+        if not has_value(sent, secret):
+            return None
+        if response.status_code != 401:
+            self._live.accepted(secret)
+            return None
+        try:
+            renewed = self._live.another(secret)
+        except AutoclaveError as error:
+            self._record("denied", secret.service, {"request": f"{sent.method} {_named(sent)}", "reason": str(error)})
+            return None
+        return renewed if may_send_again(sent.method, response.headers.get("www-authenticate", "")) else None
 
     def _answer(self, talk: _Talk, response: httpx.Response, method: str) -> bool:
         if response.status_code == 101:
             talk.refuse(502, "the service wants another protocol")
             return False
-        whole = Replacer(self._replacements)
+        whole = self._live.replacer()
         headers = [
             (whole.whole(name), whole.whole(value))
             for name, value in response.headers.raw
@@ -211,11 +245,11 @@ class Egress(Closing):
             if self._num_requests > _MOST_REQUESTS:
                 raise InputError(f"more than {_MOST_REQUESTS} requests")
 
-    def _refused(self, method: str, place: str, error: InputError) -> None:
+    def _refused(self, method: str, place: str, error: AutoclaveError) -> None:
         kind = "alarm" if isinstance(error, Alarm) else "denied"
         if kind == "alarm":
             self.alarms.append(str(error))
-        whole = Replacer(self._replacements).whole(f"{method} {place}".encode()).decode()
+        whole = self._live.replacer().whole(f"{method} {place}".encode()).decode()
         self._record(kind, "egress", {"request": whole, "reason": str(error)})
 
 
@@ -282,6 +316,15 @@ class _Talk:
             self._link.sendall(self._state.send(h11.Response(status_code=status, headers=headers)) or b"")
             self._link.sendall(self._state.send(h11.Data(data=content)) or b"")
             self._link.sendall(self._state.send(h11.EndOfMessage()) or b"")
+
+
+def _named(request: Outgoing) -> str:
+    return request.host if request.port == 443 else f"{request.host}:{request.port}"
+
+
+def _told(request: Outgoing) -> dict[str, Any]:
+    """What is recorded of a request."""
+    return {"method": request.method, "host": _named(request), "path": request.target.partition("?")[0][:500]}
 
 
 def _may_be_at(secret: Secret, host: str, port: int) -> bool:

@@ -164,6 +164,10 @@ class Vault:
         hidden = {"value": True, "authorization": {"client_secret", "refresh_token"}}
         return self._of(service).model_dump(mode="json", exclude=hidden)
 
+    def is_renewable(self, service: str) -> bool:
+        """Whether a service has a token by OAuth 2, and not a key that somebody typed in."""
+        return self._of(service).authorization is not None
+
     def secret(self, service: str, purpose: str) -> Secret:
         """A secret; who asked for what is recorded.
 

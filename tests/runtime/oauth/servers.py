@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 import httpx
 import pytest
@@ -174,9 +174,16 @@ class Browser:
             fields["abort"] = "yes"
         if "answer" in fields:
             fields["answer"] = "deny" if denies else "accept"
-        return self._client.post(urljoin(str(response.url), form.action or str(response.url)), data=fields)
+        here = str(response.url)
+        return self._client.post(urljoin(here, form.action or here), data=fields, headers={"Referer": here})
 
 
-def as_json(response: httpx.Response) -> Any:
-    assert response.status_code == 200, response.text
-    return response.json()
+def with_parameters(url: str, **changes: str | None) -> str:
+    """An address with other parameters; None takes one out."""
+    parts = urlsplit(url)
+    given: dict[str, Any] = dict(parse_qsl(parts.query)) | changes
+    return urlunsplit(parts._replace(query=urlencode({name: value for name, value in given.items() if value})))
+
+
+def parameters(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))

@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 import pytest
@@ -18,20 +18,9 @@ from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of
 from autoclave.runtime.oauth.endpoints import Endpoints, Refused
 from autoclave.runtime.vault import Secret, Vault
 from tests.runtime.oauth.conftest import Somebody, status_at
-from tests.runtime.oauth.servers import Browser, Server
+from tests.runtime.oauth.servers import Browser, Server, parameters, with_parameters
 
 SECRET = "a:b+c%20d/e&f"  # each sign of it is another one when it is encoded wrongly
-
-
-def with_parameters(url: str, **changes: str | None) -> str:
-    """An address with other parameters; None takes one out."""
-    parts = urlsplit(url)
-    given: dict[str, Any] = dict(parse_qsl(parts.query)) | changes
-    return urlunsplit(parts._replace(query=urlencode({name: value for name, value in given.items() if value})))
-
-
-def parameters(url: str) -> dict[str, str]:
-    return dict(parse_qsl(urlsplit(url).query))
 
 
 def test_a_person_agrees_in_the_browser_and_the_vault_has_a_token(

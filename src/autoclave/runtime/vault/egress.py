@@ -7,7 +7,7 @@ checked, with the certificate of the host verified. What comes back is passed on
 dummy. Redirects are passed on as well: the next request is judged like the first.
 
 A token by OAuth 2 is renewed before it expires, and when the service refuses it (401). The request is then sent again
-if that is safe (`injection.may_send_again`); else the cell gets the 401, and its next request goes out with the new one.
+if that is safe (`injection.may_send_again`); else the cell gets the 401, and its next request the new one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python canaille_server.py CERTIFICATE KEY PORT_OF_THE_REDIRECT
 
 It listens on a free port of 127.0.0.1, prints {"port": N}, and ends when its input does. It has one user and
-three clients, and takes redirects to the one address only that they registered.
+three clients, and takes redirects to the one address only that they registered. Its access tokens are random, since
+those that it makes itself are the same for the same second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from canaille import create_app
 from canaille.app import models
 from canaille.backends import Backend
+from canaille.oidc import provider
 from joserfc.jwk import JWKRegistry
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -65,6 +67,7 @@ def main() -> None:
     certificate, key, redirect_port = sys.argv[1:]
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
+    provider.generate_access_token = lambda *_, **__: secrets.token_urlsafe(32)
     app = create_app(config=configuration(port))
     with app.app_context():
         fill(int(redirect_port))

@@ -32,6 +32,7 @@ def test_a_person_agrees_in_the_browser_and_the_vault_has_a_token(
     assert secret.hosts == (server.place,)
     assert secret.authorization
     assert secret.authorization.refresh_token
+    assert secret.authorization.refresh_token not in str(vault.about("api"))
     assert secret.authorization.expires_at == pytest.approx(time.time() + 3600, abs=60)
     assert status_at(server, "/api/things", secret.value) == 200
     assert [(kind, name, body["access"]) for kind, name, body in told] == [

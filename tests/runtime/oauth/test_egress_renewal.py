@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autoclave.core import IsolationError
-from autoclave.runtime.oauth import Wish
+from autoclave.runtime.oauth import TokenSource, Wish
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret, Vault
@@ -93,7 +93,8 @@ def test_a_token_that_is_refused_in_the_middle_is_renewed_and_the_request_sent_a
     assert answer["token"] == dummy  # the new one, as the service echoed it, is the same dummy to the code
     new = vault.secret("api", "a test").value
     assert new != secret.value
-    assert [each["access"] for each in recorded(session)][-2:] == ["renewal begins", "renew"]
+    assert told(session, server, "token") == dummy  # of the next command as well
+    assert [each["access"] for each in recorded(session)][-3:] == ["renewal begins", "renew", "read"]
     everything = json.dumps([record.body for record in session.journal.records()]).encode()
     for value in (secret.value, new):
         assert not any(form in everything for form in forms(value))
@@ -107,6 +108,38 @@ def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_sent(
     vault.put(secret.model_copy(update={"authorization": soon}), "a test")
     before = server.control()
     assert told(session, server, "call('/api/a')")[0] == 200
+    assert asked_since(server, before) == ["refresh_token", "GET /api/a 200"]
+
+
+class Late:
+    """Renews for requests, and not when a command begins: as if that had been when the token was fresh."""
+
+    def __init__(self, vault: Vault, server: Server) -> None:
+        self._vault, self._source = vault, TokenSource(vault, server.verify)
+
+    def secret(self, service: str, purpose: str) -> Secret:
+        of = self._source if purpose == "a request" else self._vault
+        return of.secret(service, purpose)
+
+    def refreshed(self, service: str, rejected: str) -> Secret:
+        return self._source.refreshed(service, rejected)
+
+
+def test_a_token_that_is_about_to_expire_in_the_middle_is_renewed_before_it_is_sent(
+    tmp_path: Path, server: Server, vault: Vault, secret: Secret
+):
+    assert secret.authorization
+    soon = secret.authorization.model_copy(update={"expires_at": time.time() + 30})
+    vault.put(secret.model_copy(update={"authorization": soon}), "a test")
+    (tmp_path / "tree").mkdir()
+
+    def cells(record: Any, may_use: Callable[[str], bool]) -> CellSecrets:
+        return CellSecrets(vault, record, may_use, server.verify, Late(vault, server))
+
+    before = server.control()
+    with granted(open_session(tmp_path / "tree", tmp_path / "state", vault=cells)) as session:
+        (status, answer), dummy = told(session, server, "[call('/api/a'), token]")
+    assert (status, answer["token"]) == (200, dummy)
     assert asked_since(server, before) == ["refresh_token", "GET /api/a 200"]
 
 

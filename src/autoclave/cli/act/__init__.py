@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from autoclave.cli.act.audit import audit
+from autoclave.cli.act.authorize import authorize
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
@@ -26,6 +27,7 @@ def act() -> None:
     """
 
 
+vault.add_command(authorize)
 for commands in (
     (plan, propose, run, release, withdraw),
     (list_actions, show, diff),

@@ -35,6 +35,11 @@ def in_vault(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--trust`."""
+    return click.option("--trust", type=FILE, help="Certificates that the provider is verified by, in PEM.")(command)
+
+
 def opened_vault(path: Path | None, key: str, record: Any = None) -> Vault:
     """The vault; from here on no core of this process is dumped."""
     from autoclave.runtime.vault import Vault
@@ -129,44 +134,57 @@ def add(
         **({"paths": paths} if paths else {}),
     }
     kept = opened_vault(path, key)
-    kept.add(secret_from({**given, "value": _value()}, f"service {service}"))
+    kept.add(secret_from({**given, "value": value_given()}, f"service {service}"))
 
 
 @vault.command(name="list")
 @in_vault
 def list_secrets(path: Path | None, key: str) -> None:
-    """Show the services that have a key, and where it may go; never the key.
+    """Show the services that have a key, where it may go, what was granted and until when; never the key.
 
     \b
     Example: autoclave act vault list
     """
+    from autoclave.cli.act.authorize import standing
+
     kept = opened_vault(path, key)
     for name in kept.names():
         about = kept.about(name)
         where = f"{about['place']} {about['name']}" if about["place"] != "basic" else "password"
-        click.echo(f"{name}  {' '.join(about['hosts'])}  {','.join(about['methods'])}  {where}")
+        words = [name, " ".join(about["hosts"]), ",".join(about["methods"]), where, *standing(about["authorization"])]
+        click.echo("  ".join(words))
 
 
 @vault.command()
 @click.argument("services", nargs=-1, required=True)
+@click.option("--unrevoked", is_flag=True, help="Do not have tokens made void at the provider.")
+@trusting
 @in_vault
-def remove(services: tuple[str, ...], path: Path | None, key: str) -> None:
-    """Forget keys.
+def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path: Path | None, key: str) -> None:
+    """Forget keys. Tokens got by OAuth 2 are made void at their provider first, where it has a way for that.
 
     \b
     Example: autoclave act vault remove github
     """
+    from autoclave.cli.act.authorize import given_up
+
     kept = opened_vault(path, key)
     for service in services:
-        kept.remove(service)
+        if unrevoked or not kept.is_renewable(service):
+            kept.remove(service)
+        else:
+            given_up(kept, service, trust)
 
 
 @vault.command()
 @click.argument("service", required=False)
 @click.option("--lock", type=click.Choice(("passphrase", "file", "keyring")), help="Lock the vault itself anew.")
+@trusting
 @in_vault
-def rotate(service: str | None, lock: str | None, path: Path | None, key: str) -> None:
+def rotate(service: str | None, lock: str | None, trust: Path | None, path: Path | None, key: str) -> None:
     """Give SERVICE another key, read from standard input or asked for; or lock the vault with another one (--lock).
+
+    A token got by OAuth 2 is renewed at its provider, and nothing is read.
 
     \b
     Example: printenv NEW_KEY | autoclave act vault rotate github
@@ -174,17 +192,23 @@ def rotate(service: str | None, lock: str | None, path: Path | None, key: str) -
     if (service is None) == (lock is None):
         raise InputError("act vault rotate: give a service, or --lock")
     kept = opened_vault(path, key)
+    if service is not None and kept.is_renewable(service):
+        from autoclave.cli.act.authorize import renewed
+
+        renewed(kept, service, trust)
+        return
     if service is not None:
-        kept.rotate(service, _value())
+        kept.rotate(service, value_given())
         return
     place = path or default_vault()
     kept.rekey(source_of(place, lock or key, is_fresh=True))
 
 
-def _value() -> str:
+def value_given(what: str = "Key") -> str:
+    """A secret from standard input, or from the terminal without an echo."""
     if sys.stdin.isatty():
-        return str(click.prompt("Key", hide_input=True, err=True))
+        return str(click.prompt(what, hide_input=True, err=True))
     try:
         return sys.stdin.buffer.read().decode().strip("\r\n")
     except UnicodeDecodeError:
-        raise InputError("act vault: the key must be UTF-8") from None
+        raise InputError(f"act vault: the {what.lower()} must be UTF-8") from None

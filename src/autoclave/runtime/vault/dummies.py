@@ -1,15 +1,18 @@
 """Dummies: what code and models see in place of a secret. Pure.
 
 A dummy has the length, the separators and the alphabets of its secret, and its prefix if that is one that services are
-known to give to all keys, so that code which looks at the form of a key goes on. All else is drawn: what merely looks
-like a prefix may be a part of the secret. It is made from a key of the session: another session, another dummy. So one
-that turns up where it does not belong says which session it came from.
+known to give to all keys, so that code which looks at the form of a key goes on; that of a JWT has its header, and its
+times as the only claims. All else is drawn: what merely looks like a prefix may be a part of the secret. It is made
+from a key of the session: another session, another dummy. So one that turns up where it does not belong says which
+session it came from.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import json
 import re
 import string
 import zlib
@@ -27,6 +30,7 @@ _SEPARATORS = "-_."
 _LEAST_DRAWN = 6
 """With fewer a dummy, or the key, would be met by chance in what goes by."""
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_TIMES = ("exp", "iat", "nbf")
 _GITHUB = re.compile(r"gh[pousr]_[0-9A-Za-z]{36}")
 
 
@@ -50,6 +54,37 @@ def dummy_of(value: str, service: str, session_key: bytes) -> str:
 
 
 def _drawn(value: str, seed: bytes) -> str:
+    return _drawn_token(value, seed) or _drawn_by_kinds(value, seed)
+
+
+def _drawn_token(value: str, seed: bytes) -> str:
+    """The dummy of a JWT: one with the same header and times, no other claims, and a signature by nobody."""
+    header, payload, signature = (*value.split("."), "", "")[:3]
+    try:
+        about, claims = (json.loads(raw) for raw in (_raw(header), _raw(payload)))
+        size = len(_raw(payload))
+    except ValueError:
+        return ""
+    if value.count(".") != 2 or not isinstance(about, dict) or not isinstance(claims, dict):
+        return ""
+    times = {name: claims[name] for name in _TIMES if isinstance(claims.get(name), (int, float))}
+    text = json.dumps(times, separators=(",", ":"))
+    if len(text) > size or not re.fullmatch(r"[\w-]{16,}", signature):
+        return ""
+    numbers = _numbers(seed)
+    drawn = bytes(next(numbers) for _ in range(len(signature) * 3 // 4))
+    return f"{header}.{_unpadded(text.ljust(size).encode())}.{_unpadded(drawn)}"
+
+
+def _raw(part: str) -> bytes:
+    return base64.urlsafe_b64decode(f"{part}===")
+
+
+def _unpadded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _drawn_by_kinds(value: str, seed: bytes) -> str:
     kept = len(_prefix(value))
     is_hexadecimal = not set(value[kept:].lower()) - set(string.hexdigits.lower() + _SEPARATORS)
     numbers = _numbers(seed)

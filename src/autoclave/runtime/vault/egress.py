@@ -19,13 +19,23 @@ from typing import Any
 
 import h11
 
-from autoclave.core import InputError
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.vault.addresses import address_of
 from autoclave.runtime.vault.authority import Authority
-from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, is_at, judged, refuse_dummies
+from autoclave.runtime.vault.injection import (
+    Alarm,
+    Outgoing,
+    has_value,
+    host_and_port,
+    injected,
+    is_at,
+    judged,
+    may_send_again,
+    refuse_dummies,
+)
+from autoclave.runtime.vault.live import LiveSecrets, Tokens
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.traces import Replacer
 from autoclave.runtime.vault.upstream import Response, ServiceFault, asked
 
 _MOST_CONNECTIONS = 32
@@ -44,7 +54,7 @@ class Egress(Closing):
     """Lets requests through to the services of `secrets`. `dummies`: what the cell has in place of their values.
 
     `record` is told of each request, and never gets a value. `verify` are the certificates that services are verified
-    by; None for those of the system.
+    by; None for those of the system. `tokens` renews what was got by OAuth 2.
     """
 
     def __init__(
@@ -54,11 +64,11 @@ class Egress(Closing):
         authority: Authority,
         record: Record,
         verify: ssl.SSLContext | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        self._secrets, self._dummies = list(secrets), dict(dummies)
+        self._live = LiveSecrets(secrets, dummies, tokens)
         self._authority, self._record = authority, record
         self._verify = verify or ssl.create_default_context()
-        self._replacements = {secret.value: dummies[secret.service] for secret in secrets}
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._lock, self._num_requests = threading.Lock(), 0
         self._clients: set[socket.socket] = set()
@@ -124,11 +134,11 @@ class Egress(Closing):
         place = request.target.decode("ascii", "replace")
         try:
             words = [request.method, request.target, body, *(word for pair in request.headers for word in pair)]
-            refuse_dummies(b"\n".join(words), self._dummies, place)
+            refuse_dummies(b"\n".join(words), self._live.dummies, place)
             if request.method != b"CONNECT":
                 raise InputError("only https goes out of here")
             host, port = host_and_port(place)
-            if not any(is_at(host, port, secret) for secret in self._secrets):
+            if not any(is_at(host, port, secret) for secret in self._live.all()):
                 raise InputError(f"{host}:{port} is no host of a service of this action")
         except InputError as error:
             self._refused(request.method.decode("ascii"), place[:200], error)
@@ -148,15 +158,15 @@ class Egress(Closing):
             method, target = request.method.decode("ascii"), request.target.decode("ascii")
             try:
                 outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
-                secret = judged(outgoing, self._secrets, self._dummies)
-                whole = injected(outgoing, secret, self._dummies)
+                secret = self._live.valid(judged(outgoing, self._live.all(), self._live.dummies))
+                whole = injected(outgoing, secret, self._live.dummies)
                 self._count()
                 address = address_of(host, port, secret)
-            except InputError as error:
+            except (InputError, HostError) as error:
                 self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
-                talk.refuse(403, str(error))
+                talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
                 return
-            if not self._pass_on(talk, whole, secret, address):
+            if not self._pass_on(talk, outgoing, whole, secret, address):
                 return
 
     def _request(self, talk: _Talk, place: str) -> tuple[h11.Request | None, bytes]:
@@ -166,7 +176,7 @@ class Egress(Closing):
         except h11.RemoteProtocolError:
             error = InputError("this is no request of HTTP/1.1")
             try:
-                refuse_dummies(bytes(talk.raw), self._dummies, place)
+                refuse_dummies(bytes(talk.raw), self._live.dummies, place)
             except Alarm as alarm:
                 error = alarm
             self._refused("", place, error)
@@ -178,27 +188,54 @@ class Egress(Closing):
         if name in (None, host):
             return None
         try:
-            refuse_dummies(str(name).encode(), self._dummies, str(name))
+            refuse_dummies(str(name).encode(), self._live.dummies, str(name))
             raise InputError(f"the client names {str(name)[:100]!r} in TLS")
         except InputError as error:
             self._refused("CONNECT", host, error)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
-    def _pass_on(self, talk: _Talk, request: Outgoing, secret: Secret, address: str) -> bool:
-        """Send a request on and the response back; whether the client may go on."""
-        named = request.host if request.port == 443 else f"{request.host}:{request.port}"
-        told = {"method": request.method, "host": named, "path": request.target.partition("?")[0][:500]}
+    def _pass_on(self, talk: _Talk, outgoing: Outgoing, whole: Outgoing, secret: Secret, address: str) -> bool:
+        """Send a request on and the response back; whether the client may go on. `whole` has the value of `secret`."""
         try:
-            with asked(request, address, self._verify) as response:
-                self._record("request", secret.service, {**told, "status": response.status})
-                return self._answer(talk, response, request.method)
+            with self._sent(whole, secret, address) as response:
+                renewed = self._another(response, whole, secret)
+                if renewed is None:
+                    return self._answer(talk, response, whole.method)
+            again = injected(outgoing, renewed, self._live.dummies)
+            with self._sent(again, renewed, address) as response:
+                if response.status != 401:
+                    self._live.accepted(renewed)
+                return self._answer(talk, response, whole.method)
         except ServiceFault as fault:
-            self._record("request", secret.service, {**told, "error": str(fault)})
+            self._record("request", secret.service, {**_told(whole), "error": str(fault)})
             talk.refuse(502, f"the service {fault}")
             return False
 
+    @contextlib.contextmanager
+    def _sent(self, request: Outgoing, secret: Secret, address: str) -> Generator[Response]:
+        with asked(request, address, self._verify) as response:
+            self._record("request", secret.service, {**_told(request), "status": response.status})
+            yield response
+
+    def _another(self, response: Response, sent: Outgoing, secret: Secret) -> Secret | None:
+        """The secret with another token, if the service refused this one and the request may be sent again with it."""
+        if not has_value(sent, secret):
+            return None
+        if response.status != 401:
+            self._live.accepted(secret)
+            return None
+        try:
+            renewed = self._live.another(secret)
+        except AutoclaveError as error:
+            place = f"{sent.method} {_told(sent)['host']}"
+            self._record("denied", secret.service, {"request": place, "reason": str(error)})
+            return None
+        challenges = [value for name, value in response.headers if name.lower() == b"www-authenticate"]
+        challenge = b", ".join(challenges).decode("latin-1")
+        return renewed if may_send_again(sent.method, challenge) else None
+
     def _answer(self, talk: _Talk, response: Response, method: str) -> bool:
-        whole = Replacer(self._replacements)
+        whole = self._live.replacer()
         headers = [
             (whole.whole(name), whole.whole(value)) for name, value in response.headers if name.lower() not in _DROPPED
         ]
@@ -216,11 +253,11 @@ class Egress(Closing):
             if self._num_requests > _MOST_REQUESTS:
                 raise InputError(f"more than {_MOST_REQUESTS} requests")
 
-    def _refused(self, method: str, place: str, error: InputError) -> None:
+    def _refused(self, method: str, place: str, error: AutoclaveError) -> None:
         kind = "alarm" if isinstance(error, Alarm) else "denied"
         if kind == "alarm":
             self.alarms.append(str(error))
-        whole = Replacer(self._replacements).whole(f"{method} {place}".encode()).decode()
+        whole = self._live.replacer().whole(f"{method} {place}".encode()).decode()
         self._record(kind, "egress", {"request": whole, "reason": str(error)})
 
 
@@ -292,3 +329,9 @@ class _Talk:
             self._link.sendall(self._state.send(h11.Response(status_code=status, headers=headers)) or b"")
             self._link.sendall(self._state.send(h11.Data(data=content)) or b"")
             self._link.sendall(self._state.send(h11.EndOfMessage()) or b"")
+
+
+def _told(request: Outgoing) -> dict[str, Any]:
+    """What is recorded of a request."""
+    named = request.host if request.port == 443 else f"{request.host}:{request.port}"
+    return {"method": request.method, "host": named, "path": request.target.partition("?")[0][:500]}

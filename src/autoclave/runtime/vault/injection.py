@@ -33,6 +33,8 @@ _OVERRIDES = frozenset({"x-http-method-override", "x-http-method", "x-method-ove
 """Headers that have servers take a request for another one than its first line says."""
 _METHOD_PARAMETER = "_method"
 _METHOD_FIELD = re.compile(rb"""(?i)\bname\s*=\s*["']?_method\b""")
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_INVALID_TOKEN = re.compile(r"""[\s,]error\s*=\s*("invalid_token"|invalid_token(?=[\s,]|$))""")
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -182,6 +184,24 @@ def _parted(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, 
             left = with_parameter(left, secret.name, dummy, "") or left
     rest.append(left.encode())
     return replace(request, target=target, headers=headers), b"\n".join(rest)
+
+
+def has_value(request: Outgoing, secret: Secret) -> bool:
+    """Whether the real value of a secret is in a request, and not only its service asked without it."""
+    content = b"\n".join([request.target.encode(), *(value for _, value in request.headers)])
+    return bool(found_in(content, {secret.service: secret.value}))
+
+
+def may_send_again(method: str, challenge: str) -> bool:
+    """Whether a request that was answered with 401 may be sent once more, with another token.
+
+    By RFC 9110 such a request has not been applied. That is relied on where doing it twice is as good as once, and
+    else only if the service says in its `challenge` (WWW-Authenticate) that it was the token (RFC 6750): a service that
+    asks for a token in the middle of something gives 401 as well.
+    """
+    if method.upper() in _IDEMPOTENT:
+        return True
+    return bool(re.match(r"\s*bearer\s", challenge, re.IGNORECASE) and _INVALID_TOKEN.search(challenge))
 
 
 def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str) -> bytes | None:

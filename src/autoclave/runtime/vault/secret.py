@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from autoclave.config import Config
+from autoclave.runtime.vault.authorization import Authorization
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:[0-9]{1,5})?")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -33,6 +34,8 @@ class Secret(Config):
     """Whether the hosts may be on a private network or on this machine."""
     added_at: float = 0.0
     rotated_at: float = 0.0
+    authorization: Authorization | None = None
+    """How the value is renewed, if it was got by OAuth 2; None for a key that somebody typed in."""
 
     @property
     def variable(self) -> str:

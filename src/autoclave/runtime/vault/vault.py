@@ -209,7 +209,12 @@ class Vault:
 
     def about(self, service: str) -> dict[str, Any]:
         """What is known of a secret but the value."""
-        return self._of(service).model_dump(mode="json", exclude={"value"})
+        hidden = {"value": True, "authorization": {"client_secret", "refresh_token"}}
+        return self._of(service).model_dump(mode="json", exclude=hidden)
+
+    def is_renewable(self, service: str) -> bool:
+        """Whether a service has a token by OAuth 2, and not a key that somebody typed in."""
+        return self._of(service).authorization is not None
 
     def secret(self, service: str, purpose: str) -> Secret:
         """A secret; who asked for what is recorded.
@@ -234,25 +239,60 @@ class Vault:
             kept[secret.service] = secret.model_copy(update={"added_at": time.time()})
         self._record("secret", secret.service, {"access": "add", "hosts": list(secret.hosts)})
 
+    def put(self, secret: Secret, access: str, **told: Any) -> None:
+        """Add a secret or replace that of its service; what is `told` is recorded."""
+        with self._changing() as kept:
+            before = kept.get(secret.service)
+            times = {"added_at": before.added_at, "rotated_at": time.time()} if before else {"added_at": time.time()}
+            kept[secret.service] = secret.model_copy(update=times)
+        self._record("secret", secret.service, {"access": access, **told})
+
+    def change(self, service: str, access: str, change: Callable[[Secret], Secret], **told: Any) -> Secret:
+        """Change the secret of a service to what `change` makes of it, durably; what is `told` is recorded.
+
+        Raises:
+            InputError: there is none.
+        """
+        with self._changing() as kept:
+            kept[service] = changed = change(_found(kept, service))
+        self._record("secret", service, {"access": access, **told})
+        return changed
+
     def rotate(self, service: str, value: str) -> None:
         """Give a service another value.
 
         Raises:
-            InputError: it has none, or the new one could not be used.
+            InputError: there is no secret, the new one could not be used, or the value is renewed by OAuth 2.
         """
-        with self._changing() as kept:
-            if service not in kept:
-                raise InputError(f"service {service}: has no secret; the vault has {', '.join(sorted(kept)) or 'none'}")
-            told = kept[service].model_dump() | {"value": value, "rotated_at": time.time()}
-            kept[service] = secret_from(told, f"service {service}")
-            require_dummy(kept[service])
-        self._record("secret", service, {"access": "rotate"})
+
+        def another(before: Secret) -> Secret:
+            if before.authorization:
+                raise InputError(f"service {service}: its token is renewed by OAuth 2, and cannot be given")
+            told = before.model_dump() | {"value": value, "rotated_at": time.time()}
+            changed = secret_from(told, f"service {service}")
+            require_dummy(changed)
+            return changed
+
+        self.change(service, "rotate", another)
+
+    def told(self, service: str, access: str, **about: Any) -> None:
+        """Record an access that somebody else makes on behalf of a service."""
+        self._record("secret", service, {"access": access, **about})
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        """Be the only one who renews or gives up tokens of this vault, among all threads and processes.
+
+        Others may read and change it meanwhile.
+        """
+        with self._locked("renewal"):
+            yield
 
     def remove(self, service: str) -> None:
         """Forget a secret."""
         with self._changing() as kept:
-            if kept.pop(service, None) is None:
-                raise InputError(f"service {service}: has no secret; the vault has {', '.join(sorted(kept)) or 'none'}")
+            _found(kept, service)
+            del kept[service]
         self._record("secret", service, {"access": "remove"})
 
     def rekey(self, source: KeySource) -> None:
@@ -267,10 +307,7 @@ class Vault:
     # --- Inside -----------------------------------------------------------------------------------------------------
 
     def _of(self, service: str) -> Secret:
-        kept = self._secrets()
-        if service not in kept:
-            raise InputError(f"service {service}: has no secret; the vault has {', '.join(sorted(kept)) or 'none'}")
-        return kept[service]
+        return _found(self._secrets(), service)
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, Secret]]:
@@ -280,11 +317,11 @@ class Vault:
             self._write(kept, self._header() or self._source.new_header())
 
     @contextlib.contextmanager
-    def _locked(self) -> Generator[None]:
+    def _locked(self, what: str = "lock") -> Generator[None]:
         with contextlib.ExitStack() as opened:
             with _named_faults(self._path):
                 self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                lock = opened.enter_context(self._path.with_name(f"{self._path.name}.lock").open("ab"))
+                lock = opened.enter_context(self._path.with_name(f"{self._path.name}.{what}").open("ab"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -349,6 +386,12 @@ def _write_privately(path: Path, content: bytes) -> None:
         write_atomically(path, content)
     finally:
         os.umask(umask)
+
+
+def _found(kept: Mapping[str, Secret], service: str) -> Secret:
+    if service not in kept:
+        raise InputError(f"service {service}: has no secret; the vault has {', '.join(sorted(kept)) or 'none'}")
+    return kept[service]
 
 
 def secret_from(given: Mapping[str, Any], where: str) -> Secret:

@@ -1,0 +1,27 @@
+"""Tokens by OAuth 2 for the services of the vault: a person's consent, renewal and revocation. Nobody is in between.
+
+A token is at the boundary only: it comes from the provider into the vault, and goes from there into a request to the
+hosts of its service. It is in no message, no argument of a program and no record.
+"""
+
+from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish, wish_again
+from autoclave.runtime.oauth.catalogue import Shipped, shipped, shipped_names
+from autoclave.runtime.oauth.device import Device
+from autoclave.runtime.oauth.metadata import discovered
+from autoclave.runtime.oauth.source import TokenSource
+from autoclave.runtime.vault.authorization import Authorization, Provider
+
+__all__ = [
+    "Authorization",
+    "Authorizing",
+    "Device",
+    "Granted",
+    "Provider",
+    "Shipped",
+    "TokenSource",
+    "Wish",
+    "discovered",
+    "shipped",
+    "shipped_names",
+    "wish_again",
+]

@@ -1,0 +1,184 @@
+"""Asks the endpoints of a provider over HTTPS, and keeps what goes there out of every error.
+
+The bodies are written by Authlib. Its HTTP client is not used: it sends a code without PKCE unless two arguments are
+right, takes a redirect's state on trust unless it is handed in, turns the answers that a device flow waits for into
+HTTP errors, puts the token in place before a caller could store it, and writes a client's password unlike the standard.
+
+No redirect is followed, no proxy of the environment used, no answer read beyond a limit of bytes and of time.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx
+from authlib.oauth2.rfc6749.parameters import prepare_token_request
+from authlib.oauth2.rfc7009 import prepare_revoke_token_request
+
+from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.vault.authorization import Provider
+from autoclave.runtime.vault.traces import found_in
+
+_MOST_BYTES = 256 << 10
+_PATIENCE_S, _IN_ALL_S = 20.0, 40.0
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_BUSY = frozenset({"temporarily_unavailable", "server_error"})
+_PAST = "urn:ietf:params:oauth:grant-type:"
+
+
+class Refused(InputError):
+    """The provider said no. `code` is its word for why, as far as it can be shown."""
+
+    code: str = ""
+
+    @staticmethod
+    def by(provider: str, code: str) -> Refused:
+        error = Refused(f"{provider}: refused it ({code or 'without a reason that could be shown'})")
+        error.code = code
+        return error
+
+
+class Unreachable(HostError):
+    """The provider could not be asked, or did not answer as one. `may_have_arrived`: whether it may have acted."""
+
+    may_have_arrived: bool = True
+
+    @staticmethod
+    def at(provider: str, why: str, *, may_have_arrived: bool) -> Unreachable:
+        error = Unreachable(f"{provider}: no answer that could be used ({why}). Mend: try again later")
+        error.may_have_arrived = may_have_arrived
+        return error
+
+
+class Endpoints:
+    """The endpoints of a provider, asked as one client. `verify`: the certificates that it is verified by."""
+
+    def __init__(
+        self, provider: Provider, client_id: str, client_secret: str = "", verify: ssl.SSLContext | None = None
+    ) -> None:
+        self.provider = provider
+        self._client_id, self._client_secret, self._verify = client_id, client_secret, verify
+
+    def __repr__(self) -> str:
+        return f"Endpoints({self.provider.token_url})"
+
+    def tokens(self, grant_type: str, **fields: str) -> Mapping[str, Any]:
+        """What the token endpoint answers.
+
+        Raises:
+            Refused: with the code of its error.
+            Unreachable: it did not answer, or not as such an endpoint does.
+        """
+        if self.provider.resource:
+            fields["resource"] = self.provider.resource
+        named = _PAST + grant_type if grant_type == "device_code" else grant_type
+        body = prepare_token_request(named, **fields)
+        return self._posted(self.provider.token_url, body, fields.values())
+
+    def device(self, scopes: str) -> Mapping[str, Any]:
+        """What the endpoint for devices answers (RFC 8628)."""
+        fields = {"scope": scopes} if scopes else {}
+        if self.provider.resource:
+            fields["resource"] = self.provider.resource
+        # A client without a secret says its name in the form; one with a secret as it does elsewhere.
+        return self._posted(self.provider.device_url, urlencode(fields), ())
+
+    def revoke(self, token: str, kind: str) -> None:
+        """Have a token made void (RFC 7009). One that is void already is no error."""
+        body, _ = prepare_revoke_token_request(token, kind)
+        try:
+            self._posted(self.provider.revocation_url, body, (token,), may_be_empty=True)
+        except Refused as error:
+            if error.code not in ("unsupported_token_type", "invalid_token"):  # the latter as Google has it
+                raise
+
+    def _posted(self, url: str, body: str, secrets: Iterable[str], *, may_be_empty: bool = False) -> Mapping[str, Any]:
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+        named = {"client_id": self._client_id}
+        if self.provider.client_authentication == "basic":
+            pair = f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            named = {}
+        elif self.provider.client_authentication == "post":
+            named["client_secret"] = self._client_secret
+        content = "&".join(part for part in (body, urlencode(named)) if part)
+        status, given = _asked("POST", url, headers, content, self._verify)
+        hidden = [secret for secret in (*secrets, self._client_secret) if len(secret) > 7]
+        return _judged(urlsplit(url).netloc, status, given, hidden, may_be_empty=may_be_empty)
+
+
+def published(url: str, verify: ssl.SSLContext | None = None) -> Mapping[str, Any]:
+    """The JSON object at an address.
+
+    Raises:
+        Refused: there is none.
+        Unreachable: nobody answers there.
+    """
+    status, given = _asked("GET", url, {"accept": "application/json"}, "", verify)
+    return _judged(urlsplit(url).netloc, status, given, ())
+
+
+def shown_code(given: object, secrets: Iterable[str] = ()) -> str:
+    """The code of an error if it can be shown: one word, and nothing that is secret in it; else nothing."""
+    if not isinstance(given, str) or not _CODE.fullmatch(given):
+        return ""
+    return "" if found_in(given.encode(), {f"{number}": each for number, each in enumerate(secrets)}) else given
+
+
+def _asked(
+    method: str, url: str, headers: Mapping[str, str], content: str, verify: ssl.SSLContext | None
+) -> tuple[int, bytes]:
+    """Status and body of an answer."""
+    place, until, body = urlsplit(url).netloc, time.monotonic() + _IN_ALL_S, bytearray()
+    try:
+        with (
+            httpx.Client(
+                verify=verify or ssl.create_default_context(),
+                trust_env=False,
+                timeout=_PATIENCE_S,
+                follow_redirects=False,
+            ) as client,
+            client.stream(method, url, headers=headers, content=content or None) as response,
+        ):
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _MOST_BYTES or time.monotonic() > until:
+                    raise Unreachable.at(place, "the answer has no end", may_have_arrived=True)
+            return response.status_code, bytes(body)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
+        raise Unreachable.at(place, type(error).__name__, may_have_arrived=False) from None
+    except httpx.HTTPError as error:
+        raise Unreachable.at(place, type(error).__name__, may_have_arrived=True) from None
+
+
+def _judged(
+    place: str, status: int, body: bytes, secrets: Iterable[str], *, may_be_empty: bool = False
+) -> Mapping[str, Any]:
+    try:
+        given = json.loads(body)
+    except ValueError:
+        given = None
+    is_error = isinstance(given, dict) and ("error" in given or given.get("ok") is False)
+    code = shown_code(given.get("error"), secrets) if is_error and isinstance(given, dict) else ""
+    if status >= 500 or status == 429 or code in _BUSY:
+        raise Unreachable.at(place, f"status {status}", may_have_arrived=True)
+    if is_error or status >= 300:
+        raise Refused.by(place, code or f"status {status}")
+    if may_be_empty:
+        return {}
+    if not isinstance(given, dict):
+        raise Unreachable.at(place, "it is no JSON object", may_have_arrived=True)
+    return given
+
+
+def described(error: AutoclaveError, service: str) -> InputError | HostError:
+    """The error with the service that it is about, of the same kind."""
+    kind = HostError if isinstance(error, HostError) else InputError
+    return kind(f"service {service}: {error}")

@@ -1,0 +1,313 @@
+"""Authorisation by a browser: the token gets into the vault, and nothing else can be made to take its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx
+import pytest
+
+from autoclave.core import InputError
+from autoclave.runtime.oauth import Authorizing, Provider, TokenSource, Wish
+from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of
+from autoclave.runtime.oauth.endpoints import Endpoints, Refused
+from autoclave.runtime.vault import Secret, Vault
+from tests.runtime.oauth.conftest import Somebody, status_at
+from tests.runtime.oauth.servers import Browser, Server, parameters, with_parameters
+
+SECRET = "a:b+c%20d/e&f"  # each sign of it is another one when it is encoded wrongly
+
+
+def test_a_person_agrees_in_the_browser_and_the_vault_has_a_token(
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish, told: list[Any]
+):
+    granted = somebody.authorises(wish)
+    assert granted.scopes == granted.asked == ("openid", "read")
+    secret = vault.secret("api", "a test")
+    assert secret.hosts == (server.place,)
+    assert secret.authorization
+    assert secret.authorization.refresh_token
+    assert secret.authorization.refresh_token not in str(vault.about("api"))
+    assert secret.authorization.expires_at == pytest.approx(time.time() + 3600, abs=60)
+    assert status_at(server, "/api/things", secret.value) == 200
+    assert [(kind, name, body["access"]) for kind, name, body in told] == [
+        ("secret", "api", "authorise"),
+        ("secret", "api", "read"),
+    ]
+    assert told[0][2]["scopes"] == ["openid", "read"]
+
+
+def test_the_address_binds_the_answer_by_state_and_by_the_digest_of_a_verifier(
+    server: Server, somebody: Somebody, wish: Wish
+):
+    seen: list[str] = []
+    somebody.authorises(wish, change=lambda url: seen.append(url) or url)
+    given = parameters(seen[0])
+    assert given["code_challenge_method"] == "S256"
+    assert len(given["code_challenge"]) == 43  # 32 bytes in base64 without padding
+    assert len(given["state"]) >= 43
+    assert given["redirect_uri"].startswith("http://127.0.0.1:")
+    assert given["response_type"] == "code"
+    again = Attempt("http://127.0.0.1:1/callback")
+    assert authorization_url(wish.provider, "native", (), again) != authorization_url(
+        wish.provider, "native", (), Attempt("http://127.0.0.1:1/callback")
+    )
+    assert again.state not in repr(again)
+    assert again.verifier not in repr(again)
+
+
+@pytest.mark.parametrize(("client", "way"), [("with secret", "basic"), ("posting", "post")])
+def test_a_client_with_a_password_says_it_as_the_provider_wants_it(
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish, client: str, way: str
+):
+    provider = wish.provider.model_copy(update={"client_authentication": way})
+    somebody.authorises(dataclasses.replace(wish, provider=provider, client_id=client, client_secret=SECRET))
+    assert status_at(server, "/api/things", vault.secret("api", "").value) == 200
+    TokenSource(vault, server.verify).renew("api")
+    assert SECRET not in str(vault.about("api"))
+
+
+def test_who_is_denied_gets_nothing(vault: Vault, somebody: Somebody, wish: Wish):
+    with pytest.raises(InputError, match=r"service api: it was denied \(access_denied\); nothing was granted"):
+        somebody.authorises(wish, denies=True)
+    assert vault.names() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"state": "another"}, "another state"),
+        ({"state": None}, "another state"),
+        ({"iss": "https://evil.example"}, "names another issuer"),
+        ({"iss": None}, "names no issuer"),
+        ({"code": None}, "without a code"),
+        ({"error": "access_denied", "state": "another"}, "another state"),
+    ],
+)
+def test_an_answer_to_another_question_is_not_taken(
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish, change: dict[str, Any], rule: str
+):
+    before = server.control()
+    with pytest.raises(InputError, match=rule):
+        somebody.authorises(wish, come_back=lambda url: with_parameters(url, **change))
+    assert server.control() == before  # the code was not sent anywhere
+    assert vault.names() == []
+
+
+def test_a_parameter_that_comes_twice_is_not_chosen_from(vault: Vault, somebody: Somebody, wish: Wish):
+    with pytest.raises(InputError, match="given twice"):
+        somebody.authorises(wish, come_back=lambda url: f"{url}&code=another")
+    assert vault.names() == []
+
+
+def test_an_issuer_that_is_known_is_compared_even_if_it_does_not_promise_its_name():
+    attempt = Attempt("http://127.0.0.1:1/callback")
+    provider = Provider(issuer="https://a.example", token_url="https://a.example/token")
+    with pytest.raises(InputError, match="names another issuer"):
+        code_of(urlencode({"state": attempt.state, "code": "c", "iss": "https://b.example"}), provider, attempt)
+    assert code_of(urlencode({"state": attempt.state, "code": "c"}), provider, attempt) == "c"
+
+
+def test_the_word_of_a_refusal_that_echoes_a_secret_is_not_shown():
+    attempt = Attempt("http://127.0.0.1:1/callback")
+    for word in (attempt.state, "a\x1b[2Jb", "x" * 100):
+        with pytest.raises(InputError, match="without a reason that could be shown") as error:
+            code_of(urlencode({"state": attempt.state, "error": word}), Provider(), attempt)
+        assert word not in str(error.value)
+
+
+# --- Attacks on the code ---------------------------------------------------------------------------------------------
+
+
+def test_a_code_is_worth_nothing_without_the_verifier(server: Server, vault: Vault, somebody: Somebody, wish: Wish):
+    stolen: list[httpx.Response] = []
+
+    def steal(url: str) -> str:
+        uri = url.partition("?")[0]
+        fields = {"grant_type": "authorization_code", "client_id": "native", "redirect_uri": uri}
+        for others in ({}, {"code_verifier": "a" * 64}):
+            given = {**fields, "code": parameters(url)["code"], **others}
+            stolen.append(httpx.post(wish.provider.token_url, data=given, verify=server.verify))
+        return url
+
+    somebody.authorises(wish, come_back=steal)
+    assert [response.json()["error"] for response in stolen] == ["invalid_grant", "invalid_grant"]
+    assert status_at(server, "/api/things", vault.secret("api", "").value) == 200
+
+
+def test_a_question_that_is_stripped_of_pkce_on_the_way_gives_no_token(vault: Vault, somebody: Somebody, wish: Wish):
+    """The provider would let this client, which has a password, do without."""
+    provider = wish.provider.model_copy(update={"client_authentication": "basic"})
+    stripped = dataclasses.replace(wish, provider=provider, client_id="with secret", client_secret=SECRET)
+    with pytest.raises(InputError, match=r"refused it \(invalid_grant\)"):
+        somebody.authorises(
+            stripped, change=lambda url: with_parameters(url, code_challenge=None, code_challenge_method=None)
+        )
+    assert vault.names() == []
+
+
+def test_a_question_whose_pkce_is_made_plain_is_refused(
+    server: Server, browser: Browser, vault: Vault, somebody: Somebody, wish: Wish
+):
+    with pytest.raises(InputError, match="the provider refused it"):
+        somebody.authorises(wish, change=lambda url: with_parameters(url, code_challenge_method="plain"))
+    assert vault.names() == []
+
+
+def test_a_code_can_be_used_once_and_who_uses_it_again_ends_all_that_came_of_it(
+    server: Server, browser: Browser, wish: Wish
+):
+    attempt = Attempt("http://127.0.0.1:1/callback")
+    back = browser.sent_back(authorization_url(wish.provider, "native", wish.scopes, attempt))
+    code = code_of(urlsplit(back).query, wish.provider, attempt)
+    endpoints = Endpoints(wish.provider, "native", verify=server.verify)
+    given = {"code": code, "redirect_uri": attempt.redirect_uri, "code_verifier": attempt.verifier}
+    token = endpoints.tokens("authorization_code", **given)["access_token"]
+    assert status_at(server, "/api/things", token) == 200
+    with pytest.raises(Refused, match="invalid_grant") as error:
+        endpoints.tokens("authorization_code", **given)
+    assert code not in str(error.value)
+    assert status_at(server, "/api/things", token) == 401
+
+
+def test_a_code_that_was_sent_to_another_port_is_worth_nothing_there_and_here(
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish
+):
+    own: list[str] = []
+
+    def to_another_port(url: str) -> str:
+        own.append(parameters(url)["redirect_uri"])
+        return with_parameters(url, redirect_uri="http://127.0.0.1:9/callback")
+
+    def steal_and_send_on(url: str) -> str:
+        assert url.startswith("http://127.0.0.1:9/callback?")
+        fields = {"grant_type": "authorization_code", "client_id": "native", "code": parameters(url)["code"]}
+        fields["redirect_uri"] = "http://127.0.0.1:9/callback"
+        assert httpx.post(wish.provider.token_url, data=fields, verify=server.verify).status_code == 400
+        return url.replace("http://127.0.0.1:9/callback", own[0])
+
+    with pytest.raises(InputError, match=r"refused it \(invalid_grant\)"):
+        somebody.authorises(wish, change=to_another_port, come_back=steal_and_send_on)
+    assert vault.names() == []
+
+
+def test_a_redirect_to_another_path_or_host_is_refused_by_the_provider(server: Server, browser: Browser, wish: Wish):
+    url = authorization_url(wish.provider, "native", wish.scopes, Attempt("http://127.0.0.1:1/callback"))
+    for other in ("http://127.0.0.1:1/other", "http://evil.example/callback"):
+        with pytest.raises(AssertionError):
+            browser.sent_back(with_parameters(url, redirect_uri=other))
+
+
+def test_nobody_waits_for_a_browser_that_does_not_come(vault: Vault, server: Server, wish: Wish):
+    shown: queue.Queue[str] = queue.Queue()
+    with pytest.raises(InputError, match="service api: no browser came back within 0 s"):
+        Authorizing(vault, server.verify).by_browser(wish, shown.put, deadline_s=0.05)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(parameters(shown.get())["redirect_uri"])
+
+
+# --- Scopes ----------------------------------------------------------------------------------------------------------
+
+
+def test_more_scopes_are_added_to_those_that_were_granted(
+    server: Server, vault: Vault, somebody: Somebody, browser: Browser, wish: Wish
+):
+    somebody.authorises(wish)
+    before = vault.secret("api", "").value
+    pages = len(browser.pages)
+    granted = somebody.authorises(dataclasses.replace(wish, scopes=("write",), about={}))
+    assert granted.scopes == granted.asked == ("openid", "read", "write")
+    after = vault.secret("api", "")
+    assert after.value != before
+    assert after.hosts == (server.place,)
+    assert after.authorization
+    assert after.authorization.scopes == ("openid", "read", "write")
+    [consent] = browser.pages[pages:]  # the provider asked the person for the new one only
+    assert "<li>write</li>" in consent
+    assert "<li>read</li>" not in consent
+
+
+def test_what_was_granted_already_is_not_asked_for(vault: Vault, server: Server, somebody: Somebody, wish: Wish):
+    somebody.authorises(wish)
+    shown: list[str] = []
+    granted = somebody.authorizing.by_browser(wish, shown.append)
+    assert (granted.asked, granted.scopes, shown) == ((), ("openid", "read"), [])
+    somebody.authorises(dataclasses.replace(wish, is_anew=True))
+
+
+def test_a_provider_that_adds_is_asked_for_what_is_missing_only(server: Server, somebody: Somebody, wish: Wish):
+    somebody.authorises(wish)
+    seen: list[str] = []
+    adding = wish.provider.model_copy(update={"adds_scopes": True})
+    more = dataclasses.replace(wish, provider=adding, scopes=("read", "write"))
+    granted = somebody.authorises(more, change=lambda url: seen.append(url) or url)
+    assert parameters(seen[0])["scope"] == "write"
+    assert granted.scopes == ("openid", "read", "write")
+
+
+def test_a_token_that_would_lose_what_was_granted_is_not_taken(
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish
+):
+    somebody.authorises(wish)
+    before = vault.secret("api", "").value
+    with pytest.raises(InputError, match="the new token would be without openid, read"):
+        somebody.authorises(
+            dataclasses.replace(wish, scopes=("write",)), change=lambda url: with_parameters(url, scope="write")
+        )
+    assert vault.secret("api", "").value == before
+
+
+def test_what_was_not_granted_is_told(somebody: Somebody, wish: Wish):
+    wide = dataclasses.replace(wish, scopes=("openid", "read", "write"))
+    granted = somebody.authorises(wide, change=lambda url: with_parameters(url, scope="openid read"))
+    assert (granted.scopes, granted.not_granted) == (("openid", "read"), ("write",))
+
+
+# --- What is in the way ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda wish: dataclasses.replace(wish, client_id="another"), "another client or provider; remove it first"),
+        (
+            lambda wish: dataclasses.replace(wish, provider=Provider(token_url="https://evil.example/token")),
+            "another client or provider; remove it first",
+        ),
+    ],
+)
+def test_the_token_of_another_client_is_not_replaced(
+    vault: Vault, somebody: Somebody, wish: Wish, change: Callable[[Wish], Wish], rule: str
+):
+    somebody.authorises(wish)
+    with pytest.raises(InputError, match=rule):
+        somebody.authorizing.by_browser(change(wish), lambda _: None)
+
+
+def test_a_key_that_was_typed_in_is_not_replaced(vault: Vault, somebody: Somebody, wish: Wish):
+    vault.add(Secret(service="api", value="typed-in", hosts=("api.example",)))
+    with pytest.raises(InputError, match="has a key that was typed in; remove it first"):
+        somebody.authorizing.by_browser(wish, lambda _: None)
+    assert vault.secret("api", "").value == "typed-in"
+
+
+def test_a_token_is_not_replaced_by_a_key(vault: Vault, somebody: Somebody, wish: Wish):
+    somebody.authorises(wish)
+    with pytest.raises(InputError, match="its token is renewed by OAuth 2"):
+        vault.rotate("api", "typed-in")
+
+
+def test_settings_that_are_wrong_are_told_before_anybody_is_asked(somebody: Somebody, wish: Wish):
+    shown: list[str] = []
+    with pytest.raises(InputError, match="service api: hosts"):
+        somebody.authorizing.by_browser(dataclasses.replace(wish, about={"hosts": ("https://x",)}), shown.append)
+    with pytest.raises(InputError, match="no address for the browser is known"):
+        somebody.authorizing.by_browser(
+            dataclasses.replace(wish, provider=Provider(token_url="https://a.example")), shown.append
+        )
+    assert shown == []

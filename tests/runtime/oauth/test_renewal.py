@@ -1,0 +1,333 @@
+"""Tokens are renewed when they have to be, once, and what is got is durable before anybody uses it."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.oauth import Authorization, TokenSource, Wish
+from autoclave.runtime.vault import Secret, Vault
+from tests.runtime.oauth.conftest import Somebody, status_at
+from tests.runtime.oauth.servers import Server
+
+LATER_S = 3590.0  # a token lives an hour
+
+
+@pytest.fixture
+def secret(somebody: Somebody, wish: Wish, vault: Vault) -> Secret:
+    """What the vault has after somebody agreed."""
+    somebody.authorises(wish)
+    return vault.secret("api", "a test")
+
+
+def authorization(vault: Vault) -> Authorization:
+    found = vault.secret("api", "a test").authorization
+    assert found
+    return found
+
+
+def source(vault: Vault, server: Server, ahead_s: float = 0.0) -> TokenSource:
+    return TokenSource(vault, server.verify, lambda: time.time() + ahead_s)
+
+
+def num_renewals(server: Server) -> int:
+    return server.control().count("refresh_token")
+
+
+def posted(server: Server, url: str, **fields: str) -> httpx.Response:
+    return httpx.post(url, data={"client_id": "native", **fields}, verify=server.verify)
+
+
+# --- When ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_is_valid_is_given_as_it_is(server: Server, vault: Vault, secret: Secret):
+    before = num_renewals(server)
+    assert source(vault, server).key_of("api") == secret.value
+    assert source(vault, server, LATER_S - 60).key_of("api") == secret.value
+    assert num_renewals(server) == before
+
+
+def test_a_token_that_is_about_to_expire_is_renewed_and_the_new_refresh_token_kept(
+    server: Server, vault: Vault, secret: Secret, told: list[Any]
+):
+    old = authorization(vault).refresh_token
+    told.clear()
+    given = source(vault, server, LATER_S).secret("api", "to list things")
+    assert given.value != secret.value
+    assert status_at(server, "/api/things", given.value) == 200
+    assert authorization(vault).refresh_token not in ("", old)
+    assert authorization(vault).renewing_since == 0
+    assert authorization(vault).expires_at == pytest.approx(time.time() + LATER_S + 3600, abs=60)
+    assert [(body["access"], body.get("purpose")) for _, _, body in told[:4]] == [
+        ("read", "to list things"),
+        ("read", "renewal"),
+        ("renewal begins", None),
+        ("renew", None),
+    ]
+
+
+def test_a_token_that_the_service_refuses_is_renewed(server: Server, vault: Vault, secret: Secret):
+    server.control(forget=secret.value)
+    assert status_at(server, "/api/things", secret.value) == 401
+    given = source(vault, server).refreshed("api", secret.value)
+    assert status_at(server, "/api/things", given.value) == 200
+    assert given.hosts == secret.hosts
+
+
+def test_a_token_that_somebody_else_renewed_meanwhile_is_taken_from_the_vault(
+    server: Server, vault: Vault, secret: Secret
+):
+    new = source(vault, server).renew("api")
+    before = num_renewals(server)
+    assert source(vault, server).refreshed("api", secret.value).value == new.value
+    assert num_renewals(server) == before
+
+
+def test_keys_that_were_typed_in_are_given_as_they_are(server: Server, vault: Vault):
+    vault.add(Secret(service="typed", value="a-key-9f31c7", hosts=("api.example",)))
+    assert source(vault, server).key_of("typed") == "a-key-9f31c7"
+    with pytest.raises(InputError, match="service typed: its key was typed in, so only a person can renew it"):
+        source(vault, server).refreshed("typed", "a-key-9f31c7")
+
+
+def test_without_a_refresh_token_a_person_is_asked_when_the_token_is_over(server: Server, vault: Vault, secret: Secret):
+    assert secret.authorization
+    bare = secret.authorization.model_copy(update={"refresh_token": ""})
+    vault.put(secret.model_copy(update={"authorization": bare}), "a test")
+    assert source(vault, server, LATER_S).key_of("api") == secret.value
+    with pytest.raises(InputError, match=r"gave nothing to renew it by. Mend: autoclave act vault authorize api"):
+        source(vault, server, LATER_S + 20).key_of("api")
+
+
+# --- Several at once -------------------------------------------------------------------------------------------------
+
+_PROCESS = """
+import ssl, sys, hashlib
+from pathlib import Path
+from autoclave.runtime.oauth import TokenSource
+from autoclave.runtime.vault import Passphrase, Vault
+vault = Vault(Path(sys.argv[1]), Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1))
+source = TokenSource(vault, ssl.create_default_context(cafile=sys.argv[2]))
+rejected = vault.secret("api", "").value
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def process(vault_path: Path, server: Server, source: str) -> subprocess.Popen[str]:
+    """A process that is ready to go on with `source`."""
+    started = subprocess.Popen(
+        [sys.executable, "-c", _PROCESS + source, str(vault_path), str(server.certificates)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout
+    assert started.stdout.readline() == "ready\n"
+    return started
+
+
+def test_processes_that_renew_at_once_ask_the_provider_once(
+    server: Server, vault: Vault, secret: Secret, tmp_path: Path
+):
+    before = num_renewals(server)
+    digest = 'print(hashlib.sha256(source.refreshed("api", rejected).value.encode()).hexdigest())'
+    processes = [process(tmp_path / "vault", server, digest) for _ in range(3)]
+    told = [each.communicate("go\n", timeout=30)[0].strip() for each in processes]
+    new = vault.secret("api", "").value
+    assert told == [hashlib.sha256(new.encode()).hexdigest()] * 3
+    assert num_renewals(server) == before + 1
+    assert status_at(server, "/api/things", source(vault, server).renew("api").value) == 200
+
+
+def test_threads_that_renew_at_once_ask_the_provider_once(server: Server, vault: Vault, secret: Secret):
+    before, given = num_renewals(server), list[str]()
+    shared = source(vault, server)
+    threads = [
+        threading.Thread(target=lambda: given.append(shared.refreshed("api", secret.value).value)) for _ in range(6)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert len(given) == 6
+    assert len(set(given)) == 1
+    assert num_renewals(server) == before + 1
+
+
+def test_who_changes_another_secret_does_not_wait_for_a_renewal(vault: Vault):
+    with vault.alone():
+        vault.add(Secret(service="other", value="v9f31c70", hosts=("h",)))
+    assert vault.names() == ["other"]
+
+
+# --- What goes wrong in between --------------------------------------------------------------------------------------
+
+_KILLED_AT = """
+import os, signal
+class Killed(Vault):
+    def change(self, service, access, change, **told):
+        if access == "renew" and {is_before_it_is_stored}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = super().change(service, access, change, **told)
+        if access == "renewal begins" and not {is_before_it_is_stored}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+source._vault.__class__ = Killed
+source.renew("api")
+"""
+
+
+def test_killed_before_the_answer_is_stored_the_next_renewal_says_so_and_a_person_authorises_again(
+    server: Server, vault: Vault, secret: Secret, somebody: Somebody, wish: Wish, tmp_path: Path
+):
+    killed = process(tmp_path / "vault", server, _KILLED_AT.format(is_before_it_is_stored=True))
+    killed.communicate("go\n", timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    assert authorization(vault).renewing_since > 0
+    assert vault.secret("api", "").value == secret.value
+    with pytest.raises(
+        InputError,
+        match=r"its authorisation has ended \(invalid_grant, after a renewal that was interrupted before its answer "
+        r"was stored\)\. Mend: autoclave act vault authorize api",
+    ):
+        source(vault, server, LATER_S).key_of("api")
+    before = num_renewals(server)
+    with pytest.raises(InputError, match="interrupted"):
+        source(vault, server, LATER_S).key_of("api")
+    assert num_renewals(server) == before  # it is known by now, and the provider is left alone
+    somebody.authorises(wish)
+    assert authorization(vault).ended == ""
+    assert status_at(server, "/api/things", source(vault, server).key_of("api")) == 200
+
+
+def test_killed_before_the_provider_is_asked_nothing_is_lost(
+    server: Server, vault: Vault, secret: Secret, tmp_path: Path
+):
+    killed = process(tmp_path / "vault", server, _KILLED_AT.format(is_before_it_is_stored=False))
+    killed.communicate("go\n", timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    assert authorization(vault).renewing_since > 0
+    assert status_at(server, "/api/things", source(vault, server).renew("api").value) == 200
+    assert authorization(vault).renewing_since == 0
+
+
+def test_an_answer_that_is_lost_on_the_way_is_told_as_that(server: Server, vault: Vault, secret: Secret):
+    server.control(lose_answers=1)
+    with pytest.raises(HostError, match=r"service api: localhost:[0-9]+: no answer that could be used"):
+        source(vault, server).renew("api")
+    assert authorization(vault).renewing_since > 0
+    with pytest.raises(InputError, match="after a renewal that was interrupted"):
+        source(vault, server).renew("api")
+
+
+def test_a_request_that_is_lost_on_the_way_is_made_again(server: Server, vault: Vault, secret: Secret):
+    server.control(lose_requests=1)
+    with pytest.raises(HostError, match="no answer that could be used"):
+        source(vault, server).renew("api")
+    assert status_at(server, "/api/things", source(vault, server).renew("api").value) == 200
+
+
+def test_while_the_provider_is_down_a_token_that_is_still_valid_is_used(server: Server, vault: Vault, secret: Secret):
+    server.control(is_down=True)
+    assert source(vault, server, LATER_S).key_of("api") == secret.value
+    with pytest.raises(HostError, match=r"service api: .*status 503.*Mend: try again later"):
+        source(vault, server, LATER_S + 20).key_of("api")
+    server.control(is_down=False)
+    assert source(vault, server, LATER_S + 20).key_of("api") != secret.value
+
+
+def test_a_refresh_token_that_a_thief_used_ends_it_for_both(server: Server, vault: Vault, secret: Secret):
+    """The provider cannot know who is the thief."""
+    stolen = authorization(vault).refresh_token
+    source(vault, server).renew("api")
+    token = f"{server.issuer}/token"
+    assert posted(server, token, grant_type="refresh_token", refresh_token=stolen).json()["error"] == "invalid_grant"
+    with pytest.raises(InputError, match=r"its authorisation has ended \(invalid_grant\)") as error:
+        source(vault, server).renew("api")
+    assert stolen not in str(error.value)
+    assert status_at(server, "/api/things", vault.secret("api", "").value) == 401
+
+
+def test_a_client_that_the_provider_does_not_know_any_more_keeps_what_it_has(
+    server: Server, vault: Vault, secret: Secret
+):
+    given = authorization(vault)
+    other = given.model_copy(update={"client_id": "nobody"})
+    vault.put(secret.model_copy(update={"authorization": other}), "a test")
+    with pytest.raises(InputError, match=r"service api: localhost:[0-9]+: refused it \(invalid_client\)"):
+        source(vault, server).renew("api")
+    kept = authorization(vault)
+    assert (kept.refresh_token, kept.ended, kept.renewing_since) == (given.refresh_token, "", 0.0)
+
+
+# --- Giving up -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_given_up_is_void_and_forgotten(server: Server, vault: Vault, secret: Secret, told: list[Any]):
+    refresh_token = authorization(vault).refresh_token
+    num_before = server.control().count("/token/revocation")
+    told.clear()
+    assert source(vault, server).give_up("api") is True
+    assert server.control().count("/token/revocation") == num_before + 2  # either alone does it for some providers only
+    assert vault.names() == []
+    assert status_at(server, "/api/things", secret.value) == 401
+    token = f"{server.issuer}/token"
+    again = posted(server, token, grant_type="refresh_token", refresh_token=refresh_token)
+    assert again.json()["error"] == "invalid_grant"
+    assert [body["access"] for _, _, body in told] == ["read", "revoke", "remove"]
+
+
+def test_what_cannot_be_made_void_is_kept(server: Server, vault: Vault, secret: Secret, told: list[Any]):
+    server.control(is_down=True)
+    with pytest.raises(HostError, match="service api: "):
+        source(vault, server).give_up("api")
+    assert vault.names() == ["api"]
+    assert told[-1][2] == {"access": "revocation failed"}
+    server.control(is_down=False)
+    source(vault, server).give_up("api")
+
+
+def test_without_a_way_to_make_it_void_it_is_forgotten_and_that_is_said(server: Server, vault: Vault, secret: Secret):
+    bare = authorization(vault)
+    bare = bare.model_copy(update={"provider": bare.provider.model_copy(update={"revocation_url": ""})})
+    vault.put(secret.model_copy(update={"authorization": bare}), "a test")
+    vault.add(Secret(service="typed", value="a-key-9f31c7", hosts=("api.example",)))
+    assert source(vault, server).give_up("api") is False
+    assert source(vault, server).give_up("typed") is False
+    assert vault.names() == []
+
+
+def test_no_renewal_comes_between_the_end_and_what_was_renewed(
+    server: Server, vault: Vault, secret: Secret, monkeypatch: pytest.MonkeyPatch
+):
+    """A renewal that waited while the service was given up does not bring a token back."""
+    waiting = threading.Event()
+    failures: list[Exception] = []
+
+    def renew() -> None:
+        waiting.set()
+        try:
+            source(vault, server).renew("api")
+        except InputError as error:
+            failures.append(error)
+
+    with vault.alone():
+        thread = threading.Thread(target=renew)
+        thread.start()
+        assert waiting.wait(10)
+        vault.remove("api")
+    thread.join(20)
+    assert "has no secret" in str(failures[0])
+    assert vault.names() == []

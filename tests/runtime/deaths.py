@@ -39,7 +39,7 @@ def act(deadly, root, what, options):
     libc = steps._libc
     steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(libc.renameat2)), "syncfs": libc.syncfs})
     steps._set_facts = dying(steps._set_facts)
-    manager._make = dying(manager._make)
+    manager.make = dying(manager.make)
     manager.remove_tree = dying(manager.remove_tree)
     manager.remove_tree_or_file = dying(manager.remove_tree_or_file)
     for name in ("keep", "restore", "forget", "_write_content"):

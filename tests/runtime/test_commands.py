@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,11 +142,23 @@ def test_a_command_that_fails_changes_nothing(root: Path, session: Session, oper
     assert accepted.plan.output["exit_code"] == 3
 
 
-def test_what_was_planned_is_applied_even_if_the_command_would_do_something_else_by_now(root: Path, session: Session):
-    proposal = session.propose(sh("date +%N > now; cat b.txt > copied"))
-    (root / "b.txt").write_text("later")
+def test_what_was_planned_is_applied_if_the_command_would_see_the_same_now(root: Path, session: Session):
+    proposal = session.propose(sh("date +%N > now; cat d.txt > copied", within="docs/deep"))
+    now = proposal.plan.output
+    (root / "b.txt").write_text("it does not see this")
     session.run(proposal.action, proposal.plan.digest)
-    assert (root / "copied").read_text() == ""
+    assert (root / "docs/deep/copied").read_text() == "d"
+    assert now["exit_code"] == 0
+    for meddle in (
+        lambda: (root / "docs/deep/d.txt").write_text("later"),
+        lambda: (root / "docs/deep/more").touch(),
+        lambda: (root / "docs/deep/d.txt").chmod(0o600),
+        lambda: (root / "docs/deep").chmod(0o700),
+    ):
+        proposal = session.propose(sh("cat deep/d.txt > copied; ls -l > listing", within="docs"))
+        meddle()
+        with pytest.raises(InputError, match="has changed since it was planned"):
+            session.run(proposal.action, proposal.plan.digest)
     other = session.propose(sh("echo ours > a.txt"))
     (root / "a.txt").write_text("theirs")
     with pytest.raises(InputError, match="has changed since it was planned"):
@@ -154,6 +167,76 @@ def test_what_was_planned_is_applied_even_if_the_command_would_do_something_else
     (root.parent / "state/stash" / third.action / "0").write_text("forged")
     with pytest.raises(InputError, match="has changed since it was planned"):
         session.run(third.action, third.plan.digest)
+
+
+def test_what_others_changed_while_a_command_ran_is_not_overwritten(root: Path, session: Session):
+    write = threading.Timer(0.4, lambda: (root / "b.txt").write_text("theirs"))
+    write.start()
+    with pytest.raises(InputError, match=r"somebody changed the folder '\.' while it ran"):
+        session.propose(sh('x=$(cat b.txt); sleep 1; echo "$x mine" > b.txt'))
+    write.join()
+    assert (root / "b.txt").read_text() == "theirs"
+    assert list((root.parent / "state/stash").iterdir()) == []
+
+
+def test_a_command_makes_no_link_to_where_none_led(root: Path, session: Session):
+    before = manifest(root)
+    for line, path in (
+        ("ln -s /etc/passwd out", "out"),
+        ("ln -s ../secret empty/in; mv empty/in out", "out"),
+        ("mkdir -p n/m; ln -s ../../../secret n/m/out", "n/m/out"),
+        ("ln -s docs/../../secret out", "out"),
+    ):
+        with pytest.raises(InputError, match=f"path '{path}': is made a link to .*, which leads out of the folder"):
+            session.propose(sh(line))
+    assert manifest(root) == before
+    assert list((root.parent / "state/stash").iterdir()) == []
+    for line in ("mv dangling docs", "cp -a docs copy", "ln -s ../b.txt docs/in", f"ln -s {root}/b.txt absolute"):
+        done(session, **sh(line))
+
+
+def test_facts_that_a_command_sets_of_one_name_stay_away_from_the_others(root: Path, session: Session):
+    os.link(root / "holes", root.parent / "outside")
+    outside = (root.parent / "outside").stat()
+    before = manifest(root)
+    lines = (
+        "chmod 600 holes; touch -d 2001-01-01 holes",
+        "rm 'docs/same as a'; chmod 600 a.txt",
+        "rm -r docs; touch a.txt",
+    )
+    for line in lines:
+        action = done(session, **sh(line))
+        now = (root.parent / "outside").stat()
+        assert (now.st_mode, now.st_mtime_ns) == (outside.st_mode, outside.st_mtime_ns)
+        session.undo(action)
+        assert manifest(root) == before
+
+
+def test_the_folder_that_a_command_sees_is_changed_and_that_of_the_session_is_told_of(root: Path, session: Session):
+    before = manifest(root)
+    (root / "docs").chmod(0o2750)
+    with_mode = manifest(root)
+    action = done(session, **sh("test $(stat -c %a .) = 2750; chmod 701 .; echo x > new", within="docs"))
+    assert (root / "docs").stat().st_mode & 0o7777 == 0o2701
+    session.undo(action)
+    assert manifest(root) == with_mode
+    proposal = session.propose(sh("chmod 700 .; rm b.txt"))
+    assert proposal.plan.changes == (
+        "delete 'b.txt'",
+        "not done: mode of the folder itself, which is not its content",
+    )
+    session.run(proposal.action, proposal.plan.digest)
+    assert manifest(root)["."][:3] == before["."][:3]
+    with pytest.raises(InputError, match="'docs' would not be as before"):
+        session.propose(sh("chmod 700 .", within="docs", undo=["true"]))
+
+
+def test_a_very_deep_tree_that_a_command_made_goes_and_comes_back(root: Path, session: Session):
+    before = manifest(root)
+    source = "import os\nfor i in range(3000):\n os.mkdir('d'); os.chdir('d')\nopen('last', 'w').close()"
+    action = done(session, do="python", source=source, within="empty")
+    session.undo(action)
+    assert manifest(root) == before
 
 
 def test_a_later_command_may_have_read_what_an_earlier_one_wrote(root: Path, session: Session):

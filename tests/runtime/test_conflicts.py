@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.interface import Choice
+from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.states import ActionState
@@ -41,12 +42,15 @@ def test_a_conflict_is_settled_as_chosen_and_can_be_redone(root: Path, operation
         with pytest.raises(InputError, match="somebody else has changed"):
             session.undo(action)
         assert contents(root) == found
-        session.undo(action, on_conflict=choice)
         if choice is Choice.SKIP:
+            with pytest.raises(NotUndone, match="nothing of it is left to take back"):
+                session.undo(action, on_conflict=choice)
             assert contents(root) == found
-        else:
-            for path, content in before.items():
-                assert contents(root).get(path) == content
+            assert session.journal.standing(action).state is S.EXECUTED
+            return
+        session.undo(action, on_conflict=choice)
+        for path, content in before.items():
+            assert contents(root).get(path) == content
         if choice is Choice.SAVE_ASIDE:
             kept = [content for content in found.values() if content not in contents(root).values()]
             assert kept == [] or operation["do"] == "set_mode"
@@ -89,7 +93,8 @@ def test_each_path_has_a_choice_of_its_own(root: Path):
         session.mark("now")
         with pytest.raises(InputError, match=r"changed b\.txt since"):
             session.undo(third, choices={"a.txt": Choice.FORCE})
-        session.undo(third, choices={"b.txt": Choice.SKIP})
+        with pytest.raises(NotUndone, match=r"others have changed 'b\.txt'"):
+            session.undo(third, choices={"b.txt": Choice.SKIP})
         assert (root / "b.txt").read_text() == "theirs as well"
         session.undo(first, dependents=True, choices={"a.txt": Choice.SAVE_ASIDE})
         assert (root / "a.txt").read_text() == "first\n"
@@ -104,17 +109,75 @@ def test_what_is_gone_cannot_be_moved_back(root: Path):
         with pytest.raises(InputError, match="'e': is gone"):
             session.undo(action, on_conflict=Choice.FORCE)
         assert session.journal.standing(action).state is S.EXECUTED
-        assert session.undo(action, on_conflict=Choice.SKIP) == [action]
+        with pytest.raises(NotUndone, match="nothing of it is left"):
+            session.undo(action, on_conflict=Choice.SKIP)
+
+
+@pytest.mark.parametrize("choice", [Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE])
+@pytest.mark.parametrize("theirs", ["a.txt", "b.txt"])
+def test_what_was_moved_and_what_made_room_for_it_go_back_together(root: Path, choice: Choice, theirs: str):
+    (root / "b.txt").write_text("second\n")
+    with open_on(root) as session:
+        action = done(session, do="move", path="a.txt", to="b.txt", replace=True)
+        with (root / theirs).open("a") as file:
+            file.write("theirs")
+        found = contents(root)
+        if choice is Choice.SKIP:
+            with pytest.raises(NotUndone, match="nothing of it is left"):
+                session.undo(action, on_conflict=choice)
+            assert contents(root) == found
+            return
+        session.undo(action, on_conflict=choice)
+        assert session.journal.standing(action).state is S.UNDONE
+        kept = contents(root)
+        assert kept["b.txt"] == "second\n"
+        assert kept["a.txt"] == ("first\n" if theirs == "a.txt" else "first\ntheirs")  # an edit goes with its file
+        assert kept.get(f"a.txt.kept-{action}") == (
+            "theirs" if (theirs, choice) == ("a.txt", Choice.SAVE_ASIDE) else None
+        )
+        session.redo(action)
+        assert contents(root) == found
+
+
+def test_of_several_those_of_which_nothing_is_left_stand_and_the_others_go_back(root: Path):
+    with open_on(root) as session:
+        session.mark("start")
+        one = done(session, do="write", path="b.txt", content="ours")
+        other = done(session, do="write", path="new", content="ours")
+        (root / "b.txt").write_text("theirs")
+        assert session.undo_to("start", on_conflict=Choice.SKIP) == [other]
+        assert session.journal.standing(one).state is S.EXECUTED
+        assert (root / "b.txt").read_text() == "theirs"
+        assert not (root / "new").exists()
+        again = done(session, do="append", path="b.txt", content="ours")
+        (root / "b.txt").write_text("theirs again")
+        with pytest.raises(NotUndone, match=f"{again}, {one}: others have changed all of it"):
+            session.undo_to("start", on_conflict=Choice.SKIP)
+    with open_on(root) as session:
+        assert session.recovered == []
+
+
+def test_where_the_folder_is_gone_an_undo_by_force_has_failed_and_can_be_tried_again(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="write", path="docs/c.txt", content="ours")
+        shutil.rmtree(root / "docs")
+        for choice in (Choice.FORCE, Choice.SAVE_ASIDE):
+            with pytest.raises(NotUndone, match="it stands as it was done"):
+                session.undo(action, on_conflict=choice)
+            assert session.journal.standing(action).state is S.UNDO_FAILED
+        (root / "docs").mkdir()
+        session.undo(action, on_conflict=Choice.FORCE)
+        assert (root / "docs/c.txt").read_text() == "c" * 10_000
 
 
 def test_a_person_settles_what_is_in_doubt(root: Path):
     with open_on(root) as session:
-        action = done(session, do="write", path="a.txt", content="ours")
-        undoing = session.actions.managers["write"].plan_undo(
+        action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
+        undoing = session.actions.managers["move"].plan_undo(
             action, session.actions.receipt(action), {}, Choice.REFUSE, lambda _: iter(())
         )
         session.journal.advance(action, S.UNDOING, undoing)
-        (root / "a.txt").unlink()
+        (root / "a.txt").rename(root / "b.txt")  # so far it came
         (root / "a.txt").write_text("theirs")
     with open_on(root) as session:
         assert session.journal.standing(action).state is S.UNDO_IN_DOUBT
@@ -129,16 +192,17 @@ def test_a_person_settles_what_is_in_doubt(root: Path):
 
 def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Path):
     with open_on(root) as session:
-        action = done(session, do="write", path="a.txt", content="ours")
+        action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
         session.undo(action)
-        redoing = session.actions.managers["write"].plan_redo(action, session.journal.standing(action).body)
+        redoing = session.actions.managers["move"].plan_redo(action, session.journal.standing(action).body)
         session.journal.advance(action, S.REDOING, redoing)
-        (root / "a.txt").unlink()
+        (root / "a.txt").rename(root.parent / "state/stash" / action / "0")  # so far it came
         (root / "a.txt").write_text("theirs")
     with open_on(root) as session:
         assert session.journal.standing(action).state is S.IN_DOUBT
         session.resolve(action, S.EXECUTED, "theirs is what was meant")
-        with pytest.raises(InputError, match=r"what it replaced at 'a\.txt' is not kept"):  # they had removed it
+        (root.parent / "state/stash" / action / "0").unlink()
+        with pytest.raises(InputError, match=r"what it replaced at 'a\.txt' is not kept"):
             session.undo(action, on_conflict=Choice.FORCE)
         session.commit(action)
         assert (root / "a.txt").read_text() == "theirs"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from autoclave.core import DataError, HostError, InputError
+from autoclave.runtime.files import git_store
 from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
@@ -188,12 +189,79 @@ def test_a_git_that_fails_leaves_all_in_the_stash(root: Path, tmp_path: Path, mo
         false.chmod(0o755)
         monkeypatch.setenv("PATH", f"{false.parent}:{os.environ['PATH']}")
         proposal = session.propose({"do": "write", "path": "b.txt", "content": "new"})
-        with pytest.raises(HostError, match="no room"):
-            session.run(proposal.action, proposal.plan.digest)
-        assert session.journal.standing(proposal.action).state == "executed"
+        assert session.run(proposal.action, proposal.plan.digest).state == "executed"
         monkeypatch.undo()
         session.undo(proposal.action)
         assert manifest(root) == before
+        monkeypatch.setenv("PATH", f"{false.parent}:{os.environ['PATH']}")
+        assert session.redo(proposal.action).state == "redone"
+        reasons = [each.body["reason"] for each in session.journal.records(proposal.action) if each.kind == "not_kept"]
+        assert len(reasons) == 2
+        assert "no room" in reasons[0]
+        assert in_stash(root, proposal.action) == ["0"]
+
+
+def sizes(root: Path) -> int:
+    return sum(path.stat().st_size for path in (root.parent / "state/history.git/objects").rglob("*") if path.is_file())
+
+
+def test_what_was_committed_is_no_longer_in_git(root: Path, monkeypatch: pytest.MonkeyPatch):
+    (root / "large").write_bytes(random.Random(1).randbytes(3_000_000))
+    with git_session(root) as session:
+        kept = done(session, do="write", path="run.sh", content="other")
+        names = [done(session, do="delete", path=path) for path in ("docs/c.txt", "large")]
+        blob = git(root, "rev-parse", f"refs/actions/{names[0]}^:tree/docs/c.txt").strip()
+        assert sizes(root) > 3_000_000
+        for name in names:
+            session.commit(name)
+        with pytest.raises(subprocess.CalledProcessError):
+            git(root, "cat-file", "-p", blob)
+        assert sizes(root) < 50_000
+        last = (
+            done(session, do="delete", path="docs/c.txt")
+            if (root / "docs/c.txt").exists()
+            else done(session, do="write", path="docs/c.txt", content="y" * 9_000)
+        )
+        over = done(session, do="delete", path="docs/c.txt")
+        monkeypatch.setattr(git_store, "_SWEPT_AT_ONCE", -1)  # as if there were a lot to write again
+        session.commit(last)
+        session.commit(over)
+        assert git(root, "cat-file", "--batch-all-objects", "--batch-check").count("9000") == 1
+    with git_session(root) as session:
+        assert git(root, "cat-file", "--batch-all-objects", "--batch-check").count("9000") == 0
+        session.undo(kept)
+        assert (root / "run.sh").read_text() == "#!/bin/sh\n"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [{"do": "set_mode", "path": "full", "mode": 0o700}, {"do": "move", "path": "full", "to": "moved"}],
+    ids=str,
+)
+def test_what_only_changed_its_name_or_mode_is_not_written_to_git(root: Path, operation: dict[str, Any]):
+    (root / "full").mkdir()
+    (root / "full/large").write_bytes(random.Random(1).randbytes(1_000_000))
+    with git_session(root) as session:
+        before = but_inodes(root)
+        action = done(session, **operation)
+        assert sizes(root) < 50_000
+        session.undo(action)
+        assert but_inodes(root) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"y" * 10_000])
+def test_an_object_that_is_damaged_is_not_brought_back(root: Path, damage: bytes):
+    with git_session(root, lfs_above=0) as session:
+        action = done(session, do="write", path="docs/c.txt", content="new")
+        for path in (root.parent / "state/history.git/lfs/objects").rglob("*"):
+            if path.is_file():
+                path.write_bytes(damage)
+        found = manifest(root)
+        with pytest.raises(DataError, match=r"what it has of 'docs/c\.txt' is not what was kept"):
+            session.undo(action)
+        assert manifest(root) == found
+        assert in_stash(root, action) == []
+        assert session.journal.standing(action).state == "executed"
 
 
 def test_what_was_kept_one_way_is_found_when_the_other_is_chosen(root: Path):

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from autoclave.core import HostError, InputError
+from autoclave.runtime.files import making
+from autoclave.runtime.files import manager as manager_module
 from autoclave.runtime.files import steps as steps_module
-from autoclave.runtime.interface import Choice, NotUndone
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.interface import Choice, NotPermitted, NotRedone, NotUndone
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
@@ -244,7 +247,7 @@ def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Sessi
         take(*args)
 
     monkeypatch.setattr(steps_module, "_take", failing)
-    proposal = opened.propose({"do": "make_folder", "path": "x/y/z"})
+    proposal = opened.propose({"do": "move", "path": "b.txt", "to": "run.sh", "replace": True})
     with pytest.raises(OSError, match="No space"):
         opened.run(proposal.action, proposal.plan.digest)
     assert manifest(root) == before
@@ -410,7 +413,7 @@ def test_what_is_held_is_done_when_its_time_has_come_and_can_be_withdrawn(
         opened.withdraw(kept.action)
 
 
-def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root: Path):
+def test_what_others_changed_while_nobody_worked_is_left_alone(root: Path):
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
         receipt = session.actions.receipt(action)
@@ -420,6 +423,167 @@ def test_what_others_changed_while_nobody_worked_is_in_doubt_and_left_alone(root
         (root / "a.txt").write_text("theirs")
     with open_on(root) as session:
         assert session.recovered == [action]
-        assert session.journal.standing(action).state is S.UNDO_IN_DOUBT
+        assert session.journal.standing(action).state is S.UNDO_FAILED  # nothing of it had happened
         assert (root / "a.txt").read_text() == "theirs"
         assert (root.parent / "state/stash" / action / "0").read_text() == "first\n"
+
+
+# --- In time ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_others_saved_while_it_was_made_ready_is_not_overwritten(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
+):
+    def saved(*given: Any) -> None:
+        making.make(*given)
+        (root / "a.txt").write_text("theirs")
+
+    monkeypatch.setattr(manager_module, "make", saved)
+    proposal = opened.propose({"do": "write", "path": "a.txt", "content": "ours"})
+    with pytest.raises(InputError, match="has changed since it was planned"):
+        opened.run(proposal.action, proposal.plan.digest)
+    assert (root / "a.txt").read_text() == "theirs"
+    assert not (root.parent / "state/stash" / proposal.action).exists()
+
+
+@pytest.mark.parametrize("operation", [OPERATIONS[6], OPERATIONS[14], OPERATIONS[17], OPERATIONS[19]], ids=str)
+@pytest.mark.parametrize("is_in_place", [False, True])
+def test_what_others_saved_right_before_a_step_goes_back_and_the_action_has_failed(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch, operation: dict[str, Any], is_in_place: bool
+):
+    path = root / ("docs/c.txt" if operation["path"] == "docs" else operation["path"])
+    if is_in_place and path.is_symlink():
+        pytest.skip("a link is not written in place")
+    take, count = steps_module._take, itertools.count()
+
+    def late(*given: Any) -> None:
+        if next(count) == 0:  # after all was looked at
+            place = path if is_in_place else root / ".saving"
+            place.write_text("theirs")
+            os.replace(place, path)
+        take(*given)
+
+    monkeypatch.setattr(steps_module, "_take", late)
+    proposal = opened.propose(operation)
+    with pytest.raises(InputError, match="somebody else has changed it meanwhile"):
+        opened.run(proposal.action, proposal.plan.digest)
+    assert opened.journal.standing(proposal.action).state is S.FAILED
+    assert path.read_text() == "theirs"
+    assert (root / "docs/deep/d.txt").read_text() == "d"
+    assert not (root.parent / "state/stash" / proposal.action).exists()
+
+
+def test_an_undo_whose_first_step_is_refused_has_failed_and_can_be_tried_again(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
+):
+    before = manifest(root)
+    action = done(opened, do="move", path="b.txt", to="run.sh", replace=True)
+    after = manifest(root)
+    take = steps_module._take
+    for failing in (0, 1):
+        count = itertools.count()
+
+        def refused(*given: Any, failing: int = failing, count: Any = count) -> None:
+            if next(count) == failing:
+                raise InputError("Operation not permitted")
+            take(*given)
+
+        monkeypatch.setattr(steps_module, "_take", refused)
+        with pytest.raises(NotUndone, match="Operation not permitted; it stands as it was done"):
+            opened.undo(action)
+        assert opened.journal.standing(action).state is S.UNDO_FAILED
+        assert manifest(root) == after
+    monkeypatch.undo()
+    opened.undo(action)
+    assert manifest(root) == before
+
+
+def test_a_redo_whose_step_is_refused_has_not_happened(root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch):
+    action = done(opened, do="move", path="b.txt", to="run.sh", replace=True)
+    opened.undo(action)
+    before = manifest(root)
+    take = steps_module._take
+    for failing in (0, 1):
+        count = itertools.count()
+
+        def refused(*given: Any, failing: int = failing, count: Any = count) -> None:
+            if next(count) == failing:
+                raise InputError("Operation not permitted")
+            take(*given)
+
+        monkeypatch.setattr(steps_module, "_take", refused)
+        with pytest.raises(NotRedone, match="as it was after its undo"):
+            opened.redo(action)
+        assert opened.journal.standing(action).state is S.UNDONE
+        assert manifest(root) == before
+    monkeypatch.undo()
+    opened.redo(action)
+    assert (root / "run.sh").read_bytes() == b""
+
+
+def test_what_needs_something_that_was_not_redone_is_not_begun(root: Path, opened: Session):
+    folder = done(opened, do="make_folder", path="e")
+    file = done(opened, do="write", path="e/f", content="1")
+    opened.undo(folder, dependents=True)
+    with pytest.raises(InputError, match="'e/f' is not as it was before it, or the folder that it is in is not there"):
+        opened.redo(file)
+    assert opened.journal.standing(file).state is S.UNDONE
+    opened.redo(folder)
+    opened.redo(file)
+    assert (root / "e/f").read_text() == "1"
+
+
+def test_the_mode_of_one_name_is_not_that_of_another_inside_or_outside(root: Path, opened: Session):
+    os.link(root / "holes", root.parent / "outside")
+    before = manifest(root)
+    modes = {path: path.stat().st_mode for path in (root.parent / "outside", root / "docs/same as a")}
+    one = opened.propose({"do": "set_mode", "path": "holes", "mode": 0o640})
+    assert opened.difference(one.action) == [
+        "changed 'holes': 1048576 bytes that are no text -> 1048576 bytes that are no text",
+        "mode of 'holes': 644 -> 640",
+    ]
+    opened.run(one.action, one.plan.digest)
+    other = done(opened, do="set_mode", path="a.txt", mode=0o600)
+    assert {path: path.stat().st_mode for path in modes} == modes
+    found = (root / "holes").stat()
+    assert (found.st_mode & 0o777, found.st_size, found.st_mtime_ns) == (0o640, 1 << 20, before["holes"][3])
+    assert found.st_blocks < 16
+    assert (root / "a.txt").read_text() == "first\n"
+    opened.undo(one.action)
+    opened.undo(other)
+    assert manifest(root) == before
+
+
+def test_many_folders_are_made_at_once_and_time_grows_with_their_number(root: Path, opened: Session):
+    before = manifest(root)
+    proposal = opened.propose({"do": "make_folder", "path": "/".join(["new"] * 500)})
+    assert proposal.plan.changes == ("create 'new'",)
+    assert len(proposal.plan.request.accesses[0].inside) == 499
+    began = time.monotonic()
+    opened.run(proposal.action, proposal.plan.digest)
+    assert time.monotonic() - began < 15  # it took minutes when each was a step
+    with Scope(root) as scope:
+        assert len(list(scope.walk("new"))) == 500
+    opened.undo(proposal.action)
+    assert manifest(root) == before
+    with pytest.raises(InputError, match="would need 2001 folders; at most 2000"):
+        opened.propose({"do": "make_folder", "path": "/".join(["x"] * 2001)})
+
+
+def test_a_link_that_would_lead_out_once_it_is_moved_is_not(root: Path, opened: Session):
+    done(opened, do="make_link", path="docs/deep/l", target="../../b.txt")
+    for path, to in (("docs/deep/l", "l"), ("docs/deep", "empty2")):
+        with pytest.raises(InputError, match=r"'docs/deep/l': is a link to '../../b\.txt', which from '.*' would lead"):
+            opened.propose({"do": "move", "path": path, "to": to})
+    with pytest.raises(InputError, match="must be a relative path that stays in the folder"):
+        opened.propose({"do": "make_link", "path": "docs/m", "target": "deep/../../../secret"})
+    done(opened, do="move", path="docs/deep/l", to="docs/deep/m")
+    done(opened, do="move", path="dangling", to="docs/dangling")  # it led out before
+
+
+def test_what_must_not_be_read_is_not_moved_to_where_it_may_be(root: Path, opened: Session):
+    opened.permissions.grant(Grant(resources=("files/docs/deep/**",), verbs=("read",), effect="forbid"))
+    for path in ("docs/deep/d.txt", "docs/deep", "docs"):
+        with pytest.raises(NotPermitted, match="read 'files/docs/"):
+            opened.propose({"do": "move", "path": path, "to": "moved"})
+    done(opened, do="move", path="docs/c.txt", to="moved")

@@ -85,6 +85,16 @@ class Actions:
             if standing.state not in STANDING or standing.number > record.number:
                 yield record.body
 
+    def keep(self, action: str, manager: Manager, receipt: Json) -> None:
+        """Put what is kept of an action that was done where it is to stay; if that fails, it is recorded why.
+
+        It stays where it is then, and can be taken back from there.
+        """
+        try:
+            manager.keep(action, receipt)
+        except (InputError, OSError) as error:
+            self.journal.append("not_kept", action, {"reason": str(error)})
+
     def discard(self, action: str, manager: Manager, reason: str = "") -> None:
         """Drop what is kept for an action outside of the journal."""
         manager.discard(action)

@@ -95,6 +95,10 @@ class NotUndone(InputError):
     """It could not be taken back, and stands as it was done. It may be tried again."""
 
 
+class NothingLeft(NotUndone):
+    """All that it left was changed by others, and by choice stays; so it stands. Of several, the others go on."""
+
+
 class NotRedone(InputError):
     """It could not be done again, and is as it was after its undo. It may be tried again."""
 
@@ -197,6 +201,7 @@ class Manager(Protocol):
 
         Raises:
             InputError: something cannot be taken back that way.
+            NothingLeft: by choice, all of it stays.
         """
         ...
 
@@ -214,7 +219,7 @@ class Manager(Protocol):
         """JSON data of how to do again what was undone.
 
         Raises:
-            InputError: others have changed it since.
+            InputError: others have changed it since, or what it needs is not there.
         """
         ...
 

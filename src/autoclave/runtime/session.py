@@ -190,7 +190,7 @@ class Session(Closing):
             self._fail(action, manager, {**started, **receipt}, str(error))
             raise
         self.journal.seal()
-        manager.keep(action, receipt)
+        self.actions.keep(action, manager, receipt)
 
     def _fail(self, action: str, manager: Manager, started: Json, reason: str) -> None:
         """Put back what was begun, and record it, if need be with the next opening of the state."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autoclave.core import InputError
 from autoclave.runtime.actions import Actions
-from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotRedone, NotUndone
+from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NothingLeft, NotRedone, NotUndone
 from autoclave.runtime.journal import Standing
 from autoclave.runtime.records import Record
 from autoclave.runtime.states import STANDING, ActionState
@@ -33,8 +33,8 @@ class Undoing:
             together = secrets.token_hex(4)
             body = {"actions": list(names), "choices": dict(choices), "on_conflict": on_conflict}
             self._journal.append("undoing_all", together, body)
-            self._undo_together(together, names, choices, on_conflict)
-        for name in names if len(names) == 1 else ():
+            return self._undo_together(together, names, choices, on_conflict)
+        for name in names:
             self._undo_one(name, choices, on_conflict)
         return list(names)
 
@@ -56,14 +56,21 @@ class Undoing:
     def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
         manager = self._actions.manager_of_action(action)
         receipt = self._actions.receipt(action)
-        undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
+        try:
+            undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
+        except NothingLeft as error:
+            raise NothingLeft(f"action {action}: {error}") from None
         self._journal.advance(action, _S.UNDOING, undoing)
         self.finish_undo(action, manager, undoing)
 
     def _undo_together(
         self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
-    ) -> None:
-        """Take back those that still stand; if one cannot be, do again those that were taken back."""
+    ) -> list[str]:
+        """Take back those that still stand; if one cannot be, do again those that were taken back.
+
+        Those of which nothing is left to take back, by choice, stand; the names of the others.
+        """
+        left: list[str] = []
         for name in names:
             state = self._journal.standing(name).state
             try:
@@ -71,6 +78,8 @@ class Undoing:
                     raise InputError(f"action {name}: nobody can tell whether it was taken back")
                 if state in STANDING:
                     self._undo_one(name, choices, on_conflict)
+            except NothingLeft:
+                left.append(name)
             except InputError as error:
                 if self._journal.standing(name).state is _S.UNDO_IN_DOUBT:
                     self._journal.append("undone_all", together, {"reason": str(error)})
@@ -79,7 +88,10 @@ class Undoing:
                 left = self._redo_together(together, names)
                 told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
                 raise InputError(f"{error}; {told}") from None
-        self._journal.append("undone_all", together, {})
+        self._journal.append("undone_all", together, {"left": left} if left else {})
+        if left == list(names):
+            raise NotUndone(f"actions {', '.join(left)}: others have changed all of it, so nothing was taken back")
+        return [name for name in names if name not in left]
 
     def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
         """Do again those of an undo of several that were taken back; the names of those that cannot be."""
@@ -149,7 +161,7 @@ class Undoing:
             self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
-        manager.keep(action, receipt)
+        self._actions.keep(action, manager, receipt)
         return self._journal.standing(action)
 
     def recover(self) -> Iterator[str]:

@@ -37,7 +37,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -71,6 +71,8 @@ _LOOK_S = 0.05
 _START_TIMEOUT_S = 60.0
 _NOT_FOUND = 127
 _PIECE = 1 << 16
+_LONGEST = 2000
+"""Bytes of a path that are given to the kernel at once: it takes 4096."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,9 +509,38 @@ def _scratch(sources: Sequence[str]) -> str:
 
 def _size_of(folder: Path) -> int:
     """Bytes on disk of all files below."""
-    total = 0
-    for above, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_blocks * 512
+    total, waiting = 0, [""]
+    with contextlib.suppress(OSError), _descriptor(str(folder), None) as top:
+        while waiting:
+            place = waiting.pop()
+            with contextlib.suppress(OSError), _descriptor_below(top, place) as inner, os.scandir(inner) as inside:
+                for each in inside:
+                    if each.is_dir(follow_symlinks=False):
+                        waiting.append(f"{place}{each.name}/")
+                    else:
+                        total += each.stat(follow_symlinks=False).st_blocks * 512
     return total
+
+
+@contextlib.contextmanager
+def _descriptor_below(top: int, path: str) -> Generator[int]:
+    """A folder below another, whose path may be longer than a path may be: it is walked in pieces."""
+    with contextlib.ExitStack() as opened:
+        place = opened.enter_context(_descriptor(".", top))
+        while path:
+            end = len(path) if len(path) < _LONGEST else path.rindex("/", 0, _LONGEST) + 1
+            with contextlib.ExitStack() as opening:
+                place = opening.enter_context(_descriptor(path[:end], place))
+                opened.close()
+                opened.push(opening.pop_all())
+            path = path[end:]
+        yield place
+
+
+@contextlib.contextmanager
+def _descriptor(path: str, above: int | None) -> Generator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -16,29 +16,35 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.files.scope import Entry, Scope
-from autoclave.runtime.files.steps import Step, sync_file_system
+from autoclave.runtime.files.scope import Entry, Scope, entry_at
+from autoclave.runtime.files.steps import Step, facts_at, sync_file_system
 
 _OVERLAY = "user.overlay."
 _ORIGIN = f"{_OVERLAY}origin"
 """What an overlay marks a file with that it copied up: one without it was made by the command."""
-_NOT_COMPARED = (_OVERLAY, "security.selinux")
+NOT_COMPARED = (_OVERLAY, "security.selinux")
+"""How names of attributes begin that an overlay or the host gives."""
 _OPAQUE = (f"{_OVERLAY}opaque", b"y".hex())
 
 
 @dataclass(slots=True)
 class Capture:
-    """The steps, and for each thing that they bring in the path of the written folder where it is."""
+    """The steps, what they leave out, in words, and for each thing that they bring in the path of the written folder
+    where it is.
+    """
 
     steps: list[Step] = field(default_factory=list[Step])
+    left_out: list[str] = field(default_factory=list[str])
     brought: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Capture:
+def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: bool) -> Capture:
     """The steps that make `tree`, at and below the folder `within`, what a command wrote.
 
     `is_whole`: `written` is a copy of all, in which what is not there was deleted. Else it is the upper folder of an
-    overlay. Steps have no inodes yet. O(what is in `written`).
+    overlay. `top` is what the written folder itself was before. What would be changed of a file that has several names
+    is brought as a new one, so that its other names stay as they are. Steps have no inodes yet. O(what is in
+    `written`).
 
     Raises:
         InputError: something cannot be read, or changes meanwhile.
@@ -46,7 +52,7 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
     found = Capture()
     linked = _linked(written, tree, within, is_whole=is_whole)
     folders = [""]
-    facts: list[Step] = []
+    facts = list(_changed_top(within, top, written, tree, found))
     while folders:
         folder = folders.pop()
         inside = dict(written.entries_in(folder))
@@ -68,6 +74,7 @@ def captured(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> Cap
                 or _is_other_thing(old, new)
                 or entry.shared in linked
                 or (not is_whole and _is_made_anew(entry))
+                or (old.shared and any(_changed_facts(path, old, new)))
             ):
                 stash = f"{len(found.brought)}"
                 found.brought[stash] = place
@@ -147,7 +154,7 @@ def _is_deletion(entry: Entry) -> bool:
 
 def without_marks(entry: Entry) -> Entry:
     """What something is, without the attributes that an overlay or the host gave it."""
-    kept = tuple(each for each in entry.attributes if not each[0].startswith(_NOT_COMPARED))
+    kept = tuple(each for each in entry.attributes if not each[0].startswith(NOT_COMPARED))
     return replace(entry, attributes=kept)
 
 
@@ -179,6 +186,22 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
         old_facts["attributes"] = {name: one.get(name) for name in differing}
     if facts:
         yield Step("set_facts", path, facts=facts, old_facts=old_facts)
+
+
+def _changed_top(within: str, old: Entry, written: Scope, tree: Scope, found: Capture) -> Iterator[Step]:
+    """What a command changed of the folder that it saw; of the scope's own it is only told."""
+    for step in _changed_facts(within, old, own_entry(written)):
+        if within:
+            yield replace(step, old_facts=facts_at(within, step.facts, tree))
+        else:
+            found.left_out.append(f"not done: {', '.join(step.facts)} of the folder itself, which is not its content")
+
+
+def own_entry(written: Scope) -> Entry:
+    """What the folder of a scope is itself, without the marks of an overlay."""
+    found = entry_at(written.descriptor, ".", ".")
+    assert found is not None
+    return without_marks(found)
 
 
 def _linked(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> set[int]:

@@ -7,21 +7,24 @@ stays as it is. Where the host cannot stack folders, the command gets a copy of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autoclave.core import HostError, InputError, Outcome
-from autoclave.runtime.files.capture import Capture, captured, claim, remove_tree
+from autoclave.runtime.files.capture import NOT_COMPARED, Capture, captured, claim, own_entry, remove_tree
+from autoclave.runtime.files.glances import glance_inside
 from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.reversal import differences, undoing_command
-from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.interface import Json
 from autoclave.sandbox import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
 
@@ -31,6 +34,15 @@ if TYPE_CHECKING:
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192
 """Of what a command printed so many characters are recorded, from each end of it half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The steps that do to the tree what a command did; how it ended, as JSON data; and a digest of what it saw."""
+
+    capture: Capture
+    told: Json
+    seen: str
 
 
 class CommandRunner:
@@ -51,35 +63,59 @@ class CommandRunner:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
         self._install, self._outfit = install, outfit
 
-    def run(self, operation: Command, folder: Path) -> tuple[Capture, Json]:
+    def run(self, operation: Command, folder: Path) -> Ran:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
 
-        Returns the steps that do to the tree what it did, and how it ended, as JSON data.
-
         Raises:
-            InputError: it failed, met a limit, or is none; or its undo does not take it back.
+            InputError: it failed, met a limit, or is none; its undo does not take it back; or somebody has changed
+                meanwhile what it saw.
             HostError: the host lacks what is needed to seal it.
             SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
         self._require_one_mount(operation.within)
+        seen = self.seen_by(operation)
         try:
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
             with self._scope.folder(operation.within) as tree:  # walked without following links
-                if self.method == "copy":
-                    _copy(tree, layers / "upper")
+                self._prepare_upper(tree, layers / "upper")
+                with Scope(layers / "upper") as empty:
+                    top = own_entry(empty)
                 told = {"method": self.method, **self._write(operation, tree, layers)}
                 with Scope(layers / "upper") as written:
-                    capture = captured(written, self._scope, operation.within, is_whole=self.method == "copy")
+                    capture = captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
                     if undo := undoing_command(operation):
                         if not capture.steps:
                             raise InputError(f"{operation.do}: it changes nothing here, so its undo cannot be tested")
-                        told["undo"] = self._test(undo, tree, written, layers)
+                        told["undo"] = self._test(undo, tree, written, top, layers)
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
-        return capture, told
+        if self.seen_by(operation) != seen:
+            raise InputError(
+                f"{operation.do}: somebody changed the folder {operation.within or '.'!r} while it ran, so it may have "
+                "seen something else; nothing was done. Mend: propose it again, or give it a part (within)"
+            )
+        if capture.left_out:
+            told["left_out"] = capture.left_out
+        return Ran(capture, told, seen)
+
+    def seen_by(self, operation: Command) -> str:
+        """A digest of what a command sees of the tree as it is now, which changes when somebody changes that."""
+        return glance_inside(operation.within, self._scope)
+
+    def _prepare_upper(self, tree: int, upper: Path) -> None:
+        """Give a command a layer that is, at first, like the folder that it sees."""
+        if self.method == "copy":
+            _copy(tree, upper)
+            return
+        for name in os.listxattr(tree):
+            if name.startswith(NOT_COMPARED):
+                continue
+            with contextlib.suppress(OSError):  # this user may not set all of them
+                os.setxattr(upper, name, os.getxattr(tree, name))
+        upper.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
 
     def _write(self, operation: Command, tree: int, layers: Path) -> dict[str, Any]:
         """Have a command write into the upper of `layers`; how it ended."""
@@ -88,7 +124,7 @@ class CommandRunner:
         _require_success(operation, outcome, limits)
         return _told(outcome)
 
-    def _test(self, undo: Command, tree: int, written: Scope, layers: Path) -> dict[str, Any]:
+    def _test(self, undo: Command, tree: int, written: Scope, top: Entry, layers: Path) -> dict[str, Any]:
         """Run an undo over a copy of what its action wrote, and look whether all is as it was; how it ended."""
         trial = layers / "trial"
         for name in ("upper", "work"):
@@ -96,7 +132,7 @@ class CommandRunner:
         _copy(written.descriptor, trial / "upper")
         told = self._write(undo, tree, trial)
         with Scope(trial / "upper") as after:
-            left = captured(after, self._scope, undo.within, is_whole=self.method == "copy")
+            left = captured(after, self._scope, undo.within, top, is_whole=self.method == "copy")
             if found := list(differences(left, after, self._scope, undo.undo_compared)):
                 more = f" and {len(found) - 5} more" if len(found) > 5 else ""
                 raise InputError(

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from autoclave.core import InputError
+from autoclave.runtime.files.making import New
 from autoclave.runtime.files.scope import Scope, open_file
 from autoclave.runtime.files.steps import Step
 
@@ -18,19 +19,28 @@ Content = bytes | str | None
 
 
 def difference_of(
-    steps: Sequence[Step], tree: Scope, stash: Scope | None, new: Mapping[str, bytes], *, is_done: bool
+    steps: Sequence[Step], tree: Scope, stash: Scope | None, new: Mapping[str, New], *, is_done: bool
 ) -> Iterator[str]:
     """Lines for each step. What is new is in the stash, or in `new` by its name there; once it is done, in the tree."""
 
     def stashed(step: Step) -> Content:
-        return new[step.stash] if step.stash in new else _content(stash, step.stash) if stash else None
+        if (made := new.get(step.stash)) is not None:
+            return _content_of_new(made, tree)
+        return _content(stash, step.stash) if stash else None
 
     def standing(step: Step) -> Content:
         return _content(tree, step.path)
 
+    def modes(step: Step) -> list[int | None]:
+        made = new.get(step.stash)
+        in_stash = stat.S_IFREG | made.entry.mode if made else _mode(stash, step.stash) if stash else None
+        return [in_stash, _mode(tree, step.path)] if is_done else [_mode(tree, step.path), in_stash]
+
     before, after = (stashed, standing) if is_done else (standing, stashed)
     for step in steps:
         yield from _lines(step, before, after)
+        if step.do == "exchange":
+            yield from _compared_modes(step.path, *modes(step))
 
 
 def _lines(step: Step, before: Callable[[Step], Content], after: Callable[[Step], Content]) -> Iterator[str]:
@@ -46,6 +56,30 @@ def _lines(step: Step, before: Callable[[Step], Content], after: Callable[[Step]
         case "set_facts":
             for name, value in step.facts.items():
                 yield f"{name} of {step.path!r}: {_fact(step.old_facts[name])} -> {_fact(value)}"
+
+
+def _compared_modes(path: str, old: int | None, new: int | None) -> Iterator[str]:
+    if old is not None and new is not None and stat.S_IFMT(old) == stat.S_IFMT(new) and old != new:
+        yield f"mode of {path!r}: {stat.S_IMODE(old):o} -> {stat.S_IMODE(new):o}"
+
+
+def _mode(scope: Scope, path: str) -> int | None:
+    try:
+        with scope.parent_of(path) as (parent, name):
+            about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except (OSError, InputError):
+        return None
+    return about.st_mode
+
+
+def _content_of_new(new: New, tree: Scope) -> Content:
+    if new.copied:
+        return _content(tree, new.copied)
+    if new.entry.kind == "link":
+        return f"a link to {new.entry.target!r}"
+    if new.entry.kind == "folder":
+        return f"a folder with {new.inside[-1]!r}" if new.inside else "an empty folder"
+    return new.content
 
 
 def _fact(value: object) -> str:

@@ -29,13 +29,25 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from autoclave.core import DataError, HostError
-from autoclave.runtime.files.scope import Entry, Scope, open_file
+from autoclave.runtime.files.capture import remove_tree_or_file
+from autoclave.runtime.files.scope import Entry, Scope, digest_of, open_file
 
 _PIECE = 1 << 20
 _IN_MEMORY = 16 << 20
 _SMALLEST_OBJECT = 1024
 """Smaller files stay in Git: a pointer to them would hardly be smaller (specification of Git LFS)."""
 _POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n"
+_SWEPT_AT_ONCE = 64 << 20
+"""Bytes of packs that are written again whenever something is forgotten."""
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsync=all",
+    "core.bigFileThreshold=1m",  # no time is spent on finding out that large files are not alike
+    "fastimport.unpackLimit=1",
+    "gc.autoPackLimit=20",
+    "gc.autoDetach=false",
+    "repack.writeBitmaps=false",
+)
 _KINDS = ("file", "folder", "link")
 _OF_GIT = re.compile(r"\.git|git~|%", re.IGNORECASE)
 """How names begin that Git refuses in a tree, or reads as settings, on some system or other; and our mark of them."""
@@ -68,6 +80,8 @@ class GitStore:
             self._git("init", "--quiet", "--bare", "--object-format=sha1", "--template=", str(folder))
         names = self._git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/actions")
         self._actions = set(names.decode().split())
+        if self._unswept.exists():
+            self._sweep()
 
     def keep(self, action: str, before: Sequence[Place], after: Sequence[Place], tree_bytes: int) -> None:
         """Keep what was there before an action, and record what is there after. Durable when this returns.
@@ -79,9 +93,7 @@ class GitStore:
             HostError: Git cannot write it.
         """
         with_lfs = tree_bytes > self.lfs_above
-        settings = ("core.fsync=all", "fastimport.unpackLimit=1", "gc.autoPackLimit=20", "gc.autoDetach=false")
-        options = [part for setting in settings for part in ("-c", setting)]
-        command = [*self._command, *options, "fast-import", "--quiet", "--force"]
+        command = [*self._command, "fast-import", "--quiet", "--force"]
         with tempfile.TemporaryFile() as errors:
             importing = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, env=self._environment
@@ -98,7 +110,7 @@ class GitStore:
                 said = errors.read().decode(errors="replace").strip()[-500:]
                 raise HostError(f"{self.folder}: Git cannot keep what action {action} replaced ({said})")
         self._actions.add(action)
-        self._git(*options, "gc", "--auto", "--quiet", "--prune=now")
+        self._git("gc", "--auto", "--quiet", "--prune=now")
 
     def has(self, action: str) -> bool:
         """Whether something is kept of an action."""
@@ -108,7 +120,7 @@ class GitStore:
         """Make at `target` what was at `path`, and below it, before an action: all but inode numbers and holes.
 
         Raises:
-            DataError: the repository does not have it any more.
+            DataError: the repository does not have it any more, or not as it was; nothing is at `target`.
             HostError: it cannot be made.
         """
         whole = self._git("cat-file", "blob", f"refs/actions/{action}^:facts.jsonl")
@@ -129,18 +141,38 @@ class GitStore:
             for place, each in reversed(made):
                 _set_facts(place, each)
         except OSError as error:
+            remove_tree_or_file(target)
             raise HostError(f"{target}: what Git kept cannot be made there again ({error.strerror})") from None
+        except DataError:
+            remove_tree_or_file(target)
+            raise
 
     def forget(self, action: str) -> None:
-        """Drop what is kept of an action."""
+        """Remove what is kept of an action, and nothing else needs: at once, or from a large repository when it is
+        opened next, since all that stays has to be written again.
+        """
         if not self.has(action):
             return
         objects = self._objects_of(f"refs/actions/{action}")
+        self._unswept.touch()  # first: whoever opens it after a death goes on
         self._git("update-ref", "-d", f"refs/actions/{action}")
         self._actions.remove(action)
         if objects:
             for each in objects - self._objects_of("--all"):
                 self._object(each).unlink(missing_ok=True)
+        if sum(pack.stat().st_size for pack in (self.folder / "objects/pack").glob("*.pack")) <= _SWEPT_AT_ONCE:
+            self._sweep()
+
+    @property
+    def _unswept(self) -> Path:
+        """Is there while there may be objects that no action needs any more."""
+        return self.folder / "unswept"
+
+    def _sweep(self) -> None:
+        """Write what is needed into one pack, and remove all others."""
+        self._git("repack", "-a", "-d", "--quiet", "--window=0")
+        self._git("prune", "--expire=now")
+        self._unswept.unlink(missing_ok=True)
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +256,7 @@ class GitStore:
             yield write
 
     def _write_content(self, place: Path, facts: dict[str, Any], contents: Callable[[str, IO[bytes]], None]) -> None:
-        with place.open("xb") as file:
+        with place.open("xb+") as file:
             if oid := facts.get("object"):
                 if not self._object(oid).is_file():
                     raise DataError(f"{self._object(oid)}: is gone, which had the content of {facts['path']!r}")
@@ -233,6 +265,8 @@ class GitStore:
             else:
                 contents(facts["blob"], file)
             file.flush()
+            if os.fstat(file.fileno()).st_size != facts["size"] or digest_of(file.fileno()) != facts["digest"]:
+                raise DataError(f"{self.folder}: what it has of {facts['path']!r} is not what was kept; it is damaged")
             os.fsync(file.fileno())
 
     def _objects_of(self, revisions: str) -> set[str]:
@@ -244,7 +278,8 @@ class GitStore:
 
     @property
     def _command(self) -> list[str]:
-        return ["git", "--git-dir", str(self.folder), "-c", "core.hooksPath=/dev/null"]
+        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
+        return ["git", "--git-dir", str(self.folder), *settings]
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -9,10 +9,9 @@ process that died left in the middle can be brought to either side.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -20,34 +19,33 @@ from typing import cast
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
-from autoclave.core.json import canonical_json
+from autoclave.runtime.files.accesses import accesses_of, asked_by, key_of
 from autoclave.runtime.files.capture import remove_tree, remove_tree_or_file
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
+from autoclave.runtime.files.folder_times import set_times, times_around, times_before
 from autoclave.runtime.files.git_store import GitStore, Place, can_keep, tree_bytes
-from autoclave.runtime.files.operations import OPERATIONS, Command, DataOperation, Python
-from autoclave.runtime.files.planning import New, Survey, fingerprint, steps_of, survey
+from autoclave.runtime.files.glances import glance
+from autoclave.runtime.files.making import New, make
+from autoclave.runtime.files.operations import OPERATIONS, Command
+from autoclave.runtime.files.planning import Survey, fingerprint, survey
+from autoclave.runtime.files.plans import Planned, Planner, digest_of, keys_of, paths_of, steps_from
 from autoclave.runtime.files.reversal import outline, undoing_command
-from autoclave.runtime.files.scope import Entry, NothingThere, Scope
-from autoclave.runtime.files.steps import Step, has_happened, is_possible, sync_file_system, take_steps
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.steps import (
+    Step,
+    changed_meanwhile,
+    has_happened,
+    is_possible,
+    is_untouched,
+    sync_file_system,
+    take_steps,
+)
 from autoclave.runtime.files.tree_text import tree_text
-from autoclave.runtime.files.undoing import inode_at, undo_steps
-from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
-from autoclave.runtime.packages import normalised_name
+from autoclave.runtime.files.undoing import has_other_names, inode_at, undo_steps
+from autoclave.runtime.footprints import meet
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
-
-_ROOT = "files"
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """Steps without inodes, what they bring in by its name in the stash, and what is to be recorded of a command."""
-
-    steps: Sequence[Step]
-    brought: Mapping[str, Survey]
-    new: Sequence[New] = ()
-    output: Json | None = None
 
 
 class FileManager:
@@ -71,62 +69,26 @@ class FileManager:
         stash.mkdir(exist_ok=True)
         self._scope, self._stash, self._commands = scope, stash, commands
         self._history, self._keeps_in_git = history, keeps_in_git
+        self._planner = Planner(scope, stash, commands)
 
     # --- Planning ---------------------------------------------------------------------------------------------------
 
     def plan(self, action: str, operation: Config) -> Plan:
         """See `Manager`. A command is run over the tree, which stays as it is."""
         if not isinstance(operation, Command):
-            return self._plan_of(operation, self._data(operation))
-        folder = self._fresh_folder(action)
+            return self._planner.plan_of(operation, self._planner.of_data(operation))
+        self._fresh_folder(action)
         try:
-            capture, output = self._commands.run(operation, folder)
-            return self._plan_of(operation, _Planned(capture.steps, self._surveyed(action), output=output))
+            return self._planner.plan_of(operation, self._planner.of_command(action, operation))
         except BaseException:
             self.discard(action)
             raise
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
-        """See `Manager`. A command is not run again: what it made then is what is meant."""
+        """See `Manager`. A command is not run again: what it made then is meant, if it would see the same now."""
         if not isinstance(operation, Command):
             return self.plan(action, operation)
-        if not (self._stash / action).is_dir():
-            raise InputError(f"action {action}: what its command made is not kept any more; propose it again")
-        steps = steps_from(kept["steps"])
-        return self._plan_of(operation, _Planned(steps, self._surveyed(action), output=kept["output"]))
-
-    def _data(self, operation: Config) -> _Planned:
-        steps, new = steps_of(cast("DataOperation", operation), self._scope)
-        return _Planned(steps, {each.stash: Survey("", 1, len(each.content)) for each in new}, new)
-
-    def _surveyed(self, action: str) -> dict[str, Survey]:
-        with Scope(self._stash / action) as made:
-            return {name: survey(name, made) for name, _ in made.entries_in("")}
-
-    def _plan_of(self, operation: Config, planned: _Planned) -> Plan:
-        steps, brought = planned.steps, planned.brought
-        before = {path: survey(path, self._scope) for path in _paths(steps)}
-        fingerprints = sorted((path, each.fingerprint) for path, each in before.items())
-        made = sorted((name, each.fingerprint) for name, each in brought.items())
-        plain = [step.to_json() for step in steps]
-        told = [operation.model_dump(mode="json"), fingerprints, plain, made]
-        is_command = isinstance(operation, Command)
-        return Plan(
-            digest=hashlib.sha256(canonical_json(told)).hexdigest(),
-            changes=tuple(map(_words, steps)),
-            request=Request(
-                tuple(
-                    access
-                    for step in steps
-                    for access in self._accesses(step, before[step.path], brought.get(step.stash, Survey()))
-                ),
-                _guarantee(operation),
-            ),
-            footprint=self._footprint(operation, steps, before.values()),
-            guarantee=_guarantee(operation),
-            kept={"steps": plain, "output": planned.output} if is_command else {},
-            output=planned.output or {},
-        )
+        return self._planner.plan_of(operation, self._planner.of_command_before(action, operation, kept))
 
     def told(self) -> str:
         """See `Manager`: the names of the tree."""
@@ -134,18 +96,7 @@ class FileManager:
 
     def asks(self, operation: Config) -> Request:
         """See `Manager`: a command is run to see what it would do."""
-        if not isinstance(operation, Command):
-            return Request(())
-        packages = operation.packages if isinstance(operation, Python) else ()
-        return Request(
-            (
-                *(Access("run", f"programs/{name}") for name in _programs(operation)),
-                Access("read", f"{_key(operation.within)}/**"),
-                *(Access("import", f"packages/{normalised_name(name)}") for name in packages),
-                *(Access("use", f"services/{name}") for name in operation.secrets),
-            ),
-            _guarantee(operation),
-        )
+        return asked_by(operation)
 
     def observed(self, action: str, receipt: Json) -> Request:
         """See `Manager`: what was there is in the stash by now, what came is in the tree. With what a command used."""
@@ -153,73 +104,57 @@ class FileManager:
         with Scope(self._stash / action) as stash:
             for step in steps_from(receipt["steps"]):
                 old = survey(step.stash, stash) if step.stash else Survey()
-                accesses += self._accesses(step, old, survey(step.to or step.path, self._scope))
+                accesses += accesses_of(step, old, survey(step.to or step.path, self._scope), self._scope)
         return Request(tuple(accesses), Guarantee(receipt["guarantee"]))
-
-    def _accesses(self, step: Step, old: Survey, new: Survey) -> Iterator[Access]:
-        """What a step does to what was there (`old`), and brings (`new`)."""
-        resource = self._resource(step.path)
-        inside = tuple(f"{resource}/{name}" for name in dict.fromkeys((*old.inside, *new.inside)))
-        match step.do:
-            case "put":
-                yield Access("create", resource, inside, max(1, new.num_files), new.num_bytes)
-            case "take":
-                yield Access("delete", resource, inside, old.num_files, 0, old.num_bytes)
-            case "exchange":
-                yield Access("modify", resource, inside, max(1, new.num_files), new.num_bytes, old.num_bytes)
-            case "move":
-                inner = old.inside or new.inside
-                for place in (resource, self._resource(step.to)):
-                    yield Access("rename", place, tuple(f"{place}/{name}" for name in inner), max(1, len(inner) + 1))
-            case "set_facts":
-                yield Access("set_mode", resource, (), 1)
-
-    def _resource(self, path: str) -> str:
-        """The name that the policy knows a path by: where it really is, whatever links are on the way."""
-        above, _, name = path.rpartition("/")
-        place = os.path.join(os.path.realpath(self._scope.root / above), name)
-        within = os.path.relpath(place, self._scope.root)
-        return f"outside{place}" if within.startswith("..") else f"{_ROOT}/{within}"
-
-    def _footprint(self, operation: Config, steps: Sequence[Step], before: Iterable[Survey]) -> Footprint:
-        """Paths, and files with several names: what is done to one of those is done to all."""
-        reads = frozenset({_key(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
-        shared = (_keys_of(each.shared) for each in before)
-        return Footprint(reads, frozenset[str]().union(map(_key, _paths(steps)), *shared))
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
-        """See `Manager`. What is new is made ready, durably."""
-        if isinstance(operation, Command):
-            steps = steps_from(plan.kept["steps"])
-        else:
-            planned = self._data(operation)
-            steps = planned.steps
-            folder = self._fresh_folder(action)
-            try:
-                for new in planned.new:
-                    _make(folder, new)
-            except OSError as error:
+        """See `Manager`. What is new is made ready, durably; then all is compared with the plan once more."""
+        try:
+            planned = self._made_ready(action, operation, plan)
+            sync_directory(self._stash / action)
+            sync_directory(self._stash)
+            steps = [self._with_inodes(step, self._stash / action) for step in planned.steps]
+            moving = [step.path for step in steps if step.do in ("take", "exchange", "move")]
+            glances = {path: glance(path, self._scope) for path in moving}  # first: what comes later shows by them
+            before = {path: survey(path, self._scope) for path in paths_of(steps)}
+            if digest_of(operation, planned, before) != plan.digest:
+                raise InputError(
+                    f"action {action}: what it is about has changed since it was planned; propose it again"
+                )
+        except BaseException:
+            if not isinstance(operation, Command):
                 self.discard(action)
-                raise HostError(f"{folder}: what is new cannot be made ready ({error.strerror})") from None
-        sync_directory(self._stash / action)
-        sync_directory(self._stash)
-        steps = [self._with_inodes(step, self._stash / action) for step in steps]
-        before = {path: survey(path, self._scope) for path in _paths(steps)}
+            raise
         taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
         reversal = self._reversal(operation, before)
         return {
             "steps": [step.to_json() for step in steps],
             "before": {path: each.fingerprint for path, each in before.items()},
+            "glances": glances,
             "kept_bytes": 0 if reversal else sum(taken),
             **({"reversal": reversal} if reversal else {}),
             "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
             "guarantee": plan.guarantee,
-            "parents": self._times_around(steps),
+            "parents": times_around(steps, self._scope),
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
         }
+
+    def _made_ready(self, action: str, operation: Config, plan: Plan) -> Planned:
+        if isinstance(operation, Command):
+            return self._planner.of_command_before(action, operation, plan.kept)
+        planned = self._planner.of_data(operation)
+        folder = self._fresh_folder(action)
+        try:
+            for new in planned.new:
+                make(folder, new, self._scope)
+        except OSError as error:
+            if isinstance(error, HostError):
+                raise
+            raise HostError(f"{folder}: what is new cannot be made ready ({error.strerror})") from None
+        return planned
 
     def _reversal(self, operation: Config, paths: Iterable[str]) -> Json | None:
         """How an undo by a command goes, and what it has to bring back."""
@@ -229,9 +164,23 @@ class FileManager:
         return {"operation": undo.model_dump(mode="json"), "outlines": outlines}
 
     def execute(self, action: str, started: Json) -> Json:
-        steps = steps_from(started["steps"])
-        with self._stash_of(action) as stash:
-            take_steps(steps, self._scope, stash)
+        """See `Manager`. Right before and after each step it is looked whether it is about what was planned."""
+        steps, glances = steps_from(started["steps"]), started["glances"]
+        with self._stash_of(action) as descriptor, Scope(self._stash / action) as stash:
+
+            def possible() -> Iterator[Step]:
+                for step in steps:
+                    if not is_possible(step, self._scope, descriptor):
+                        raise changed_meanwhile(step)
+                    yield step
+
+            def is_right(step: Step) -> bool:
+                if step.path not in glances:
+                    return True
+                now = glance(step.to, self._scope) if step.do == "move" else glance(step.stash, stash)
+                return now == glances[step.path]
+
+            take_steps(possible(), self._scope, descriptor, is_right)
         return self.accept(action, started)
 
     def find_out(self, action: str, started: Json) -> Json | None:
@@ -246,18 +195,26 @@ class FileManager:
             **started,
             "steps": plain,
             "after": after,
-            "parents_after": self._times_around(steps),
+            "parents_after": times_around(steps, self._scope),
         }
 
     def put_back(self, action: str, started: Json) -> bool:
-        steps = steps_from(started["steps"])
+        """See `Manager`. Where nothing of it is left, what others have changed meanwhile is theirs."""
+        is_back = self._reverse(action, steps_from(started["steps"]))
+        if self._changed(started["before"]):
+            return is_back
+        set_times(started["parents"], self._scope)
+        return True
+
+    def _reverse(self, action: str, steps: Sequence[Step]) -> bool:
+        """Take back those steps that have happened; whether it is certain that nothing of them is left."""
         with self._stash_of(action) as stash:
             for step in reversed(steps):
-                if step.do == "set_facts" or has_happened(step, self._scope, stash):
+                is_partly = step.do == "set_facts" and not is_untouched(step, self._scope, stash)
+                if is_partly or has_happened(step, self._scope, stash):
                     with contextlib.suppress(InputError):  # it shows below
                         take_steps([step.inverse()], self._scope, stash)
-        self._set_times(started["parents"])
-        return not self._changed(started["before"])
+            return all(is_untouched(step, self._scope, stash) for step in steps)
 
     def keep(self, action: str, receipt: Json) -> None:
         """See `Manager`. What Git can keep whole goes there, and the rest stays in the stash; with an undo of its own,
@@ -269,10 +226,11 @@ class FileManager:
         if self._history is None or not self._keeps_in_git:
             return
         with Scope(self._stash / action) as stash:
-            taken = [step for step in steps_from(receipt["steps"]) if step.do in ("take", "exchange")]
-            before = [Place(step.path, stash, step.stash) for step in taken]
+            steps = steps_from(receipt["steps"])
+            before = [Place(step.path, stash, step.stash) for step in steps if step.do in ("take", "exchange")]
             before = [each for each in before if can_keep(each)]
-            after = [Place(path, self._scope, path) for path in receipt["after"]]
+            brought = [step.path for step in steps if step.do in ("put", "exchange")]
+            after = [Place(path, self._scope, path) for path in brought]
             self._history.keep(action, before, after, self._tree_bytes)
         for each in before:
             place = self._stash / action / each.found_at
@@ -317,14 +275,14 @@ class FileManager:
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the lines of text files that differ, and what else does."""
-        new: dict[str, bytes] = {}
+        new: dict[str, New] = {}
         if receipt is not None:
             steps = (
                 self._with_restored(action, steps_from(receipt["steps"])) if is_done else steps_from(receipt["steps"])
             )
         else:
-            planned = self._data(operation)
-            steps, new = planned.steps, {each.stash: each.content for each in planned.new if each.entry.kind == "file"}
+            planned = self._planner.of_data(operation)
+            steps, new = planned.steps, {each.stash: each for each in planned.new}
         folder = self._stash / action
         with Scope(folder) if folder.is_dir() else contextlib.nullcontext() as stash:
             return list(difference_of(steps, self._scope, stash, new, is_done=is_done))
@@ -342,9 +300,9 @@ class FileManager:
             changed = {
                 path
                 for path, was in receipt["after"].items()
-                if not meet({_key(path)}, seen)
+                if not meet({key_of(path)}, seen)
                 if (now := survey(path, self._scope)).fingerprint != was
-                if not meet(_keys_of(now.shared), seen)
+                if not meet(keys_of(now.shared), seen)
             }
             if not meet(receipt["writes"], seen):
                 changed |= self._changed_in_stash(action, receipt).keys()
@@ -373,7 +331,8 @@ class FileManager:
                 for path, was in receipt["before"].items()
                 if not meet({path}, {*undoing.skipped, *undoing.edited})
             },
-            "times": self._times_before(steps, receipt, undone_with),
+            "times": times_before(steps, receipt, undone_with, self._scope),
+            "around": times_around(steps, self._scope),
             "skipped": undoing.skipped,
         }
 
@@ -387,9 +346,10 @@ class FileManager:
         found = self._fingerprints(receipt["after"])
         given = receipt["reversal"]["operation"]
         folder = self._fresh_folder(action)
-        capture, _ = self._commands.run(cast("Command", OPERATIONS[given["do"]].model_validate(given)), folder)
+        undo = cast("Command", OPERATIONS[given["do"]].model_validate(given))
+        capture = self._commands.run(undo, folder).capture
         own = receipt["before"]
-        if beyond := [path for path in _paths(capture.steps) if not any(_is_within(path, each) for each in own)]:
+        if beyond := [path for path in paths_of(capture.steps) if not any(_is_within(path, each) for each in own)]:
             raise InputError(f"its undo would change {_named(beyond)}, which it did not touch; nothing was taken back")
         steps = [self._with_inodes(step, folder) for step in capture.steps]
         return {
@@ -398,7 +358,8 @@ class FileManager:
             "wanted": {},
             "outlines": receipt["reversal"]["outlines"],
             "compared": given["undo_compared"],
-            "times": self._times_before(steps, receipt, undone_with),
+            "times": times_before(steps, receipt, undone_with, self._scope),
+            "around": times_around(steps, self._scope),
             "skipped": [],
         }
 
@@ -411,30 +372,52 @@ class FileManager:
         compared = undoing.get("compared", "content")
         wanted: Mapping[str, str] = undoing.get("outlines", {})
         if wrong := [path for path, was in wanted.items() if outline(path, self._scope, compared) != was]:
-            back = [step.inverse() for step in reversed(steps_from(undoing["steps"]))]
-            with self._stash_of(action) as stash:
-                take_steps(self._pending(back, stash), self._scope, stash)
+            self._reverse(action, steps_from(undoing["steps"]))
+            set_times(undoing["around"], self._scope)
             raise NotUndone(f"after its undo {_named(wrong)} would not be as before; it stands as it was done")
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
         steps = steps_from(undoing["steps"])
-        self._go_on(action, steps, undoing["found"], is_late=is_late)
+        try:
+            self._go_on(action, steps, undoing["found"], is_late=is_late)
+        except (InputError, InDoubt) as error:
+            if not self._reverse(action, steps):
+                raise
+            set_times(undoing["around"], self._scope)
+            raise NotUndone(f"{error}; it stands as it was done") from None
         self._require_outlines(action, undoing)
-        self._set_times(undoing["times"])
+        set_times(undoing["times"], self._scope)
         self._require_same(undoing["wanted"], "was taken back, but is not as it was before")
-        paths = {*undoing["found"], *_paths(steps)}
+        paths = {*undoing["found"], *paths_of(steps)}
         return {**undoing, "undone": self._fingerprints(paths)}
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         if changed := self._changed(undone["undone"]):
             raise InputError(f"action {action}: {_named(changed)} changed since it was undone; nothing was done")
-        steps = [step.inverse() for step in reversed(steps_from(undone["steps"]))]
+        steps = [self._on_what_is_there(step.inverse()) for step in reversed(steps_from(undone["steps"]))]
+        self._require_possible(action, steps)
         return {
-            "steps": [self._on_what_is_there(step).to_json() for step in steps],
+            "steps": [step.to_json() for step in steps],
             "found": undone["undone"],
             "wanted": undone["found"],
-            "parents": self._times_around(steps),
+            "parents": times_around(steps, self._scope),
         }
+
+    def _require_possible(self, action: str, steps: Sequence[Step]) -> None:
+        """Look whether each step can be taken, as far as it has nothing to do with those before it.
+
+        Raises:
+            InputError: one cannot.
+        """
+        done: set[str] = set()
+        with self._stash_of(action) as stash:
+            for step in steps:
+                if not (meet(step.paths, done) or is_possible(step, self._scope, stash)):
+                    raise InputError(
+                        f"action {action}: {step.path!r} is not as it was before it, or the folder that it is in is "
+                        "not there; nothing was done. Mend: redo first what was done before it"
+                    )
+                done |= set(step.paths)
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
         """See `Manager`."""
@@ -442,13 +425,21 @@ class FileManager:
         with Scope(self._stash / action) as stash:
             for step in steps_from(redoing["steps"]):
                 new = survey(step.stash, stash) if step.do in ("put", "exchange") else Survey()
-                accesses += self._accesses(step, survey(step.path, self._scope), new)
+                accesses += accesses_of(step, survey(step.path, self._scope), new, self._scope)
         return Request(tuple(accesses))
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        self._go_on(action, steps_from(redoing["steps"]), redoing["found"], is_late=is_late)
+        steps = steps_from(redoing["steps"])
+        try:
+            self._go_on(action, steps, redoing["found"], is_late=is_late)
+        except (InputError, InDoubt) as error:
+            if not self._reverse(action, steps):
+                raise
+            set_times(redoing["parents"], self._scope)
+            raise NotRedone(f"{error}; it is as it was after its undo") from None
         self._require_same(redoing["wanted"], "was done again, but is not as it was then")
-        times = {"parents": redoing["parents"], "parents_after": self._times_around(steps_from(receipt["steps"]))}
+        after = times_around(steps_from(receipt["steps"]), self._scope)
+        times = {"parents": redoing["parents"], "parents_after": after}
         return {**receipt, **times}
 
     def _go_on(self, action: str, steps: Sequence[Step], found: Mapping[str, str], *, is_late: bool) -> None:
@@ -534,6 +525,8 @@ class FileManager:
         own = inode_at(step.path, self._scope)
         if own is None:
             raise InputError(f"path {step.path!r}: there is nothing")
+        if step.do == "set_facts" and has_other_names(step.path, self._scope):
+            raise InputError(f"path {step.path!r}: has several names by now; propose it again")
         if step.do == "exchange":
             return replace(step, inode=(folder / step.stash).lstat().st_ino, old_inode=own)
         return replace(step, inode=own)
@@ -552,126 +545,10 @@ class FileManager:
         finally:
             os.close(descriptor)
 
-    def _times_around(self, steps: Sequence[Step]) -> dict[str, int]:
-        """When the folders in which steps change names were changed last."""
-        parents = {path.rpartition("/")[0] for step in steps for path in step.paths}
-        times: dict[str, int] = {}
-        for parent in sorted(parents):
-            with contextlib.suppress(NothingThere), self._folder(parent) as folder:  # else the action makes it
-                times[parent] = os.stat(".", dir_fd=folder).st_mtime_ns
-        return times
-
-    def _times_before(self, steps: Sequence[Step], receipt: Json, undone_with: UndoneWith) -> dict[str, int]:
-        """When the folders would have been changed last if this action had not been done.
-
-        That is before it. If that time is due to an action that has been undone meanwhile, it is before that one. Where
-        somebody has changed something since, the time stays.
-        """
-        times = self._times_around(steps)
-        for path, now in times.items():
-            if now == receipt["parents_after"].get(path) and path in receipt["parents"]:
-                times[path] = _time_before(path, receipt["parents"][path], undone_with)
-        return times
-
-    def _set_times(self, times: Mapping[str, int]) -> None:
-        for parent, mtime_ns in times.items():
-            with contextlib.suppress(InputError, PermissionError), self._folder(parent) as folder:
-                about = os.stat(".", dir_fd=folder)
-                os.utime(".", ns=(about.st_atime_ns, mtime_ns), dir_fd=folder)
-
-    @contextlib.contextmanager
-    def _folder(self, path: str) -> Iterator[int]:
-        """A descriptor that names a folder, which need not be one that can be read."""
-        with self._scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
-            yield descriptor
-
-
-def _time_before(folder: str, time_ns: int, undone_with: UndoneWith) -> int:
-    """When a folder was changed last before all that is undone, out of the time that one of the undone left it with."""
-    seen: set[int] = set()
-    while time_ns not in seen:
-        seen.add(time_ns)
-        for undone in undone_with(f"{time_ns}"):
-            before = undone["parents"].get(folder, time_ns)
-            if undone["parents_after"].get(folder) == time_ns != before:
-                time_ns = before
-                break
-    return time_ns
-
-
-def _guarantee(operation: Config) -> Guarantee:
-    """What becomes of the folder can be taken back; what a command asked of a service cannot, as far as we know."""
-    if not isinstance(operation, Command):
-        return Guarantee.EXACT
-    if operation.secrets:
-        return Guarantee.NONE
-    if operation.undo:
-        return Guarantee.EQUIVALENT if operation.undo_compared == "content" else Guarantee.COMPENSATING
-    return Guarantee.EXACT
-
-
-def _programs(operation: Command) -> list[str]:
-    """The names of what it runs, its undo included."""
-    if isinstance(operation, Python):
-        return ["python"]
-    commands = [operation.command, *([operation.undo] if operation.undo else [])]
-    return list(dict.fromkeys(command[0].rpartition("/")[2] for command in commands))
-
-
-def steps_from(plain: Sequence[Json]) -> list[Step]:
-    """Steps out of JSON data."""
-    return [Step(**step) for step in plain]
-
-
-def _paths(steps: Sequence[Step]) -> list[str]:
-    return sorted({path for step in steps for path in step.paths})
-
 
 def _is_within(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above}/")
 
 
-def _key(path: str) -> str:
-    return f"{_ROOT}/{path}" if path else _ROOT
-
-
-def _keys_of(inodes: Iterable[int]) -> set[str]:
-    return {f"inodes/{inode}" for inode in inodes}
-
-
 def _named(paths: Sequence[str]) -> str:
     return ", ".join(map(repr, paths))
-
-
-def _words(step: Step) -> str:
-    verb = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}[step.do]
-    return f"{verb} {step.path!r}" + (f" -> {step.to!r}" if step.to else "")
-
-
-def _make(folder: Path, new: New) -> None:
-    """Make something ready in a folder of the stash, durably."""
-    path, entry = folder / new.stash, new.entry
-    if entry.kind == "link":
-        path.symlink_to(entry.target)
-        return
-    if entry.kind == "folder":
-        path.mkdir()
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    else:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        _fill(descriptor, entry, new.content)
-    finally:
-        os.close(descriptor)
-
-
-def _fill(descriptor: int, entry: Entry, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    if os.geteuid() == 0:
-        os.fchown(descriptor, entry.uid, entry.gid)
-    for name, value in entry.attributes:
-        os.setxattr(descriptor, name, bytes.fromhex(value))
-    os.fchmod(descriptor, entry.mode)
-    os.fsync(descriptor)

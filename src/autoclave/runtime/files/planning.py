@@ -6,11 +6,12 @@ import base64
 import binascii
 import hashlib
 import os
-import posixpath
 from dataclasses import dataclass, replace
 
 from autoclave.core import InputError
 from autoclave.core.json import canonical_json
+from autoclave.runtime.files.links import require_none_led_out, way_out
+from autoclave.runtime.files.making import New
 from autoclave.runtime.files.operations import (
     Append,
     DataOperation,
@@ -21,20 +22,12 @@ from autoclave.runtime.files.operations import (
     SetMode,
     Write,
 )
-from autoclave.runtime.files.scope import Entry, Scope, open_file, parts_of
+from autoclave.runtime.files.scope import Entry, NothingThere, Scope, open_file, parts_of
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.footprints import meet
 
 _MOST_CONTENT = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class New:
-    """Something that is made ready in the stash: a file with content, a folder, or a link."""
-
-    stash: str
-    entry: Entry
-    content: bytes = b""
+_MOST_FOLDERS = 2000
 
 
 _Planned = tuple[list[Step], list[New]]
@@ -123,8 +116,7 @@ def _write(path: str, content: bytes, mode: int | None, scope: Scope) -> _Planne
         return [Step("put", path, "0")], [New("0", entry, content)]
     if found.kind != "file":
         raise InputError(f"path {path!r}: is a {found.kind}, not a file; delete or move it first")
-    if (found.uid, found.gid) != (os.geteuid(), os.getegid()) and os.geteuid():
-        raise InputError(f"path {path!r}: belongs to user {found.uid}, group {found.gid}, which could not be kept")
+    _require_own(path, found)
     entry = Entry("file", found.mode if mode is None else mode, found.uid, found.gid, 0, attributes=found.attributes)
     return [Step("exchange", path, "0")], [New("0", entry, content)]
 
@@ -146,17 +138,19 @@ def _append(operation: Append, scope: Scope) -> _Planned:
 def _make_folder(operation: MakeFolder, scope: Scope) -> _Planned:
     parts = parts_of(operation.path)
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
-    missing = next((number for number, path in enumerate(above) if scope.entry(path) is None), None)
+    missing = next((number for number, path in enumerate(above) if not _is_there(path, scope)), None)
     if missing is None:
         raise InputError(f"path {operation.path!r}: is there already")
+    chain = tuple(parts[missing + 1 :])
+    if len(chain) >= _MOST_FOLDERS:
+        raise InputError(f"path {operation.path[:200]!r}: would need {len(chain) + 1} folders; at most {_MOST_FOLDERS}")
     entry = Entry("folder", 0o755, os.geteuid(), os.getegid(), 0)
-    new = [New(str(number), entry) for number in range(len(above) - missing)]
-    return [Step("put", path, each.stash) for path, each in zip(above[missing:], new, strict=True)], new
+    return [Step("put", above[missing], "0")], [New("0", entry, chain=chain)]
 
 
 def _make_link(operation: MakeLink, scope: Scope) -> _Planned:
-    leads = posixpath.normpath(posixpath.join(posixpath.dirname(operation.path), operation.target))
-    if not operation.target or "\0" in operation.target or operation.target.startswith("/") or leads.startswith(".."):
+    is_text = operation.target and "\0" not in operation.target and not operation.target.startswith("/")
+    if not is_text or way_out(operation.path, operation.target, scope.root):
         raise InputError(f"target {operation.target[:200]!r}: must be a relative path that stays in the folder")
     if _entry_or_room(operation.path, scope) is not None:
         raise InputError(f"path {operation.path!r}: is there already")
@@ -175,6 +169,7 @@ def _move(operation: Move, scope: Scope) -> _Planned:
     _existing(operation.path, scope)
     if meet({operation.path}, {operation.to}):
         raise InputError(f"to {operation.to!r}: must not be {operation.path!r}, or one below the other")
+    require_none_led_out(operation.path, operation.to, scope)
     target, steps = _entry_or_room(operation.to, scope), list[Step]()
     if target is not None:
         if not operation.replace or target.kind == "folder":
@@ -189,7 +184,25 @@ def _set_mode(operation: SetMode, scope: Scope) -> _Planned:
         raise InputError(f"path {operation.path!r}: is a {found.kind}, whose mode is not set")
     if found.mode == operation.mode:
         raise InputError(f"path {operation.path!r}: has the mode {operation.mode:o} already")
-    return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
+    if not found.shared:
+        return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
+    _require_own(operation.path, found)
+    entry = replace(found, mode=operation.mode)  # a copy in its place: other names, maybe outside, stay as they are
+    return [Step("exchange", operation.path, "0")], [New("0", entry, copied=operation.path)]
+
+
+def _require_own(path: str, found: Entry) -> None:
+    if (found.uid, found.gid) != (os.geteuid(), os.getegid()) and os.geteuid():
+        raise InputError(f"path {path!r}: belongs to user {found.uid}, group {found.gid}, which could not be kept")
+
+
+def _is_there(path: str, scope: Scope) -> bool:
+    try:
+        with scope.parent_of(path) as (parent, name):
+            os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except (NothingThere, FileNotFoundError):
+        return False
+    return True
 
 
 def _existing(path: str, scope: Scope) -> Entry:

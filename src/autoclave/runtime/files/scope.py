@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -143,11 +143,12 @@ class Scope(Closing):
             return
         yield path, found
         folders = [path] if found.is_open_folder else []
-        while folders:
-            place = folders.pop()
-            inside = self.entries_in(place)
-            yield from inside
-            folders += [each for each, entry in inside if entry.is_open_folder]
+        with self._descent() as opened:
+            while folders:
+                place = folders.pop()
+                inside = self._entries_of(opened(place), place)
+                yield from inside
+                folders += [each for each, entry in inside if entry.is_open_folder]
 
     def entries_in(self, path: str) -> list[tuple[str, Entry]]:
         """The paths and entries of what is in a folder, by name; in the scope's own with the path "".
@@ -156,9 +157,37 @@ class Scope(Closing):
             InputError: as `entry`; or it is no folder.
         """
         with self.folder(path) as descriptor:
-            paths = [(name, f"{path}/{name}" if path else name) for name in sorted(os.listdir(descriptor))]
-            found = [(each, entry_at(descriptor, name, each)) for name, each in paths]
+            return self._entries_of(descriptor, path)
+
+    @staticmethod
+    def _entries_of(descriptor: int, path: str) -> list[tuple[str, Entry]]:
+        paths = [(name, f"{path}/{name}" if path else name) for name in sorted(os.listdir(descriptor))]
+        found = [(each, entry_at(descriptor, name, each)) for name, each in paths]
         return [(each, entry) for each, entry in found if entry is not None]
+
+    @contextlib.contextmanager
+    def _descent(self) -> Generator[Callable[[str], int]]:
+        """Gives a descriptor of each folder that it is called with, good until the next call.
+
+        One that is in the folder before it is opened from there, so that going down costs no more the deeper it is.
+        """
+        with contextlib.ExitStack() as last:
+            before: dict[str, int] = {}
+
+            def opened(path: str) -> int:
+                above, _, name = path.rpartition("/")
+                with contextlib.ExitStack() as opening:
+                    if path and above in before:
+                        descriptor = opening.enter_context(self._folder_in(before[above], name, path))
+                    else:
+                        descriptor = opening.enter_context(self.folder(path))
+                    last.close()
+                    last.push(opening.pop_all())
+                before.clear()
+                before[path] = descriptor
+                return descriptor
+
+            yield opened
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Generator[int]:
@@ -170,28 +199,38 @@ class Scope(Closing):
         """
         with contextlib.ExitStack() as opened:
             parent, name = opened.enter_context(self.parent_of(path)) if path else (self.descriptor, ".")
-            try:
-                descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
-            except FileNotFoundError:
-                raise NothingThere(f"path {path!r}: there is no such folder") from None
-            except OSError as error:
-                raise InputError(f"path {path!r}: cannot be read as a folder ({error.strerror})") from None
-            opened.callback(os.close, descriptor)
+            yield opened.enter_context(self._folder_in(parent, name, path))
+
+    @contextlib.contextmanager
+    def _folder_in(self, parent: int, name: str, path: str) -> Generator[int]:
+        try:
+            descriptor = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+        except FileNotFoundError:
+            raise NothingThere(f"path {path!r}: there is no such folder") from None
+        except OSError as error:
+            raise InputError(f"path {path!r}: cannot be read as a folder ({error.strerror})") from None
+        try:
             if mount_of(descriptor) != self.mount:
                 raise InputError(f"path {path!r}: is another file system, which is not in scope")
             yield descriptor
+        finally:
+            os.close(descriptor)
 
     def folders(self, path: str) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
         """Folders at and below a path, those above first: the path of each, a descriptor, and what is in it.
 
-        Those that cannot be read are left out.
+        Those that cannot be read are left out. A descriptor is good until the next one is asked for.
         """
         waiting = [path]
-        while waiting:
-            place = waiting.pop()
-            with contextlib.suppress(InputError), self.folder(place) as descriptor:
+        with self._descent() as opened:
+            while waiting:
+                place = waiting.pop()
+                try:
+                    descriptor = opened(place)
+                except InputError:
+                    continue
                 with os.scandir(descriptor) as found:
-                    inside = list(found)
+                    inside = sorted(found, key=lambda each: each.name)
                 names = [each.name for each in inside if each.is_dir(follow_symlinks=False)]
                 waiting += [f"{place}/{name}" if place else name for name in names]
                 yield place, descriptor, inside

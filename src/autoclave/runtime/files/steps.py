@@ -13,7 +13,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -69,10 +69,13 @@ class Step:
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
 
-def take_steps(steps: Iterable[Step], scope: Scope, stash: int) -> None:
+def take_steps(
+    steps: Iterable[Step], scope: Scope, stash: int, is_right: Callable[[Step], bool] = lambda _: True
+) -> None:
     """Change the tree of `scope` as the steps say; `stash` is a descriptor of the folder that stashed things are in.
 
-    Durable when this returns.
+    After each it is looked at what has moved: if that is something else, or `is_right` says so, somebody else was
+    quicker, and it goes back. Durable when this returns.
 
     Raises:
         InputError: the tree is not as a step needs it; those before it were taken.
@@ -83,6 +86,9 @@ def take_steps(steps: Iterable[Step], scope: Scope, stash: int) -> None:
         for step in steps:
             _take(step, scope, stash)
             parents |= {path.rpartition("/")[0] for path in step.paths}
+            if not (_has_arrived(step, scope, stash) and is_right(step)):
+                _take(step.inverse(), scope, stash)
+                raise changed_meanwhile(step)
     finally:
         for parent in sorted(parents):
             with contextlib.suppress(NothingThere), scope.folder(parent) as folder:  # a later step took it away
@@ -104,6 +110,24 @@ def _take(step: Step, scope: Scope, stash: int) -> None:
                     _rename(parent, name, other, new, _NOREPLACE, step)
             case "set_facts":
                 _set_facts(parent, name, step)
+
+
+def changed_meanwhile(step: Step) -> InputError:
+    """The error that somebody else was quicker."""
+    return InputError(f"path {step.path!r}: somebody else has changed it meanwhile")
+
+
+def _has_arrived(step: Step, scope: Scope, stash: int) -> bool:
+    """Whether what a step took is what it was to take."""
+    match step.do:
+        case "take":
+            return _inode(stash, step.stash) == step.inode
+        case "exchange":
+            return _inode(stash, step.stash) == step.old_inode
+        case "move":
+            return has_happened(step, scope, stash)
+        case _:
+            return True
 
 
 def rename_problem(folder: Path) -> str:
@@ -141,6 +165,27 @@ def has_happened(step: Step, scope: Scope, stash: int) -> bool:
             return _inode(parent, name) == step.inode
     except NothingThere:
         return False
+
+
+def is_untouched(step: Step, scope: Scope, stash: int) -> bool:
+    """Whether it is certain that a step has not happened, whatever somebody else has done to the tree.
+
+    The stash tells: nobody else works there.
+    """
+    match step.do:
+        case "take":
+            return _inode(stash, step.stash) is None
+        case "put" | "exchange":
+            return _inode(stash, step.stash) == step.inode
+        case _:
+            try:
+                with scope.parent_of(step.path) as (parent, name):
+                    is_there = _inode(parent, name) == step.inode
+                    if step.do == "move":
+                        return is_there
+                    return not is_there or _has_facts(parent, name, step.old_facts)
+            except NothingThere:
+                return step.do == "set_facts"
 
 
 def is_possible(step: Step, scope: Scope, stash: int) -> bool:
@@ -230,7 +275,7 @@ def _set_facts(parent: int, name: str, step: Step) -> None:
     try:
         with _opened(parent, name) as (about, place):
             if step.inode and about.st_ino != step.inode:
-                raise InputError(f"path {step.path!r}: somebody else has changed it meanwhile")
+                raise changed_meanwhile(step)
             if "uid" in facts or "gid" in facts:  # first: it clears bits of the mode
                 os.chown(name, facts.get("uid", -1), facts.get("gid", -1), dir_fd=parent, follow_symlinks=False)
             for each, value in facts.get("attributes", {}).items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
 from autoclave.runtime.files.scope import NothingThere, Scope
 from autoclave.runtime.files.steps import Step, facts_at
-from autoclave.runtime.interface import Choice
+from autoclave.runtime.interface import Choice, NothingLeft
 
 _LONGEST_NAME = 255
 
@@ -32,19 +33,38 @@ def undo_steps(
 
     Raises:
         InputError: a choice is to refuse; or what would have to go back is gone.
+        NothingLeft: all of it is skipped.
     """
     found = Undoing()
-    for step in reversed(steps):
-        conflicts = [path for path in step.paths if path in changed]
-        choices = {path: choose(path) for path in conflicts}
+    for unit in _units(steps)[::-1]:
+        paths = list(dict.fromkeys(path for step in unit for path in step.paths))
+        choices = {path: choose(path) for path in paths if path in changed}
         if refused := [path for path, choice in choices.items() if choice is Choice.REFUSE]:
             raise InputError(f"path {refused[0]!r}: somebody else has changed it since")
         if Choice.SKIP in choices.values():
-            found.skipped += [path for path in step.paths if path not in found.skipped]
-        elif not conflicts:
-            found.steps.append(step.inverse())
+            found.skipped += [path for path in paths if path not in found.skipped]
+        elif not choices:
+            found.steps += [step.inverse() for step in reversed(unit)]
         else:
-            _take_back(action, step, choices, scope, found)
+            *made_room, last = unit
+            _take_back(action, last, choices, scope, found)
+            found.steps += [step.inverse() for step in made_room]
+    if found.skipped and not found.steps:
+        raise NothingLeft(
+            f"nothing of it is left to take back: others have changed {', '.join(map(repr, found.skipped))}"
+        )
+    return found
+
+
+def _units(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """Steps that go back together: what was moved, with what was taken away to make room for it."""
+    found: list[Sequence[Step]] = []
+    for step in steps:
+        last = found[-1][-1] if found else None
+        if last is not None and last.do == "take" and step.do == "move" and step.to == last.path:
+            found[-1] = [last, step]
+        else:
+            found.append([step])
     return found
 
 
@@ -97,6 +117,13 @@ def _free_name(path: str, ending: str, scope: Scope) -> str:
         number += 1
         found = f"{above}{slash}{name}{ending}-{number}"
     return found
+
+
+def has_other_names(path: str, scope: Scope) -> bool:
+    """Whether what is at a path, if it is no folder, has other names as well."""
+    with scope.parent_of(path) as (parent, name):
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    return about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
 
 
 def inode_at(path: str, scope: Scope) -> int | None:

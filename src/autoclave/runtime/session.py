@@ -120,6 +120,7 @@ class Session(Closing):
         }
         num_bytes = sum(access.bytes_written for access in plan.request.accesses) if plan.kept else 0
         told |= {"kept": plan.kept} if plan.kept else {}
+        told |= {"left_open": True} if plan.is_left_open else {}
         self.journal.advance(action, _S.PROPOSED, told, kept_bytes=num_bytes)
         return Proposal(action, operation, plan)
 
@@ -390,9 +391,17 @@ class Session(Closing):
         """Keep what an action did for good. What was kept to take it back is removed.
 
         Raises:
-            InputError: it does not stand.
+            InputError: it does not stand, or not any more.
+            HostError: that cannot be now.
         """
-        manager = self._manager_of(self.journal.standing(action))
+        self._settle()
+        standing = self.journal.standing(action)
+        require_step(action, standing.state, _S.COMMITTED)
+        manager = self._manager_of(standing)
+        try:
+            manager.commit(action, self._receipt(action))
+        except InDoubt as error:
+            raise HostError(f"action {action}: {error}. Mend: commit it again") from None
         self.journal.advance(action, _S.COMMITTED, seal=True)
         self._discard(action, manager)
         return self.journal.standing(action)
@@ -604,6 +613,19 @@ class Session(Closing):
         for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
             self._discard(standing.action, self._manager_of(standing))
         yield from self._recover_together()
+        yield from self._undo_lapsed()
+
+    def _undo_lapsed(self) -> Iterator[str]:
+        """Record that what did not stand by itself any more is undone; the names."""
+        for standing in [each for each in self._standing_order()[::-1] if each.proposed.get("left_open")]:
+            action = standing.action
+            manager, receipt = self._manager_of(standing), self._receipt(action)
+            if reason := manager.lapsed(action, receipt):
+                undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._undone_with)
+                self.journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
+                with contextlib.suppress(InputError):  # it is recorded how it stands
+                    self._finish_undo(action, manager, undoing)
+                yield action
 
     def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
         reason = "the process died while it was executed; it was put back"

@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,math,serve-ray,curate,runtime,trl,inspect,dev]'
+	@$(UV) -e '.[train,math,serve-ray,curate,databases,trl,inspect,dev]'
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores

@@ -93,6 +93,17 @@ class Undoing:
         self._journal.append("undone_all", together, {"left": left})
         return left
 
+    def is_lapsed(self, action: str) -> bool:
+        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone."""
+        manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
+        if not (reason := manager.lapsed(action, receipt)):
+            return False
+        undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
+        self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
+        with contextlib.suppress(InputError):  # it is recorded how it stands
+            self.finish_undo(action, manager, undoing)
+        return True
+
     def finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
         """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`).
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.journal import Journal
@@ -119,14 +120,22 @@ class Reader:
 
     def records(self) -> dict[str, Any]:
         """All records without their times."""
-        status, _, body = self.ask("GET", f"{self.place}/records?_limit=10000")
-        assert status == 200, body
         return {
             each["id"]: {key: value for key, value in each.items() if key not in ("id", "last_modified")}
-            for each in body["data"]
+            for each in self._pages(f"{self.place}/records")
         }
 
     def history(self) -> list[tuple[str, str]]:
         """What was done to records, the first first, by Kinto's own account."""
-        _, _, body = self.ask("GET", f"/v1/buckets/{self.bucket}/history?_limit=10000&resource_name=record")
-        return [(each["action"], each["record_id"]) for each in body["data"]][::-1]
+        found = self._pages(f"/v1/buckets/{self.bucket}/history?resource_name=record")
+        return [(each["action"], each["record_id"]) for each in found][::-1]
+
+    def _pages(self, path: str) -> list[Any]:
+        found: list[Any] = []
+        while path:
+            status, headers, body = self.ask("GET", path)
+            assert status == 200, body
+            found += body["data"]
+            following = urlsplit(headers.get("next-page", ""))
+            path = f"{following.path}?{following.query}" if following.path else ""
+        return found

@@ -181,7 +181,13 @@ class Inverses:
                 raise Refused(f"{service.key(part.subject.target)}: somebody else has changed it meanwhile")
             if now.etag != part.before.etag:  # the same to whoever uses it, under another name
                 part = replace(part, before=now)
-        return self._sender.carried_out(service, action, request, part)
+        try:
+            return self._sender.carried_out(service, action, request, part)
+        except InDoubt:
+            ended = self._sender.settled(service, action, request, part)
+        if ended is None:
+            raise Refused(f"service {service.name}: {part.call.told}: was lost on the way, and not done")
+        return ended
 
     def _is_new(self, action: str, request: str) -> bool:
         notes = self._sender.notes

@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
+SERVICES := .venv-services
 # Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
@@ -18,13 +19,19 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constra
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
-setup: $(VENV)/.installed  ## Create .venv with all that demo and tests need
+setup: $(VENV)/.installed $(SERVICES)/.installed  ## Create .venv with all that demo and tests need
 
 $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/sandbox/guest/_cell.c src/autoclave/sandbox/_streams.c
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
 	@$(UV) -e '.[train,math,serve-ray,curate,databases,trl,inspect,dev]'
+	@touch $@
+
+$(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
+	@echo "Installing services for tests into $(SERVICES) (once) ..."
+	@test -x $(SERVICES)/bin/python || $(PYTHON) -m venv $(SERVICES)
+	@$(BIN)/uv pip install --quiet --python $(SERVICES)/bin/python --requirement tests/runtime/rest/services.txt
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
@@ -82,4 +89,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) $(VERL) $(VLLM) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) $(VLLM) $(SERVICES) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

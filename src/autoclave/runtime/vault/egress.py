@@ -10,7 +10,6 @@ dummy. Redirects are passed on as well: the next request is judged like the firs
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 import ssl
 import threading
@@ -23,6 +22,7 @@ import httpx
 
 from autoclave.core import InputError
 from autoclave.core.closing import Closing
+from autoclave.runtime.vault.addresses import addresses_of
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.dummies import Replacer
 from autoclave.runtime.vault.injection import Alarm, Outgoing, host_and_port, injected, secret_for
@@ -155,7 +155,9 @@ class Egress(Closing):
                 outgoing = Outgoing(method, host, port, target, list(request.headers), body)
                 secret = secret_for(outgoing, self._secrets)
                 whole = injected(outgoing, secret, self._dummies)
-                address = _address_of(host, port, secret)
+                address = addresses_of(
+                    host, port, allows_private=secret.allows_private, what=f"the secret of {secret.service}"
+                )[0]
             except InputError as error:
                 self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
                 talk.refuse(403, str(error))
@@ -290,23 +292,6 @@ def _may_be_at(secret: Secret, host: str, port: int) -> bool:
         secret_for(request, [secret.model_copy(update={"methods": ("",), "paths": ("/**",)})])
         return True
     return False
-
-
-def _address_of(host: str, port: int, secret: Secret) -> str:
-    """An address of a host that a secret may go to: the one that is connected to, whatever the name means later.
-
-    Raises:
-        InputError: it has none.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InputError(f"host {host}: cannot be found ({error.strerror})") from None
-    addresses = [str(each[4][0]) for each in found]
-    for address in addresses:
-        if secret.allows_private or ipaddress.ip_address(address).is_global:
-            return address
-    raise InputError(f"host {host}: is on a private network, where the secret of {secret.service} may not go")
 
 
 def _bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:

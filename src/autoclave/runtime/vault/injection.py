@@ -64,7 +64,7 @@ def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
     Raises:
         InputError: it goes to none of them, or not as it may.
     """
-    path = _plain_path(request.target)
+    path = plain_path(request.target)
     at_host = [secret for secret in secrets if any(_is_host(request, host) for host in secret.hosts)]
     if not at_host:
         raise InputError(f"{request.host}:{request.port} is no host of a service of this action")
@@ -136,7 +136,7 @@ def _is_host(request: Outgoing, pattern: str) -> bool:
     return request.host.endswith(f".{host}") if pattern.startswith("*.") else request.host == host
 
 
-def _plain_path(target: str) -> str:
+def plain_path(target: str) -> str:
     """The path of a target, if there is only one way to read it.
 
     Raises:

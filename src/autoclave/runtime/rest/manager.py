@@ -1,0 +1,454 @@
+"""Requests to services as actions: planned with a look, sent once, settled if nobody saw the end, taken back, verified.
+
+Theory of operation. A plan looks at what a request is about; its digest covers that. When it is run, a mark is durable
+before the first byte goes out, and the answer before it is used; then what was done is looked at. An undo is made from
+request, answer and the state before, is sent on the condition that the subject is as the action left it (where the
+service knows conditions), and is believed only when the service shows what it showed before. What is in doubt is
+settled by looking, see `sending.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from autoclave.config import Config
+from autoclave.core import HostError, InputError
+from autoclave.core.json import nearest
+from autoclave.runtime.footprints import Footprint, meet
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.policy.request import Access, Request
+from autoclave.runtime.rest.calls import filled
+from autoclave.runtime.rest.catalogue import Undo, load_catalogue
+from autoclave.runtime.rest.connection import ServiceConnection
+from autoclave.runtime.rest.differences import differences
+from autoclave.runtime.rest.expressions import evaluated
+from autoclave.runtime.rest.forms import encoded, fingerprint
+from autoclave.runtime.rest.notes import Notes
+from autoclave.runtime.rest.operations import OPERATIONS, Ask
+from autoclave.runtime.rest.pairs import Pairs, PairStatus
+from autoclave.runtime.rest.parts import Answer, Part, State, part_from
+from autoclave.runtime.rest.sending import Outcome, Sender, outcome
+from autoclave.runtime.rest.service import Service, complaint, kept_headers
+from autoclave.runtime.rest.undoing import Inverses, ProposeInverse, worst
+from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire
+
+_DO, _BACK = "do", "back"
+
+
+class RestManager:
+    """Actions on the services of `connections`, by their names. `state` is a folder that nobody else touches.
+
+    Args:
+        key_of: gives the secret of a name; see `Vault.secret`.
+        refresh: has a new value put under the name of a secret that a service does not accept any more.
+        propose_inverse: asks a model where no inverse is known.
+        verify: certificates that services are verified by; None for those of the system.
+    """
+
+    operations: Mapping[str, type[Config]] = OPERATIONS
+
+    def __init__(
+        self,
+        connections: Mapping[str, ServiceConnection],
+        state: Path,
+        journal: Journal,
+        key_of: KeyOf,
+        *,
+        refresh: Callable[[str], object] | None = None,
+        propose_inverse: ProposeInverse | None = None,
+        verify: ssl.SSLContext | None = None,
+    ) -> None:
+        self._services: dict[str, Service] = {}
+        for name, connection in connections.items():
+            catalogue = load_catalogue(connection.catalogue) if connection.catalogue else None
+            kept = kept_headers(catalogue)
+            wire = Wire(connection, key_of, refresh=refresh, verify=verify, kept_headers=kept)
+            self._services[name] = Service(name, connection, catalogue, wire)
+        self._notes = Notes(state)
+        self._sender, self.pairs = Sender(self._notes), Pairs(journal)
+        self._inverses = Inverses(self.pairs, self._sender, propose_inverse)
+        self._planned: dict[str, tuple[str, list[Part]]] = {}
+
+    # --- Planning ---------------------------------------------------------------------------------------------------
+
+    def told(self) -> str:
+        """See `Manager`: services, their operations, and how these are taken back."""
+        return "\n".join(line for service in self._services.values() for line in _told(service))
+
+    def asks(self, operation: Config) -> Request:
+        """See `Manager`: planning looks at the service, with its key, so that must be permitted before."""
+        service, ask = self._asked(operation)
+        return Request(tuple(self._accesses(service, service.parts(ask, looks=False), is_counted=False)))
+
+    def plan(self, action: str, operation: Config) -> Plan:
+        """See `Manager`. What only reads is asked at once: its answer is the output."""
+        service, ask = self._asked(operation)
+        parts = service.parts(ask, looks=True)
+        if self._is_reading(service, parts):
+            return self._reading(service, ask, parts[0])
+        seen = [
+            [part.before.fingerprint, part.before.etag, part.before.body] if part.before else None for part in parts
+        ]
+        digest = fingerprint([ask.model_dump(mode="json"), service.connection.base_url, seen])
+        self._planned = {action: (digest, parts)}
+        guarantee = self._guarantee(service, parts)
+        return Plan(
+            digest=digest,
+            changes=tuple(self._words(service, part) for part in parts),
+            request=Request(tuple(self._accesses(service, parts)), guarantee),
+            footprint=_footprint(service, parts),
+            guarantee=guarantee,
+            hold_s=service.connection.hold_s if guarantee is Guarantee.NONE else 0.0,
+        )
+
+    def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
+        return self.plan(action, operation)
+
+    def _asked(self, operation: Config) -> tuple[Service, Ask]:
+        ask = cast("Ask", operation)
+        if ask.service not in self._services:
+            mend = nearest(ask.service, list(self._services)) if self._services else "there are none"
+            raise InputError(f"service {ask.service!r}: is not connected; {mend}")
+        return self._services[ask.service], ask
+
+    def _is_reading(self, service: Service, parts: Sequence[Part]) -> bool:
+        return len(parts) == 1 and service.spec_of(parts[0]).is_reading
+
+    def _reading(self, service: Service, ask: Ask, part: Part) -> Plan:
+        answer = service.seen(part.call)
+        if not 200 <= answer.status < 300 or service.is_refusal(answer):
+            raise InputError(f"service {service.name}: {part.call.told}: {complaint(answer)}")
+        text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body, ensure_ascii=False)
+        return Plan(
+            digest=fingerprint([ask.model_dump(mode="json"), service.connection.base_url]),
+            changes=(),
+            request=Request(tuple(self._accesses(service, [part]))),
+            footprint=_footprint(service, [part]),
+            guarantee=Guarantee.EXACT,
+            output={"stdout": text, "status": answer.status},
+        )
+
+    def _guarantee(self, service: Service, parts: Sequence[Part]) -> Guarantee:
+        """How good the undo is, as far as anybody knows: what a model would have to propose is not counted on."""
+        found = [self._inverses.best(service, part) for part in parts]
+        return worst([each.undo.grade if each else Guarantee.NONE for each in found])
+
+    def _words(self, service: Service, part: Part) -> str:
+        inverse = self._inverses.best(service, part)
+        if inverse is not None:
+            undo = f"undo: {inverse.told}"
+        elif self._inverses.can_propose and not service.connection.is_strict and service.catalogue:
+            undo = "undo: a model has to propose it, unproven; do not count on it"
+        else:
+            undo = "cannot be taken back"
+        return f"{part.operation or 'free request'}: {part.call.told}; {undo}"
+
+    def _accesses(self, service: Service, parts: Sequence[Part], *, is_counted: bool = True) -> Iterator[Access]:
+        for part in parts:
+            spec = service.spec_of(part)
+            resource = service.resource(part.call)
+            if not is_counted:
+                yield Access(spec.policy_verb, resource)
+                continue
+            spend = evaluated(spec.spend, {"request": part.call.request})
+            if isinstance(spend, bool) or not isinstance(spend, (int, float)) or spend < 0:
+                raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
+            num_bytes = len(encoded(part.call.body, part.call.content_type))
+            yield Access(spec.policy_verb, resource, bytes_written=num_bytes, spend=float(spend))
+
+    # --- Doing ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
+        service, ask = self._asked(operation)
+        digest, parts = self._planned.pop(action, ("", []))
+        if digest != plan.digest:
+            parts = service.parts(ask, looks=True)
+        reads_only = self._is_reading(service, parts)
+        started = {
+            "service": service.name,
+            "ask": ask.model_dump(mode="json"),
+            "parts": [] if reads_only else [part.to_json() for part in parts],
+            "guarantee": plan.guarantee,
+            "accesses": [(each.verb, each.resource) for each in plan.request.accesses],
+            "reads": sorted(plan.footprint.reads),
+            "writes": sorted(plan.footprint.writes),
+            "adds": sorted(plan.footprint.adds),
+        }
+        return self._notes.held(action, started)
+
+    def execute(self, action: str, started: Json) -> Json:
+        service, ask, parts = self._begun(action, started)
+        if not parts:
+            return self._receipt(action, started, service, [])
+        whole = service.whole(ask, parts)
+        if whole is None:
+            return self._receipt(action, started, service, [self._sender.carried_out(service, action, _DO, parts[0])])
+        done = self._sender.carried_out_together(service, action, _DO, ask, whole, parts)
+        if len(done) < len(parts):
+            raise InputError(f"service {service.name}: {len(done)} of {len(parts)} requests were done, and taken back")
+        return self._receipt(action, started, service, done)
+
+    def find_out(self, action: str, started: Json) -> Json | None:
+        """See `Manager`, and `sending.py` for how."""
+        service, _, parts = self._begun(action, started)
+        done = self._applied(action, started)
+        return self._receipt(action, started, service, done) if len(done) == len(parts) else None
+
+    def _applied(self, action: str, started: Json) -> list[Part]:
+        """The parts that were done, whoever saw it.
+
+        Raises:
+            InDoubt: nobody can tell.
+        """
+        service, ask, parts = self._begun(action, started)
+        if not parts:
+            return []
+        if service.whole(ask, parts) is None:
+            done = self._sender.settled(service, action, _DO, parts[0])
+            return [done] if done else []
+        answer = self._notes.answer(action, _DO)
+        if answer and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
+            return self._sender.split(service, ask, answer, parts) if said is Outcome.APPLIED else []
+        found = [self._sender.settled(service, action, _DO, part, may_send=False) for part in parts]
+        return [part for part in found if part]
+
+    def observed(self, action: str, receipt: Json) -> Request:
+        """See `Manager`: what was sent and done."""
+        service, _, parts = self._begun(action, receipt)
+        if not parts:
+            return Request(tuple(Access(verb, resource) for verb, resource in receipt["accesses"]))
+        return Request(tuple(self._accesses(service, parts)), Guarantee(receipt["guarantee"]))
+
+    def accept(self, action: str, started: Json) -> Json:
+        """See `Manager`. What it left is what there is now; without an answer, some of it cannot be taken back."""
+        service, _, parts = self._begun(action, started)
+        accepted: list[Part] = []
+        for part in parts:
+            noted = part.answer or (self._notes.answer(action, _DO) if len(parts) == 1 else None)
+            part = replace(part, answer=noted)
+            subject = part.subject or service.subject(part)
+            after = service.look(part.look, subject) if subject else None
+            if noted is None and after is not None:
+                part = replace(part, answer=Answer(0, {"etag": after.etag} if after.etag else {}, after.body))
+            accepted.append(replace(part, subject=subject, after=after))
+        return self._receipt(action, started, service, accepted)
+
+    def put_back(self, action: str, started: Json) -> bool:
+        try:
+            service, _, parts = self._begun(action, started)
+            done = parts if "at" in started else self._applied(action, started)
+            inverses = [self._inverse(service, part, part.after) for part in reversed(done)]
+            self._inverses.done(service, action, _BACK, inverses)
+        except (InputError, InDoubt, NotSent, HostError):
+            return False
+        return True
+
+    def keep(self, action: str, receipt: Json) -> None:
+        """See `Manager`: it is where it stays."""
+
+    def kept_bytes(self, receipt: Json) -> int:
+        return int(receipt["kept_bytes"])
+
+    def discard(self, action: str) -> None:
+        self._planned.pop(action, None)
+        self._notes.forget(action)
+
+    def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
+        """See `Manager`: what the service shows before and after, or would be sent."""
+        service, ask = self._asked(operation)
+        if receipt is not None and "parts" in receipt:
+            return [line for part in self._begun(action, receipt)[2] for line in differences(part)]
+        return [line for part in service.parts(ask, looks=True) for line in differences(part)]
+
+    # --- Undo and redo ----------------------------------------------------------------------------------------------
+
+    def obstacle(self, action: str, receipt: Json) -> str:
+        """See `Manager`: no inverse is known, or its time is over."""
+        service, _, parts = self._begun(action, receipt)
+        for part in parts:
+            inverse = self._inverses.best(service, part)
+            if inverse is None and not (
+                self._inverses.can_propose and part.subject and not service.connection.is_strict
+            ):
+                return f"{part.call.told}: {self._why_none(service, part)}"
+            window_s = inverse.undo.window_s if inverse else None
+            if window_s is not None and time.time() > float(receipt["at"]) + window_s:
+                return f"{part.call.told}: could be taken back for {window_s:.0f} s, and that time is over"
+        return ""
+
+    def _why_none(self, service: Service, part: Part) -> str:
+        for undo in service.spec_of(part).undo:
+            known = self._inverses.known(service, part, undo)
+            if known.status is PairStatus.QUARANTINED:
+                return (
+                    f"{undo.operation} was to take it back, and is quarantined: {self.pairs.learnt(known.pair).reason}"
+                )
+        if service.connection.is_strict:
+            return "no inverse is pinned, and this connection is strict"
+        return "cannot be taken back; no inverse is known"
+
+    def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        seen: set[str] = set()
+        for action, receipt in done:  # the last first: what an earlier one left was changed by a later one of them
+            service, _, parts = self._begun(action, receipt)
+            changed: list[str] = []
+            for part in parts:
+                if part.subject is None or part.after is None:
+                    continue
+                key = service.key(part.subject.target)
+                if not meet({key}, seen) and not service.look(part.look, part.subject).is_same(part.after):
+                    changed.append(key)
+            seen |= set(receipt["writes"])
+            if changed:
+                found[action] = sorted(set(changed))
+        return found
+
+    def plan_undo(
+        self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
+    ) -> Json:
+        service, _, parts = self._begun(action, receipt)
+        inverses: list[Part] = []
+        for part in reversed(parts):
+            now, choice = self._now(service, part, choices, default)
+            if choice is Choice.SKIP:
+                continue
+            if choice is Choice.SAVE_ASIDE and now is not None and now.is_there:
+                inverses.append(self._aside(service, part, now))
+            inverses.append(self._inverse(service, part, now, may_propose=True))
+        undoing = {"service": service.name, "ask": receipt["ask"], "run": secrets.token_hex(4)}
+        undoing |= {"parts": [part.to_json() for part in inverses], "done": [part.to_json() for part in parts]}
+        return self._notes.held(action, undoing)
+
+    def _now(
+        self, service: Service, part: Part, choices: Mapping[str, Choice], default: Choice
+    ) -> tuple[State | None, Choice | None]:
+        """What there is of the subject of a part, and what was chosen to become of it; None if nobody changed it.
+
+        Raises:
+            InputError: somebody has changed it, and nothing was chosen.
+        """
+        if part.subject is None or part.after is None:
+            return part.after, None
+        now, key = service.look(part.look, part.subject), service.key(part.subject.target)
+        if now.is_same(part.after) or now.is_same(part.before or State()):
+            return now, None
+        choice = choices.get(key, default)
+        if choice is Choice.REFUSE:
+            raise InputError(f"{key}: somebody else has changed it since")
+        return now, choice
+
+    def _inverse(self, service: Service, part: Part, now: State | None, *, may_propose: bool = False) -> Part:
+        inverse = self._inverses.best(service, part)
+        if inverse is None and may_propose:
+            inverse = self._inverses.proposed(service, part)
+        if inverse is None:
+            raise InputError(f"{part.call.told}: {self._why_none(service, part)}")
+        return self._inverses.made(service, part, inverse, now)
+
+    def _aside(self, service: Service, part: Part, theirs: State) -> Part:
+        """What gives somebody else's version another name."""
+        aside = service.spec_of(part).aside
+        if aside is None:
+            raise InputError(f"{part.call.told}: nothing is known that saves theirs aside; choose skip or force")
+        arguments = evaluated(aside.arguments, {**part.scene, "theirs": theirs.seen})
+        return replace(service.part(aside.operation, arguments), wanted=None)
+
+    def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
+        service, _, parts = self._begun(action, undoing)
+        ended = self._inverses.done(service, action, str(undoing["run"]), parts)
+        for part in ended:
+            self._learn(service, part)
+        return self._notes.held(action, {**undoing, "parts": [part.to_json() for part in ended]})
+
+    def _learn(self, service: Service, part: Part) -> None:
+        """What was seen to take something back is proven; of what nothing is seen, nothing is learnt."""
+        if part.pair and part.answer is not None and part.after is not None:
+            self.pairs.prove(part.pair, Undo.model_validate(part.inverse) if part.inverse else None)
+
+    def plan_redo(self, action: str, undone: Json) -> Json:
+        service, ask, parts = self._begun(action, undone)
+        done = [part_from(each) for each in self._notes.recalled(action, undone)["done"]]
+        for part in parts:
+            if part.subject and part.after and not service.look(part.look, part.subject).is_same(part.after):
+                raise InputError(f"{service.key(part.subject.target)}: was changed since it was undone")
+        try:
+            steps = [self._inverses.restoring(service, part, part.after) for part in reversed(parts)]
+            is_again = False
+        except InputError:  # nothing takes the inverse back: it is asked for anew
+            steps, is_again = service.parts(ask, looks=True), True
+        redoing = {"service": service.name, "ask": undone["ask"], "run": secrets.token_hex(4), "is_again": is_again}
+        redoing |= {"parts": [part.to_json() for part in steps], "done": [part.to_json() for part in done]}
+        return self._notes.held(action, redoing)
+
+    def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
+        service, _, parts = self._begun(action, redoing)
+        done = [part_from(each) for each in self._notes.recalled(action, redoing)["done"]]
+        try:
+            ended = self._inverses.done(service, action, str(redoing["run"]), parts)
+        except NotUndone as error:
+            raise InDoubt(str(error)) from None
+        if redoing["is_again"]:
+            return self._receipt(action, receipt, service, ended)
+        seen = {part.subject.target: part.after for part in ended if part.subject}
+        again = [
+            replace(part, after=seen.get(part.subject.target, part.after) if part.subject else None) for part in done
+        ]
+        return self._receipt(action, receipt, service, again)
+
+    # --- Inside -----------------------------------------------------------------------------------------------------
+
+    def _begun(self, action: str, plain: Json) -> tuple[Service, Ask, list[Part]]:
+        """The service, the operation and the parts in JSON data of ours."""
+        ask = Ask.model_validate(plain["ask"])
+        service, _ = self._asked(ask)
+        return service, ask, [part_from(each) for each in self._notes.recalled(action, plain["parts"])]
+
+    def _receipt(self, action: str, started: Json, service: Service, parts: Sequence[Part]) -> dict[str, Any]:
+        footprint = _footprint(service, parts) if parts else None
+        receipt: dict[str, Any] = {**started, "at": time.time()}
+        receipt["parts"] = [part.to_json() for part in parts]
+        if footprint:
+            receipt |= {"reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
+            receipt["adds"] = sorted(footprint.adds)
+        receipt = self._notes.held(action, receipt)
+        return {**receipt, "kept_bytes": self._notes.num_bytes(action)}
+
+
+def _footprint(service: Service, parts: Sequence[Part]) -> Footprint:
+    """What parts read, write and add to: their subjects, if the catalogue does not say otherwise."""
+    keys: dict[str, set[str]] = {"reads": set(), "writes": set(), "adds": set()}
+    for part in parts:
+        spec = service.spec_of(part)
+        if spec.touches is not None:
+            for kind in keys:
+                for template in getattr(spec.touches, kind):
+                    keys[kind].add(service.key(filled(template, part.call.path)))
+        elif part.subject is not None:
+            keys["writes"].add(service.key(part.subject.target))
+        else:
+            keys["reads" if spec.is_reading else "writes"].add(service.key(part.call.target))
+    return Footprint(*map(frozenset, keys.values()))
+
+
+def _told(service: Service) -> Iterator[str]:
+    """The operations of a service in lines: names, parameters, what they are for, and the best that takes them back."""
+    yield f"service {service.name}:" + ("" if service.catalogue else " free requests only")
+    for name, spec in (service.catalogue.operations if service.catalogue else {}).items():
+        arguments = [each if about.is_required else f"{each}?" for each, about in spec.all_parameters.items()]
+        arguments += ["body"] if spec.body and spec.body.is_required else ["body?"] if spec.body else []
+        grade = "reads only" if spec.is_reading else f"undo: {worst_known(spec.undo)}"
+        yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{grade}]"
+
+
+def worst_known(undos: Sequence[Undo]) -> Guarantee:
+    """How good the undo of an operation is at least, where there is one."""
+    return worst([each.grade for each in undos]) if undos else Guarantee.NONE

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
@@ -27,7 +28,7 @@ from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFac
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
-from autoclave.runtime.databases.postgresql.recorder import Recorder, rows_as_text
+from autoclave.runtime.databases.postgresql.recorder import Counts, Recorder, counted, counted_since, rows_as_text
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -38,6 +39,15 @@ _ESTIMATE_FACTOR = 10
 """An estimate so many times above the limit is believed."""
 _PATIENCE_S = 5.0
 _CORRECTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What statements did, tables whose changes were not heard, and how many rows the server has counted."""
+
+    effect: Effect
+    unheard: set[str]
+    counts: Counts
 
 
 class PostgresDatabase:
@@ -137,29 +147,29 @@ class PostgresDatabase:
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def rehearse(self, operation: Sql, mode: Mode) -> Effect:
-        with self._running(operation, mode) as (_, effect):
-            return effect
+        with self._running(operation, mode) as (_, done):
+            return done.effect
 
     def perform(self, operation: Sql, keep: Keep) -> None:
-        with self._running(operation, Mode.IMAGES) as (connection, effect):
-            keep(effect, self._server.mark(connection))
+        with self._running(operation, Mode.IMAGES) as (connection, done):
+            keep(done.effect, self._server.mark(connection))
             self._server.commit(connection)
 
     @contextlib.contextmanager
-    def _running(self, operation: Sql, mode: Mode) -> Generator[tuple[Any, Effect]]:
+    def _running(self, operation: Sql, mode: Mode) -> Generator[tuple[Any, _Done]]:
         """Statements run in a transaction that is still open, with what they did. It is rolled back at the end."""
         more: set[str] = set()
         for _ in range(_TRIES):
             with self._server.transaction() as connection:
-                effect, unheard = self._run(connection, operation, mode, more)
-                if not unheard:
-                    yield connection, effect
+                done = self._run(connection, operation, mode, more)
+                if not done.unheard:
+                    yield connection, done
                     return
-                more |= unheard
+                more |= done.unheard
         raise InputError(f"{self._where}: changes tables that cannot be listened to: {', '.join(sorted(more))}")
 
-    def _run(self, connection: Any, operation: Sql, mode: Mode, more: Collection[str]) -> tuple[Effect, set[str]]:
-        """Run statements; what they did, and tables whose changes were not heard."""
+    def _run(self, connection: Any, operation: Sql, mode: Mode, more: Collection[str]) -> _Done:
+        """Run statements. `more`: tables to listen to besides those that can be told beforehand."""
         statements = self._parsed(connection, operation, mode)
         catalogue = catalogue_of(connection, self._server.schemas)
         written = {self._place(catalogue, name) for each in statements for name in each.writes}
@@ -189,6 +199,7 @@ class PostgresDatabase:
             for place in sorted(created)
             if (rows := self._rows_of_new(connection, after.tables[place]))
         ]
+        counts = recorder.counts()
         recorder.close()
         moved = self._moved(counters, self._counters(connection))
         restarted = {name: values for name, values in moved.items() if values[1] < values[0]}
@@ -204,7 +215,7 @@ class PostgresDatabase:
             is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
         )
         self._require_limits(connection, effect, after)
-        return effect, unheard
+        return _Done(effect, unheard, counts)
 
     def execute(self, connection: Any, operation: Sql, number: int) -> None:
         """Run one statement, by the protocol that takes no more than one."""
@@ -426,28 +437,20 @@ class PostgresDatabase:
 
     def hold(self, action: str, operation: Sql, keep: Keep) -> None:
         """See `Engine`. What it does is looked at in a rehearsal: a transaction that survives holds no recorder."""
-        with self._running(operation, Mode.HOLD) as (connection, effect):
-            counted = self._counted(connection)
+        with self._running(operation, Mode.HOLD) as (_, done):
+            effect, counts = done.effect, done.counts
 
         def run(connection: Any) -> None:
+            before = counted(connection)
             self._server.as_role(connection)
             for number in range(len(operation.statements)):
                 self.execute(connection, operation, number)
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             self.leave_role(connection)
-            if self._counted(connection) != counted:
+            if counted_since(before, connection) != counts:
                 raise InputError(f"{self._where}: what it changes is not as it was planned; propose it again")
 
         self._holding.hold(action, run, lambda mark: keep(effect, mark))
-
-    def _counted(self, connection: Any) -> list[Any]:
-        """How many rows the transaction has changed so far, by table."""
-        rows = connection.execute(
-            "SELECT relid, n_tup_ins, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables "
-            "WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname = ANY (%s) ORDER BY relid",
-            (list(self._server.schemas),),
-        )
-        return rows.fetchall()
 
     def held(self, action: str, mark: Json, effect: Effect) -> Held:
         return self._holding.held(action, mark)

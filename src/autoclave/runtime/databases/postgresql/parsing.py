@@ -190,7 +190,7 @@ def _look_into(tree: Any, found: Statement) -> None:
 
 
 def _defined(tree: Any, kind: str) -> Iterator[Name]:
-    relation = getattr(tree, "relation", None) or getattr(tree, "view", None) or getattr(tree, "table", None)
+    relation: Any = getattr(tree, "relation", None) or getattr(tree, "view", None) or getattr(tree, "table", None)
     if kind == "CreateTableAsStmt":
         relation = tree.into.rel
     if kind == "IndexStmt":

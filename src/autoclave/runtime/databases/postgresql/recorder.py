@@ -50,10 +50,28 @@ _EVENTS = (
     ("BEFORE TRUNCATE", ""),
 )
 _COUNTED = """
-SELECT schemaname || '/' || relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_catalog.pg_stat_xact_all_tables
+SELECT schemaname || '/' || relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
 WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
     AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
 """
+
+Counts = dict[str, tuple[int, ...]]
+
+
+def counted(connection: Any) -> Counts:
+    """Rows created, modified and deleted by table. Earlier transactions that were not reported yet are in it."""
+    return {place: tuple(counts) for place, counts in connection.execute(_COUNTED)}
+
+
+def counted_since(before: Counts, connection: Any) -> Counts:
+    """The same since then."""
+    nothing = (0, 0, 0)
+    now = counted(connection)
+    return {
+        place: tuple(new - old for new, old in zip(counts, before.get(place, nothing), strict=True))
+        for place, counts in now.items()
+        if counts != before.get(place, nothing)
+    }
 
 
 class Recorder:
@@ -61,6 +79,7 @@ class Recorder:
 
     def __init__(self, connection: Any, tables: Iterable[TableFacts], most: int) -> None:
         self._connection, self._most = connection, most
+        self._before = counted(connection)
         self._tables = [table for table in tables if table.kind in TABLES]
         connection.execute(
             f"CREATE TEMPORARY TABLE {_IMAGES.removeprefix('pg_temp.')} "
@@ -98,7 +117,11 @@ class Recorder:
 
     def unheard(self) -> set[str]:
         """Tables whose rows changed although nobody listened."""
-        return {place for place, _ in self._connection.execute(_COUNTED)} - self.heard
+        return self.counts().keys() - self.heard
+
+    def counts(self) -> Counts:
+        """How many rows were created, modified and deleted, by table."""
+        return counted_since(self._before, self._connection)
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""

@@ -62,8 +62,16 @@ def _deadly_from(deadly: int) -> None:
         setattr(owner, name, dying(getattr(owner, name)))
 
 
-@pytest.mark.parametrize("catalogue", ["kinto", "without keys"])
-@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each["operation"])
+@pytest.mark.parametrize(
+    ("change", "catalogue"),
+    [
+        (CHANGES[0], "kinto"),
+        (CHANGES[0], "without keys"),
+        (CHANGES[1], "kinto"),
+        pytest.param(CHANGES[2], "kinto", marks=pytest.mark.soak),
+    ],
+    ids=["create", "create without keys", "put", "delete"],
+)
 def test_killed_at_every_event_of_an_action_it_is_done_once_or_not_at_all(
     kinto: int, reader: Reader, tmp_path: Path, change: dict[str, Any], catalogue: str
 ):
@@ -102,7 +110,11 @@ def test_killed_at_every_event_of_an_action_it_is_done_once_or_not_at_all(
     )
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each["operation"])
+@pytest.mark.parametrize(
+    "change",
+    [CHANGES[0], *(pytest.param(each, marks=pytest.mark.soak) for each in CHANGES[1:])],
+    ids=["create", "put", "delete"],
+)
 def test_killed_at_every_event_of_undo_and_redo_these_come_to_their_end(
     kinto: int, reader: Reader, tmp_path: Path, change: dict[str, Any]
 ):

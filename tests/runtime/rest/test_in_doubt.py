@@ -100,7 +100,7 @@ def test_where_two_could_be_the_one_a_person_has_to_say(proxy: FaultyProxy, read
         with pytest.raises(InputError, match="nobody can tell"):
             session.run(proposal.action, proposal.plan.digest)
         assert session.journal.standing(proposal.action).state is S.IN_DOUBT
-        with pytest.raises(InputError, match="still in doubt: .*2 new ones"):
+        with pytest.raises(InputError, match=r"still in doubt: .*2 new ones"):
             session.look_again(proposal.action)
         reader.delete("theirs")
         assert session.look_again(proposal.action).state is S.EXECUTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from autoclave.config import Config
 from autoclave.runtime.databases.settings import Mode
 
 Parameter = str | int | float | bool | None
+_Values = Annotated[tuple[Parameter, ...], Field(strict=False)]
 
 
 class Sql(Config):
@@ -20,7 +21,7 @@ class Sql(Config):
     """The name that the settings give it."""
     statements: tuple[str, ...] = Field(strict=False, min_length=1, max_length=100)
     """One in each text."""
-    parameters: tuple[tuple[Parameter, ...], ...] = Field(default=(), strict=False)
+    parameters: tuple[_Values, ...] = Field(default=(), strict=False)
     """Values for each statement, in the engine's own way of naming them: `?` of SQLite, `$1` of PostgreSQL."""
     mode: Mode | None = Field(default=None, strict=False)
     """How it can be taken back; nothing: as the settings of the database say."""

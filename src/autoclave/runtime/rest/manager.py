@@ -172,17 +172,17 @@ class RestManager:
         if digest != plan.digest:
             parts = service.parts(ask, looks=True)
         reads_only = self._is_reading(service, parts)
-        started = {
+        started: Json = {
             "service": service.name,
-            "ask": ask.model_dump(mode="json"),
-            "parts": [] if reads_only else [part.to_json() for part in parts],
+            "ask": self._notes.held(action, ask.model_dump(mode="json")),
+            "parts": [] if reads_only else self._held(action, parts),
             "guarantee": plan.guarantee,
             "accesses": [(each.verb, each.resource) for each in plan.request.accesses],
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
             "adds": sorted(plan.footprint.adds),
         }
-        return self._notes.held(action, started)
+        return started
 
     def execute(self, action: str, started: Json) -> Json:
         service, ask, parts = self._begun(action, started)
@@ -325,8 +325,7 @@ class RestManager:
                 inverses.append(self._aside(service, part, now))
             inverses.append(self._inverse(service, part, now, may_propose=True))
         undoing = {"service": service.name, "ask": receipt["ask"], "run": secrets.token_hex(4)}
-        undoing |= {"parts": [part.to_json() for part in inverses], "done": [part.to_json() for part in parts]}
-        return self._notes.held(action, undoing)
+        return {**undoing, "parts": self._held(action, inverses), "done": receipt["parts"]}
 
     def _now(
         self, service: Service, part: Part, choices: Mapping[str, Choice], default: Choice
@@ -367,7 +366,7 @@ class RestManager:
         ended = self._inverses.done(service, action, str(undoing["run"]), parts)
         for part in ended:
             self._learn(service, part)
-        return self._notes.held(action, {**undoing, "parts": [part.to_json() for part in ended]})
+        return {**undoing, "parts": self._held(action, ended)}
 
     def _learn(self, service: Service, part: Part) -> None:
         """What was seen to take something back is proven; of what nothing is seen, nothing is learnt."""
@@ -376,7 +375,6 @@ class RestManager:
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         service, ask, parts = self._begun(action, undone)
-        done = [part_from(each) for each in self._notes.recalled(action, undone)["done"]]
         for part in parts:
             if part.subject and part.after and not service.look(part.look, part.subject).is_same(part.after):
                 raise InputError(f"{service.key(part.subject.target)}: was changed since it was undone")
@@ -386,12 +384,11 @@ class RestManager:
         except InputError:  # nothing takes the inverse back: it is asked for anew
             steps, is_again = service.parts(ask, looks=True), True
         redoing = {"service": service.name, "ask": undone["ask"], "run": secrets.token_hex(4), "is_again": is_again}
-        redoing |= {"parts": [part.to_json() for part in steps], "done": [part.to_json() for part in done]}
-        return self._notes.held(action, redoing)
+        return {**redoing, "parts": self._held(action, steps), "done": undone["done"]}
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         service, _, parts = self._begun(action, redoing)
-        done = [part_from(each) for each in self._notes.recalled(action, redoing)["done"]]
+        done = [part_from(each) for each in self._notes.recalled(action, redoing["done"])]
         try:
             ended = self._inverses.done(service, action, str(redoing["run"]), parts)
         except NotUndone as error:
@@ -408,19 +405,22 @@ class RestManager:
 
     def _begun(self, action: str, plain: Json) -> tuple[Service, Ask, list[Part]]:
         """The service, the operation and the parts in JSON data of ours."""
-        ask = Ask.model_validate(plain["ask"])
+        ask = Ask.model_validate(self._notes.recalled(action, plain["ask"]))
         service, _ = self._asked(ask)
         return service, ask, [part_from(each) for each in self._notes.recalled(action, plain["parts"])]
 
     def _receipt(self, action: str, started: Json, service: Service, parts: Sequence[Part]) -> dict[str, Any]:
         footprint = _footprint(service, parts) if parts else None
         receipt: dict[str, Any] = {**started, "at": time.time()}
-        receipt["parts"] = [part.to_json() for part in parts]
+        receipt["parts"] = self._held(action, parts)
         if footprint:
             receipt |= {"reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
             receipt["adds"] = sorted(footprint.adds)
-        receipt = self._notes.held(action, receipt)
         return {**receipt, "kept_bytes": self._notes.num_bytes(action)}
+
+    def _held(self, action: str, parts: Sequence[Part]) -> list[Any]:
+        """JSON data of parts for the journal."""
+        return [self._notes.held(action, part.to_json()) for part in parts]
 
 
 def _footprint(service: Service, parts: Sequence[Part]) -> Footprint:

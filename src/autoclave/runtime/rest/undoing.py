@@ -7,7 +7,8 @@ did is taken back in its turn where the catalogue knows how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -238,15 +239,27 @@ class Inverses:
         raise NotUndone(reason)
 
     def restoring(self, service: Service, part: Part, now: State | None) -> Part:
-        """What takes an inverse back, by the catalogue.
+        """What takes an inverse back: as the catalogue says of it, or of another operation on the same subject.
 
         Raises:
             InputError: it knows no way.
         """
-        inverse = self.best(service, part)
-        if inverse is None or part.before is None or inverse.undo.grade is Guarantee.COMPENSATING:
-            raise InputError(f"service {service.name}: nothing is known that takes {part.operation} back")
-        return self.made(service, part, inverse, now)
+        if part.before is not None:
+            inverse = self.best(service, part)
+            if inverse is not None and inverse.undo.grade is not Guarantee.COMPENSATING:
+                return self.made(service, part, inverse, now)
+            for undo in self._of_same_subject(service, part):
+                with contextlib.suppress(InputError):
+                    return replace(
+                        self.made(service, part, self.known(service, part, undo), now), pair="", inverse=None
+                    )
+        raise InputError(f"service {service.name}: nothing is known that takes {part.operation} back")
+
+    def _of_same_subject(self, service: Service, part: Part) -> Iterator[Undo]:
+        """Inverses that are pinned for other operations on what a part is about."""
+        for spec in service.catalogue.operations.values() if service.catalogue and part.look else ():
+            if spec.look == part.look:
+                yield from (undo for undo in spec.undo if undo.status == "pinned" and _fits(undo, part))
 
 
 def _fits(undo: Undo, part: Part) -> bool:

@@ -191,10 +191,10 @@ class Wire:
         except Lost as error:
             raise Lost(f"{told}: {error}") from None
 
-    def _context(self) -> ssl.SSLContext | bool:
-        if not self._connection.is_tls:
-            return False
-        self._verify = self._verify or ssl.create_default_context()
+    def _context(self) -> ssl.SSLContext:
+        if self._verify is None:  # without TLS one that trusts nobody: to read the system's takes longer than a request
+            is_tls = self._connection.is_tls
+            self._verify = ssl.create_default_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return self._verify
 
     def _headers(self, response: httpx.Response, replacer: Replacer) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """What happens to the rows of an SQLite file while statements run, told by SQLite itself before each change.
 
 The hook sees every change of a row, whatever brought it about: the statement, a cascade, a trigger, REPLACE, or a
-virtual table that writes to the tables it keeps itself in. It does not see `sqlite_sequence`, nor rows of tables with
-columns that are computed when read: those tables are compared as a whole.
+virtual table that writes to the tables it keeps itself in. It does not see `sqlite_sequence`, nor rows of new tables
+and of those with columns that are computed when read: such tables are compared as a whole.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ class Recorder:
         Raises:
             InputError: a table that changed is too large to be compared.
         """
-        for name, events in sorted(self._events.items()):
-            table = tables.get(name)
+        new = {name for name, table in tables.items() if name not in self._tables and not table.is_view}
+        for name in sorted(self._events.keys() | new):
+            table, events = tables.get(name), self._events.get(name, [])
             if table is None or name.startswith("sqlite_"):
                 continue
-            if name in self._odd or not table.is_whole_in_events:
+            if name in self._odd | new or not table.is_whole_in_events:  # CREATE TABLE ... AS fills it unheard
                 removed, added = self._compared(name, table)
             else:
                 removed, added = net(_by_key(table, events))

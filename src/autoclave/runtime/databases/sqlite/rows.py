@@ -98,6 +98,8 @@ class Rows:
         """Make an effect true. The caller has the transaction, and has looked that nothing is contested."""
         for each in effect.created:
             self._connection.execute(each.statement)
+            if each.kind == "table":  # what was made out of a query is full
+                self._connection.execute(f"DELETE FROM main.{quoted(_own(each.name))}")
         self._tables = tables_of(self._connection)
         for each in effect.tables:
             self._take(self._tables[_own(each.table)], each.removed)

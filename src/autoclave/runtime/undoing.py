@@ -1,7 +1,8 @@
 """Taking actions back and doing them again, one or several: those all or none, also when a process dies.
 
 That several belong together is journalled before the first (`undoing_all`) and after the last (`undone_all`). When one
-of them cannot be taken back, that is journalled (`putting_back_all`), and those before it are done again.
+of them cannot be taken back, or nobody can tell, that is journalled (`putting_back_all`), and those before it are done
+again.
 """
 
 from __future__ import annotations
@@ -72,13 +73,11 @@ class Undoing:
                 if state in STANDING:
                     self._undo_one(name, choices, on_conflict)
             except InputError as error:
-                if self._journal.standing(name).state is _S.UNDO_IN_DOUBT:
-                    self._journal.append("undone_all", together, {"reason": str(error)})
-                    raise InputError(f"{error}; those before it were taken back, and those after it stand") from None
                 self._journal.append("putting_back_all", together, {"reason": str(error)})
                 left = self._redo_together(together, names)
-                told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
-                raise InputError(f"{error}; {told}") from None
+                is_sure = self._journal.standing(name).state is not _S.UNDO_IN_DOUBT
+                told = "so nothing was taken back" if is_sure else "the others stand as they did"
+                raise InputError(f"{error}; {_not_again(left) if left else told}") from None
         self._journal.append("undone_all", together, {})
 
     def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
@@ -182,3 +181,7 @@ class Undoing:
                     self._undo_together(together, names, choices, Choice(body["on_conflict"]))
             if record.kind != "undone_all":
                 yield from names
+
+
+def _not_again(names: Sequence[str]) -> str:
+    return f"could not be done again: {', '.join(names)}"

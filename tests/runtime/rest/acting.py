@@ -68,7 +68,7 @@ def opened(
 
 
 def manager_of(session: Session) -> RestManager:
-    manager = session._managers["request"]
+    manager = session.actions.managers["request"]
     assert isinstance(manager, RestManager)
     return manager
 

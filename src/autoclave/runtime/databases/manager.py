@@ -326,6 +326,10 @@ class DatabaseManager:
         self._kept.put(action, images, effect)
         return {"database": name, "images": images}
 
+    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
+        """See `Manager`: as it was the first time."""
+        return self.observed(action, receipt)
+
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         effect = self._kept.get(action, redoing["images"])
         try:

@@ -257,6 +257,20 @@ class RestManager:
     def kept_bytes(self, receipt: Json) -> int:
         return int(receipt["kept_bytes"])
 
+    def close(self) -> None:
+        """Let go of what was opened for services."""
+
+    def commit(self, action: str, receipt: Json) -> None:
+        """See `Manager`: nothing was left open."""
+
+    def lapsed(self, action: str, receipt: Json) -> str:
+        """See `Manager`: what a service has done stands."""
+        return ""
+
+    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
+        """See `Manager`: as it was the first time."""
+        return self.observed(action, receipt)
+
     def discard(self, action: str) -> None:
         self._planned.pop(action, None)
         self._notes.forget(action)

@@ -142,7 +142,9 @@ def guarded(connection: apsw.Connection, number: int, *, allows_code: bool, runs
         yield barrier.seen
     except apsw.ExecTraceAbort:
         return
-    except apsw.AuthError:
+    except (apsw.AuthError, apsw.SQLError):
+        if not barrier.seen.refused:
+            raise
         raise InputError(f"statement {number}: is refused: {barrier.seen.refused}") from None
     finally:
         connection.authorizer = connection.exec_trace = None

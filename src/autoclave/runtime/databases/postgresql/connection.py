@@ -91,6 +91,7 @@ class Server:
                 used.execute(f"SET LOCAL lock_timeout = {int(self.settings.lock_timeout_s * 1000)}")
                 used.execute(f"SET LOCAL statement_timeout = {int(self.settings.statement_timeout_s * 1000)}")
                 used.execute("SET LOCAL row_security = off")
+                used.execute("SET LOCAL search_path = pg_catalog")  # names in what the catalogue says are whole
                 yield used
             finally:
                 if not used.closed and used.info.transaction_status != 0:

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import NUM_KEYS, Definition, Effect, Image, TableEffect, as_name
+from autoclave.runtime.databases.effects import (
+    NUM_KEYS,
+    Definition,
+    Effect,
+    Image,
+    TableEffect,
+    as_name,
+    without_collection,
+)
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.points import named_rows
@@ -151,7 +159,7 @@ class PostgresDatabase:
             return done.effect
 
     def perform(self, operation: Sql, keep: Keep) -> None:
-        with self._running(operation, Mode.IMAGES) as (connection, done):
+        with without_collection(), self._running(operation, Mode.IMAGES) as (connection, done):
             keep(done.effect, self._server.mark(connection))
             self._server.commit(connection)
 
@@ -260,7 +268,7 @@ class PostgresDatabase:
         if effect.num_rows > self._settings.max_rows:
             raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
         for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts()
+            counts = each.counts
             changed = counts.get("modify", 0) + counts.get("delete", 0)
             (left,) = connection.execute(f"SELECT count(*) FROM {catalogue.tables[each.table].quoted}").fetchone()
             if changed > self._settings.max_share * max(left + len(each.removed) - len(each.added), 1):
@@ -523,6 +531,6 @@ def _is_settled(
         if table is None:
             continue
         given = filled.get(effect.table, frozenset())
-        if table.triggers or (effect.counts().get("create") and given is not None and table.unsettled - given):
+        if table.triggers or (effect.counts.get("create") and given is not None and table.unsettled - given):
             return False
     return True

@@ -127,7 +127,7 @@ class Recorder:
         """What became of each table."""
         rows = self._connection.execute(
             f"SELECT place, key, image, sum(sign) FROM {_IMAGES} GROUP BY place, key, image HAVING sum(sign) <> 0 "
-            "ORDER BY place, key, image"
+            'ORDER BY place, key COLLATE "C", image COLLATE "C"'
         ).fetchall()
         removed: dict[int, list[Image]] = {}
         added: dict[int, list[Image]] = {}

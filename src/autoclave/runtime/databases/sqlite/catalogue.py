@@ -85,10 +85,14 @@ class TableMaker:
 
     def image(self, rowid: int, values: Sequence[Any]) -> Image:
         """The image of a row, out of the values of its stored columns."""
-        row = [value if type(value) in PLAIN else coded(value) for value in values]
+        row = list(values)
+        if not PLAIN.issuperset(map(type, row)):
+            row = [value if type(value) in PLAIN else coded(value) for value in row]
         return self._key(rowid, row), [rowid if self.has_rowid else None, row]
 
     def _key(self, rowid: int, row: Sequence[Any]) -> str:
+        if len(self.key) == 1 and type(row[self.key[0]]) is int:
+            return f"{row[self.key[0]]}"
         values = [row[number] for number in self.key]
         if not values or None in values:
             return f"rowid {rowid}"

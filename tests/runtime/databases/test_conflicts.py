@@ -137,6 +137,18 @@ def test_what_depends_on_it_is_taken_back_with_it_or_nothing(shop: Shop, opened:
     assert shop.content() == before
 
 
+def test_what_a_trigger_looks_at_is_depended_on(postgres_shop: Shop):
+    postgres_shop.others(
+        "CREATE FUNCTION total() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.log "
+        "SELECT 'total', sum(b) FROM public.sum_of; RETURN NEW; END $$; "
+        "CREATE TRIGGER total AFTER INSERT ON kind FOR EACH ROW EXECUTE FUNCTION total()"
+    )
+    with postgres_shop.session() as session:
+        first = done(session, "UPDATE sum_of SET b = 100 WHERE a = 1")
+        second = done(session, "INSERT INTO kind (name) VALUES ('new')")
+        assert session.dependents_of(first) == [second]
+
+
 def test_no_two_sessions_work_on_one_table(shop: Shop, opened: Session):
     done(opened, "UPDATE item SET price = 1 WHERE id = 1")
     elsewhere = Shop(shop.settings, shop.others, shop.content, shop.state.with_name("other"), shop.schema)

@@ -247,6 +247,32 @@ def test_what_the_planner_expects_to_be_far_too_much_is_not_even_run(postgres_sh
         done(session, "UPDATE note SET number = 1")
 
 
+def test_what_the_planner_takes_for_little_is_stopped_while_it_runs(postgres_shop: Shop):
+    postgres_shop.others("INSERT INTO note SELECT 'many', n FROM generate_series(1, 5000) n; ANALYZE note")
+    before = postgres_shop.content()
+    with (
+        postgres_shop.session(max_rows=10) as session,
+        pytest.raises(InputError, match="changes more rows than max_rows"),
+    ):
+        done(session, "UPDATE note SET text = 'few' WHERE number * 0 = 0")
+    assert postgres_shop.content() == before
+
+
+@pytest.mark.soak
+def test_a_million_rows_are_refused_before_and_changed_and_taken_back_where_they_are_allowed(shop: Shop):
+    many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
+    shop.others(f"INSERT INTO note {many} SELECT 'many', i FROM n")
+    if shop.schema == "public":
+        shop.others("ANALYZE note")
+    before = shop.content()
+    with shop.session() as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "UPDATE note SET number = number + 1")
+    with shop.session(max_rows=2_000_000, statement_timeout_s=300.0) as session:
+        action = done(session, "UPDATE note SET number = number + 1 WHERE text = 'many'")
+        session.undo(action)
+    assert shop.content() == before
+
+
 def test_a_statement_that_runs_too_long_is_ended(shop: Shop):
     slow = "INSERT INTO log WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000) "
     slow += "SELECT 'x', max(i) FROM n"

@@ -207,18 +207,19 @@ class PostgresDatabase:
             for place in sorted(created)
             if (rows := self._rows_of_new(connection, after.tables[place]))
         ]
-        counts = recorder.counts()
+        counts, looked_at = recorder.counts(), recorder.looked_at() & after.tables.keys()
         recorder.close()
         moved = self._moved(counters, self._counters(connection))
         restarted = {name: values for name, values in moved.items() if values[1] < values[0]}
+        reads = {key for n, each in enumerate(statements) for key in self._reads(operation, n, each, after, written)}
+        reads |= {key for each in effects for key in _parents(each, after)}
+        if any(catalogue.tables[each.table].triggers for each in effects if each.table in catalogue.tables):
+            reads |= looked_at - written - {"/".join(key.split("/")[:2]) for key in reads}  # what triggers look at
         effect = Effect(
             tuple(effects),
             tuple(made),
             counters=restarted,
-            reads=frozenset(
-                {key for n, each in enumerate(statements) for key in self._reads(operation, n, each, after, written)}
-                | {key for each in effects for key in _parents(each, after)}
-            ),
+            reads=frozenset(reads),
             leaks=tuple(_leaks(moved.keys() - restarted.keys(), effects, catalogue)),
             is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
         )

@@ -221,6 +221,11 @@ def _text(plain: Any) -> str:
     return json.dumps(plain, separators=(",", ":"))
 
 
+def is_same(one: Image | None, other: Image | None) -> bool:
+    """Whether two rows are the same to the last bit; 1 and 1.0 are not."""
+    return one == other and repr(one) == repr(other)
+
+
 def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[Image], list[Image]]:
     """Rows that went and rows that came, by events in the order in which they happened.
 
@@ -231,7 +236,7 @@ def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[
     for place, old, new in events:
         before.setdefault(place, old)
         after[place] = new
-    changed = [place for place, old in before.items() if old != after[place]]
+    changed = [place for place, old in before.items() if not is_same(old, after[place])]
     return (
         sorted((old for place in changed if (old := before[place]) is not None), key=itemgetter(0)),
         sorted((new for place in changed if (new := after[place]) is not None), key=itemgetter(0)),

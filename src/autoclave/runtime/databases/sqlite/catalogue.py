@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import apsw
 
 _VIRTUAL, _STORED = 2, 3
-PLAIN = frozenset({str, int, type(None)})
+PLAIN = frozenset({str, int, float, type(None)})
 """Types of values that images hold as they are."""
 
 
@@ -24,16 +24,12 @@ def quoted(name: str) -> str:
 
 
 def coded(value: Any) -> Any:
-    """A value of SQLite as JSON data that tells its type."""
-    if isinstance(value, float):
-        return {"f": value.hex()}
+    """A value of SQLite as JSON data that tells its type: that of floats keeps all bits, and is no integer's."""
     return {"b": value.hex()} if isinstance(value, bytes) else value
 
 
 def decoded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return float.fromhex(value["f"]) if "f" in value else bytes.fromhex(value["b"])
-    return value
+    return bytes.fromhex(value["b"]) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class SqliteDatabase:
         if mode is Mode.CLONE:
             with self._clone() as clone:
                 return self._run(clone, operation, mode)
-        with translated(self._where), _transaction(self._acting) as end:
+        with translated(self._where), without_collection(), _transaction(self._acting) as end:
             effect = self._run(self._acting, operation, mode)
             end(False)
             return effect
@@ -239,12 +239,12 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where):
+        with translated(self._where), without_collection():
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with translated(self._where), _transaction(connection) as end:
+        with translated(self._where), without_collection(), _transaction(connection) as end:
             rows = Rows(connection)
             if contested := rows.contested(effect):
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])

@@ -106,6 +106,16 @@ def test_rows_of_others_that_depend_on_it_are_not_touched_by_an_undo(
     assert opened.journal.standing(action).state is S.UNDO_FAILED
 
 
+def test_an_undo_that_the_database_does_in_another_way_is_rolled_back(postgres_shop: Shop):
+    with postgres_shop.session() as session:
+        action = done(session, "INSERT INTO note VALUES ('ours', 1)")
+        postgres_shop.others("CREATE RULE keep AS ON DELETE TO note DO INSTEAD INSERT INTO log VALUES ('kept', 1)")
+        there = postgres_shop.content()
+        with pytest.raises(NotUndone, match="more would change than it changed"):
+            session.undo(action)
+        assert postgres_shop.content() == there
+
+
 def test_what_changed_since_the_undo_is_not_overwritten_by_a_redo(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 2")
     opened.undo(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,17 @@ class TestPostgresql(EngineConformance):
         shop = make_postgres_shop(server, tmp_path)
         shop.others("ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO agent")
         return Ground(shop.settings, shop.others, "public")
+
+
+@pytest.mark.parametrize(
+    ("engine", "missing"),
+    [("sqlite", "apsw"), ("sqlite", "sqlglot"), ("postgresql", "pglast"), ("postgresql", "psycopg")],
+)
+def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
+    settings = DatabaseConnection(engine=engine, **({"path": "x"} if engine == "sqlite" else {"dbname": "x"}))
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(HostError, match=rf"needs {missing}. Mend: pip install 'autoclave\[databases\]'"):
+        open_engine("here", settings, "")
 
 
 def test_an_engine_that_nobody_has_is_told():

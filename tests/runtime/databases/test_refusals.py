@@ -332,6 +332,13 @@ def test_no_value_of_a_row_is_told_to_a_model(shop: Shop, opened: Session, caplo
     assert [text for text in texts if "canary" in text] == []
 
 
+def test_no_statement_is_logged(sqlite_shop: Shop, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    with sqlite_shop.session() as session:
+        done(session, "REPLACE INTO note VALUES ('words of a model', 1)")
+    assert "words of a model" not in caplog.text
+
+
 def test_errors_say_what_is_wrong_with_which_column(shop: Shop, opened: Session):
     with pytest.raises(InputError, match=r"item.name|item_name_key"):
         done(opened, "INSERT INTO item (id, name) VALUES (9, 'a')")

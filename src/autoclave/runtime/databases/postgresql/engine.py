@@ -473,6 +473,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
     try:
         import pglast  # noqa: F401
         import psycopg  # noqa: F401
+        import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
             f"database {name}: PostgreSQL needs {error.name}. Mend: pip install 'autoclave[databases]'"

@@ -327,8 +327,11 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
     """See `Open`."""
     try:
         import apsw  # noqa: F401
-    except ImportError:
-        raise HostError(f"database {name}: SQLite files need apsw. Mend: pip install 'autoclave[databases]'") from None
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise HostError(
+            f"database {name}: SQLite needs {error.name}. Mend: pip install 'autoclave[databases]'"
+        ) from None
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")
     if connection.schemas not in ((), ("main",)):

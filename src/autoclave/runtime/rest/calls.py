@@ -114,9 +114,17 @@ def free_call(method: str, target: str, body: Any, content_type: str, catalogue:
     Raises:
         InputError: it is none that can be sent.
     """
-    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
-        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")
     if not _HEADER_VALUE.fullmatch(content_type):
         raise InputError(f"content_type {shown(content_type)}: must be printable ASCII")
     encoded(body, content_type)
     return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
+
+
+def require_target(target: str) -> None:
+    """Look whether a text can be path and query of a request.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
+        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")

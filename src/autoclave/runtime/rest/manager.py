@@ -94,9 +94,7 @@ class RestManager:
         parts = service.parts(ask, looks=True)
         if self._is_reading(service, parts):
             return self._reading(service, ask, parts[0])
-        seen = [
-            [part.before.fingerprint, part.before.etag, part.before.body] if part.before else None for part in parts
-        ]
+        seen = [[part.before.fingerprint, part.before.etag] if part.before else None for part in parts]
         digest = fingerprint([ask.model_dump(mode="json"), service.connection.base_url, seen])
         self._planned = {action: (digest, parts)}
         guarantee = self._guarantee(service, parts)

@@ -50,14 +50,8 @@ class Refused(InputError):
 
     @staticmethod
     def by(service: Service, part: Part, answer: Answer) -> Refused:
-        """What an answer says, with the mend for the usual ones."""
-        mends = {
-            401: ". Mend: its key is not valid any more; put a new one into the vault and try again",
-            403: ". Mend: its key is not for this; get one that is",
-            412: ": somebody else has changed it meanwhile",
-            429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
-        }
-        error = Refused(f"service {service.name}: {part.call.told}: {complaint(answer)}{mends.get(answer.status, '')}")
+        """What an answer says."""
+        error = Refused(f"service {service.name}: {part.call.told}: {complaint(answer)}")
         error.status = answer.status
         return error
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
-from autoclave.runtime.rest.calls import call_of, filled, free_call
+from autoclave.runtime.rest.calls import call_of, filled, free_call, require_target
 from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, needs_answer, parameters_in
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
@@ -75,6 +75,7 @@ class Service:
         """
         if ask.operation:
             return ask.operation, ask.arguments
+        require_target(ask.path)
         path, mark, query = ask.path.partition("?")
         target = f"{plain_path(path)}{mark}{query}"
         found = self.catalogue.matched(ask.method, target) if self.catalogue else None
@@ -297,9 +298,15 @@ def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
 
 
 def complaint(answer: Answer) -> str:
-    """What a service answered, in words."""
+    """What a service answered, in words, with the mend for what is usual."""
+    mends = {
+        401: ". Mend: its key is not valid (any more); put a new one into the vault and try again",
+        403: ". Mend: its key is not for this; get one that is",
+        412: ": somebody else has changed it meanwhile",
+        429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
+    }
     told = shown(answer.body, 200) if answer.body not in (None, "") else ""
-    return f"answered {answer.status}" + (f" {told}" if told else "")
+    return f"answered {answer.status}" + (f" {told}" if told else "") + mends.get(answer.status, "")
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

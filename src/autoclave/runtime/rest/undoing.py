@@ -175,7 +175,7 @@ class Inverses:
     def _one(self, service: Service, action: str, request: str, part: Part) -> Part:
         """One inverse: not sent if all is as it would leave it, nor if somebody has changed it since it was made."""
         if part.subject is not None and part.before is not None and self._is_new(action, request):
-            now = self._sender.look(service, part)
+            now = self._first_look(service, part)
             if part.satisfies(now) and (part.leaves or part.wanted is not None):
                 return part.with_end(None, now)
             if not now.is_same(part.before):
@@ -189,6 +189,13 @@ class Inverses:
         if ended is None:
             raise Refused(f"service {service.name}: {part.call.told}: was lost on the way, and not done")
         return ended
+
+    def _first_look(self, service: Service, part: Part) -> State:
+        assert part.subject is not None
+        try:
+            return service.look(part.look, part.subject)
+        except (InputError, HostError) as error:  # nothing was sent yet, so nothing is in doubt
+            raise Refused(str(error)) from None
 
     def _is_new(self, action: str, request: str) -> bool:
         notes = self._sender.notes

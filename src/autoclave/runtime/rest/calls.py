@@ -102,6 +102,20 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
     return path
 
 
+def filled_target(template: str, values: Mapping[str, Any]) -> str:
+    """Path and query with values in place of their parameters.
+
+    Raises:
+        InputError: a value is missing, or cannot be there.
+    """
+    path, mark, query = template.partition("?")
+    for name in parameters_in(query):
+        if name not in values:
+            raise InputError(f"path {template}: {name} is missing")
+        query = query.replace(f"{{{name}}}", quote(_text(values[name]), safe=""), 1)
+    return f"{filled(path, values)}{mark}{query}"
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

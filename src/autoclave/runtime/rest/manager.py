@@ -302,7 +302,7 @@ class RestManager:
             for part in parts:
                 if part.subject is None or part.after is None:
                     continue
-                key = service.key(part.subject.target)
+                key = service.key_of(part.subject)
                 if not meet({key}, seen) and not service.look(part.look, part.subject).is_same(part.after):
                     changed.append(key)
             seen |= set(receipt["writes"])
@@ -335,7 +335,7 @@ class RestManager:
         """
         if part.subject is None or part.after is None:
             return part.after, None
-        now, key = service.look(part.look, part.subject), service.key(part.subject.target)
+        now, key = service.look(part.look, part.subject), service.key_of(part.subject)
         if now.is_same(part.after) or now.is_same(part.before or State()):
             return now, None
         choice = choices.get(key, default)
@@ -375,7 +375,7 @@ class RestManager:
         service, ask, parts = self._begun(action, undone)
         for part in parts:
             if part.subject and part.after and not service.look(part.look, part.subject).is_same(part.after):
-                raise InputError(f"{service.key(part.subject.target)}: was changed since it was undone")
+                raise InputError(f"{service.key_of(part.subject)}: was changed since it was undone")
         try:
             steps = [self._inverses.restoring(service, part, part.after) for part in reversed(parts)]
             is_again = False
@@ -431,7 +431,7 @@ def _footprint(service: Service, parts: Sequence[Part]) -> Footprint:
                 for template in getattr(spec.touches, kind):
                     keys[kind].add(service.key(filled(template, part.call.path)))
         elif part.subject is not None:
-            keys["writes"].add(service.key(part.subject.target))
+            keys["writes"].add(service.key_of(part.subject))
         else:
             keys["reads" if spec.is_reading else "writes"].add(service.key(part.call.target))
     return Footprint(*map(frozenset, keys.values()))

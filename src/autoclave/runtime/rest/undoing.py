@@ -179,7 +179,7 @@ class Inverses:
             if part.satisfies(now) and (part.leaves or part.wanted is not None):
                 return part.with_end(None, now)
             if not now.is_same(part.before):
-                raise Refused(f"{service.key(part.subject.target)}: somebody else has changed it meanwhile")
+                raise Refused(f"{service.key_of(part.subject)}: somebody else has changed it meanwhile")
             if now.etag != part.before.etag:  # the same to whoever uses it, under another name
                 part = replace(part, before=now)
         try:
@@ -208,7 +208,7 @@ class Inverses:
 
     def _found_broken(self, service: Service, action: str, run: str, ended: Sequence[Part], wrong: Part) -> None:
         """An inverse was sent, and what there is now is not what it is for."""
-        place = service.key(wrong.subject.target) if wrong.subject else wrong.call.told
+        place = service.key_of(wrong.subject) if wrong.subject else wrong.call.told
         if self._is_of_somebody_else(service, wrong):
             raise InDoubt(f"{place}: was taken back, and somebody else has changed it since")
         told = f"{place}: after {wrong.operation} it is not as it was before; this inverse is not used again"

@@ -22,7 +22,7 @@ from tests.runtime.rest.catalogues import plain, written
 from tests.runtime.rest.odd_service import OddService
 
 NAMES = sorted(each.stem for each in SHIPPED.glob("*.yaml"))
-PROVEN = ("kinto", "radicale")
+PROVEN = ("kinto", "radicale", "synapse")
 
 
 @pytest.mark.parametrize("name", NAMES)

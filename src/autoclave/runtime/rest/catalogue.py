@@ -285,7 +285,8 @@ class Catalogue(Config):
         for name in pair.arguments:
             if name not in known:
                 raise InputError(f"{where}.arguments.{name}: {pair.operation} has none; {nearest(name, known)}")
-        needed = [each for each, about in inverse.all_parameters.items() if about.is_required]
+        ours = inverse.idempotency.name if inverse.idempotency else ""
+        needed = [each for each, about in inverse.all_parameters.items() if about.is_required and each != ours]
         needed += ["body"] if inverse.body and inverse.body.is_required else []
         if missing := [each for each in needed if each not in pair.arguments]:
             raise InputError(f"{where}.arguments: {pair.operation} needs {missing[0]!r}")

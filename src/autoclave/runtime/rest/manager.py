@@ -393,10 +393,8 @@ class RestManager:
             raise InDoubt(str(error)) from None
         if redoing["is_again"]:
             return self._receipt(action, receipt, service, ended)
-        seen = {part.subject.target: part.after for part in ended if part.subject}
-        again = [
-            replace(part, after=seen.get(part.subject.target, part.after) if part.subject else None) for part in done
-        ]
+        seen = {service.key_of(part.subject): part.after for part in ended if part.subject}
+        again = [replace(part, after=seen.get(service.key_of(part.subject)) if part.subject else None) for part in done]
         return self._receipt(action, receipt, service, again)
 
     # --- Inside -----------------------------------------------------------------------------------------------------
@@ -441,7 +439,9 @@ def _told(service: Service) -> Iterator[str]:
     """The operations of a service in lines: names, parameters, what they are for, and the best that takes them back."""
     yield f"service {service.name}:" + ("" if service.catalogue else " free requests only")
     for name, spec in (service.catalogue.operations if service.catalogue else {}).items():
-        arguments = [each if about.is_required else f"{each}?" for each, about in spec.all_parameters.items()]
+        key = spec.idempotency.name if spec.idempotency else ""  # which we choose
+        given = {each: about for each, about in spec.all_parameters.items() if each != key}
+        arguments = [each if about.is_required else f"{each}?" for each, about in given.items()]
         arguments += ["body"] if spec.body and spec.body.is_required else ["body?"] if spec.body else []
         grade = "reads only" if spec.is_reading else f"undo: {worst_known(spec.undo)}"
         yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{grade}]"

@@ -13,7 +13,9 @@ from autoclave.core.closing import Closing
 
 CATALOGUE: dict[str, Any] = {
     "service": "odd",
+    "refusals": {"/ok": False},
     "looks": {
+        "lamp": {"path": "/rpc/show", "method": "POST", "body": {"id": "$request.path.id"}},
         "item": {"path": "/items/{id}", "volatile": ["/at", "/echo"]},
         "file": {"path": "/files/{id}", "form": "bytes"},
     },
@@ -83,6 +85,31 @@ CATALOGUE: dict[str, Any] = {
                 "response": {"status": "/code", "body": "/content"},
             },
         },
+        "on": {
+            "method": "POST",
+            "path": "/rpc/on",
+            "verb": "modify",
+            "body": {"form": {"type": "object", "required": ["id"]}},
+            "look": "lamp",
+            "subject": {"id": "$request.body#/id"},
+            "undo": [{"operation": "off", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+        },
+        "off": {
+            "method": "POST",
+            "path": "/rpc/off",
+            "verb": "modify",
+            "body": {},
+            "look": "lamp",
+            "subject": {"id": "$request.body#/id"},
+            "undo": [{"operation": "on", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+        },
+        "vote": {
+            "method": "POST",
+            "path": "/rpc/vote/{id}",
+            "touches": {"adds": ["/votes/{id}"]},
+            "undo": [{"operation": "unvote", "arguments": {"id": "$request.path.id"}}],
+        },
+        "unvote": {"method": "POST", "path": "/rpc/unvote/{id}"},
         "send": {"method": "POST", "path": "/mails", "body": {}, "summary": "Send a mail"},
     },
 }
@@ -103,6 +130,8 @@ class OddService(Closing):
     refuses_in_many: str = ""
     """A path that is refused within `many`."""
     items: dict[str, Any] = field(default_factory=dict[str, Any])
+    lamps: dict[str, bool] = field(default_factory=dict[str, bool])
+    votes: int = 0
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
     old: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -145,12 +174,25 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(status, told, **{"X-Echo": key})
         elif path.startswith("/files/"):
             self._file(path.removeprefix("/files/"), body)
+        elif path.startswith("/rpc/"):
+            self._say(200, self._called(path.removeprefix("/rpc/"), json.loads(body or b"{}")))
         elif path == "/many":
             self._say(207, {"results": [self._part(each) for each in json.loads(body)["parts"]]})
         elif path.startswith("/go/"):
             self._go(path.removeprefix("/go/"))
         else:
             self._say(202 if path == "/mails" else 404, {"path": path})
+
+    def _called(self, name: str, given: Any) -> Any:
+        service, lamp = self.service, given.get("id", "")
+        if "vote" in name:
+            service.votes += -1 if name.startswith("un") else 1
+            return {"ok": True}
+        if lamp not in service.lamps:
+            return {"ok": False, "error": "no such lamp"}
+        if name in ("on", "off"):
+            service.lamps[lamp] = name == "on"
+        return {"ok": True, "is_on": service.lamps[lamp]}
 
     def _part(self, part: Any) -> Any:
         if part["href"] == self.service.refuses_in_many:

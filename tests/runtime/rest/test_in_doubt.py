@@ -117,6 +117,22 @@ def test_what_arrives_after_the_client_was_cut_off_is_done_once(shaky: Session, 
     assert sorted(data["n"] for data in reader.records().values()) == [1, 2]
 
 
+def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    proxy.delay_s = 0.6
+    with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=0.3)}, secret(proxy.port)) as session:
+        proxy.faults("delay")
+        place = {"bucket": reader.bucket, "collection": "notes"}
+        action = done(session, "create_record", **place, body={"data": {"n": 1}})
+        proxy.faults("delay")
+        session.undo(action)
+        proxy.faults("delay")
+        done(session, "delete_record", **place, id="one")
+        proxy.close()  # what was late has arrived
+    assert reader.records() == {}
+    assert sorted(event for event, _ in reader.history()) == ["create", "create", "delete", "delete"]
+
+
 def test_without_a_connection_nothing_was_sent_and_it_has_failed(shaky: Session, reader: Reader, proxy: FaultyProxy):
     proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
     reader.put("one", title="first")

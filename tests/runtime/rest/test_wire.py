@@ -317,6 +317,43 @@ def test_a_part_that_was_refused_in_a_207_takes_the_others_back(odd: Session, se
     assert service.items == {"a": {"n": 0}}
 
 
+# --- Services that are no REST ---------------------------------------------------------------------------------------
+
+
+def test_a_refusal_with_a_good_status_is_one(service: OddService, tmp_path: Path):
+    with opened_on(service, tmp_path, hold_s=0.0) as session:
+        with pytest.raises(InputError, match="no such lamp"):
+            done(session, "on", "odd", body={"id": "nowhere"})
+        assert session.journal.standings()[-1].state is S.FAILED
+
+
+def test_what_is_looked_at_by_a_call_is_taken_back_and_told_apart(odd: Session, service: OddService):
+    service.lamps = {"a": False, "b": True}
+    first, second = done(odd, "on", "odd", body={"id": "a"}), done(odd, "off", "odd", body={"id": "b"})
+    assert odd.dependents_of(first) == []  # another lamp, though at the same path
+    service.lamps["b"] = True
+    assert len(odd.conflicts_of(second)) == 1
+    odd.undo(first)
+    assert service.lamps["a"] is False
+    odd.redo(first)
+    assert service.lamps["a"] is True
+
+
+def test_what_changed_nothing_is_taken_back_by_nothing(odd: Session, service: OddService):
+    service.lamps = {"a": True}
+    action = done(odd, "on", "odd", body={"id": "a"})
+    odd.undo(action)
+    assert service.lamps == {"a": True}
+    assert manager_of(odd).pairs.all() == {}
+
+
+def test_additions_to_one_thing_commute(odd: Session, service: OddService):
+    actions = [done(odd, "vote", "odd", id="x") for _ in range(3)]
+    assert odd.groups() == [actions]
+    assert odd.undo(actions[0]) == [actions[0]]
+    assert service.votes == 2
+
+
 # --- Permission ------------------------------------------------------------------------------------------------------
 
 

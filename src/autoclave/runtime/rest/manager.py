@@ -13,7 +13,7 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,22 +21,22 @@ from typing import Any, cast
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
-from autoclave.runtime.footprints import Footprint, meet
+from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
-from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo, load_catalogue
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.differences import differences
 from autoclave.runtime.rest.expressions import evaluated
-from autoclave.runtime.rest.forms import encoded, fingerprint
+from autoclave.runtime.rest.forms import fingerprint
 from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
 from autoclave.runtime.rest.pairs import Pairs, PairStatus
 from autoclave.runtime.rest.parts import Answer, Part, State, part_from
 from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
+from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
 from autoclave.runtime.rest.undoing import Inverses, ProposeInverse, worst
 from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire
 
@@ -81,12 +81,12 @@ class RestManager:
 
     def told(self) -> str:
         """See `Manager`: services, their operations, and how these are taken back."""
-        return "\n".join(line for service in self._services.values() for line in _told(service))
+        return "\n".join(line for service in self._services.values() for line in told_of(service))
 
     def asks(self, operation: Config) -> Request:
         """See `Manager`: planning looks at the service, with its key, so that must be permitted before."""
         service, ask = self._asked(operation)
-        return Request(tuple(self._accesses(service, service.parts(ask, looks=False), is_counted=False)))
+        return Request(tuple(accesses_of(service, service.parts(ask, looks=False), is_counted=False)))
 
     def plan(self, action: str, operation: Config) -> Plan:
         """See `Manager`. What only reads is asked at once: its answer is the output."""
@@ -101,8 +101,8 @@ class RestManager:
         return Plan(
             digest=digest,
             changes=tuple(self._words(service, part) for part in parts),
-            request=Request(tuple(self._accesses(service, parts)), guarantee),
-            footprint=_footprint(service, parts),
+            request=Request(tuple(accesses_of(service, parts)), guarantee),
+            footprint=footprint_of(service, parts),
             guarantee=guarantee,
             hold_s=service.connection.hold_s if guarantee is Guarantee.NONE else 0.0,
         )
@@ -128,8 +128,8 @@ class RestManager:
         return Plan(
             digest=fingerprint([ask.model_dump(mode="json"), service.connection.base_url]),
             changes=(),
-            request=Request(tuple(self._accesses(service, [part]))),
-            footprint=_footprint(service, [part]),
+            request=Request(tuple(accesses_of(service, [part]))),
+            footprint=footprint_of(service, [part]),
             guarantee=Guarantee.EXACT,
             output={"stdout": text, "status": answer.status},
         )
@@ -148,19 +148,6 @@ class RestManager:
         else:
             undo = "cannot be taken back"
         return f"{part.operation or 'free request'}: {part.call.told}; {undo}"
-
-    def _accesses(self, service: Service, parts: Sequence[Part], *, is_counted: bool = True) -> Iterator[Access]:
-        for part in parts:
-            spec = service.spec_of(part)
-            resource = service.resource(part.call)
-            if not is_counted:
-                yield Access(spec.policy_verb, resource)
-                continue
-            spend = evaluated(spec.spend, {"request": part.call.request})
-            if isinstance(spend, bool) or not isinstance(spend, (int, float)) or spend < 0:
-                raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
-            num_bytes = len(encoded(part.call.body, part.call.content_type))
-            yield Access(spec.policy_verb, resource, bytes_written=num_bytes, spend=float(spend))
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -223,7 +210,7 @@ class RestManager:
         service, _, parts = self._begun(action, receipt)
         if not parts:
             return Request(tuple(Access(verb, resource) for verb, resource in receipt["accesses"]))
-        return Request(tuple(self._accesses(service, parts)), Guarantee(receipt["guarantee"]))
+        return Request(tuple(accesses_of(service, parts)), Guarantee(receipt["guarantee"]))
 
     def accept(self, action: str, started: Json) -> Json:
         """See `Manager`. What it left is what there is now; without an answer, some of it cannot be taken back."""
@@ -406,7 +393,7 @@ class RestManager:
         return service, ask, [part_from(each) for each in self._notes.recalled(action, plain["parts"])]
 
     def _receipt(self, action: str, started: Json, service: Service, parts: Sequence[Part]) -> dict[str, Any]:
-        footprint = _footprint(service, parts) if parts else None
+        footprint = footprint_of(service, parts) if parts else None
         receipt: dict[str, Any] = {**started, "at": time.time()}
         receipt["parts"] = self._held(action, parts)
         if footprint:
@@ -417,36 +404,3 @@ class RestManager:
     def _held(self, action: str, parts: Sequence[Part]) -> list[Any]:
         """JSON data of parts for the journal."""
         return [self._notes.held(action, part.to_json()) for part in parts]
-
-
-def _footprint(service: Service, parts: Sequence[Part]) -> Footprint:
-    """What parts read, write and add to: their subjects, if the catalogue does not say otherwise."""
-    keys: dict[str, set[str]] = {"reads": set(), "writes": set(), "adds": set()}
-    for part in parts:
-        spec = service.spec_of(part)
-        if spec.touches is not None:
-            for kind in keys:
-                for template in getattr(spec.touches, kind):
-                    keys[kind].add(service.key(filled(template, part.call.path)))
-        elif part.subject is not None:
-            keys["writes"].add(service.key_of(part.subject))
-        else:
-            keys["reads" if spec.is_reading else "writes"].add(service.key(part.call.target))
-    return Footprint(*map(frozenset, keys.values()))
-
-
-def _told(service: Service) -> Iterator[str]:
-    """The operations of a service in lines: names, parameters, what they are for, and the best that takes them back."""
-    yield f"service {service.name}:" + ("" if service.catalogue else " free requests only")
-    for name, spec in (service.catalogue.operations if service.catalogue else {}).items():
-        key = spec.idempotency.name if spec.idempotency else ""  # which we choose
-        given = {each: about for each, about in spec.all_parameters.items() if each != key}
-        arguments = [each if about.is_required else f"{each}?" for each, about in given.items()]
-        arguments += ["body"] if spec.body and spec.body.is_required else ["body?"] if spec.body else []
-        grade = "reads only" if spec.is_reading else f"undo: {worst_known(spec.undo)}"
-        yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{grade}]"
-
-
-def worst_known(undos: Sequence[Undo]) -> Guarantee:
-    """How good the undo of an operation is at least, where there is one."""
-    return worst([each.grade for each in undos]) if undos else Guarantee.NONE

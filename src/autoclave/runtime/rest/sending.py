@@ -208,7 +208,8 @@ class Sender:
             if may_send and self._may_send_again(service, part, sent_at):
                 return self._sent_again(service, action, request, part)
             if not self._can_show(part):
-                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done")
+                told = f"; it {complaint(answer)}" if answer else ""
+                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done{told}")
             if time.time() >= until:
                 return None
             time.sleep(pause_s)

@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(429, {"error": "slow down"}, **{"Retry-After": service.retry_after})
         elif path.startswith("/items/"):
             status, told = self._item(self.command, path.removeprefix("/items/"), body)
-            self._say(status, told, **{"X-Echo": key})
+            self._say(status, told, Link=key)
         elif path.startswith("/files/"):
             self._file(path.removeprefix("/files/"), body)
         elif path.startswith("/rpc/"):

@@ -339,6 +339,21 @@ def test_what_is_looked_at_by_a_call_is_taken_back_and_told_apart(odd: Session, 
     assert service.lamps["a"] is True
 
 
+def test_without_conditions_a_change_before_an_undo_is_sent_is_found_by_looking(odd: Session, service: OddService):
+    action = put(odd, "x", n=1)
+    manager = manager_of(odd)
+    undo = manager.undo
+
+    def after_somebody_else(*given: Any, **others: Any) -> Any:
+        service.items["x"] = {"n": "theirs"}
+        return undo(*given, **others)
+
+    manager.undo = after_somebody_else
+    with pytest.raises(NotUndone, match="somebody else has changed it meanwhile"):
+        odd.undo(action)
+    assert service.items == {"x": {"n": "theirs"}}
+
+
 def test_what_changed_nothing_is_taken_back_by_nothing(odd: Session, service: OddService):
     service.lamps = {"a": True}
     action = done(odd, "on", "odd", body={"id": "a"})

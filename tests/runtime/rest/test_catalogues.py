@@ -16,6 +16,7 @@ from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_ser
 from autoclave.runtime.rest.catalogue import SHIPPED, catalogue_from
 from autoclave.runtime.rest.expressions import evaluated, is_part_of, with_value, without
 from autoclave.runtime.rest.forms import canonical, decoded
+from autoclave.runtime.rest.schemas import require_form
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import asked, connection, done, opened
 from tests.runtime.rest.catalogues import plain, written
@@ -74,6 +75,7 @@ def broken(change: dict[str, Any]) -> dict[str, Any]:
         ({"operations.delete_record.sudo": True}, "operations.delete_record.sudo: "),
         ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'list_records'"),
         ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),
+        ({"operations.put_record.body.form": {"type": "objekt"}}, r"\.body\.form: is no JSON Schema"),
         ({"operations": None}, "operations: "),
     ],
 )
@@ -91,6 +93,11 @@ def test_a_file_that_is_no_catalogue_says_so(tmp_path: Path):
         load_catalogue(f"{tmp_path}/x.yaml")
     with pytest.raises(InputError, match="there is none; did you mean kinto"):
         load_catalogue("kintoo")
+
+
+def test_no_schema_is_fetched_from_elsewhere():
+    with pytest.raises(InputError, match="none is fetched"):
+        require_form("x", {}, {"$ref": "http://127.0.0.1:9/schema.json"})
 
 
 def test_a_request_is_matched_to_the_most_literal_template():

@@ -164,6 +164,29 @@ def test_who_asks_to_wait_too_long_is_not_waited_for_and_nothing_is_done(odd: Se
     assert odd.undo(action) == [action]
 
 
+def test_who_is_refused_and_then_gone_has_done_nothing(service: OddService, tmp_path: Path):
+    def gone(name: str) -> None:
+        raise HostError("no network to renew it")
+
+    with opened_on(service, tmp_path, refresh=gone) as session:
+        proposal = session.propose(asked("put", "odd", id="x", body={"cost": 0}))
+        manager = manager_of(session)
+        execute = manager.execute
+
+        def revoked(*given: Any) -> Any:
+            service.tokens, kept = {"another"}, service.tokens
+            try:
+                return execute(*given)
+            finally:
+                service.tokens = kept
+
+        manager.execute = revoked
+        with pytest.raises(InputError, match="its key is not valid"):
+            session.run(proposal.action, proposal.plan.digest)
+        assert session.journal.standing(proposal.action).state is S.FAILED
+    assert service.items == {}
+
+
 def test_what_comes_to_show_late_is_waited_for(odd: Session, service: OddService):
     put(odd, "x", n=1)
     service.num_late = 0

@@ -24,6 +24,7 @@ from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.forms import Form
+from autoclave.runtime.rest.schemas import require_schema
 
 SHIPPED = Path(__file__).parent / "catalogues"
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
@@ -260,6 +261,10 @@ class Catalogue(Config):
             if given and given not in known:
                 raise InputError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
         require_expressions(spec.subject, f"{where}.subject")
+        for parameter, about in spec.parameters.items():
+            require_schema(f"{where}.parameters.{parameter}.form", about.form)
+        if spec.body:
+            require_schema(f"{where}.body.form", spec.body.form)
         if spec.look:
             missing = set(_PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
             if missing:

@@ -184,11 +184,11 @@ class RestManager:
     def find_out(self, action: str, started: Json) -> Json | None:
         """See `Manager`, and `sending.py` for how."""
         service, _, parts = self._begun(action, started)
-        done = self._applied(action, started)
+        done = self._applied(action, started, may_send=True)
         return self._receipt(action, started, service, done) if len(done) == len(parts) else None
 
-    def _applied(self, action: str, started: Json) -> list[Part]:
-        """The parts that were done, whoever saw it.
+    def _applied(self, action: str, started: Json, *, may_send: bool) -> list[Part]:
+        """The parts that were done, whoever saw it. `may_send`: whether to find out by sending them again.
 
         Raises:
             InDoubt: nobody can tell.
@@ -197,12 +197,12 @@ class RestManager:
         if not parts:
             return []
         if service.whole(ask, parts) is None:
-            done = self._sender.settled(service, action, _DO, parts[0])
+            done = self._sender.settled(service, action, _DO, parts[0], may_send=may_send)
             return [done] if done else []
         answer = self._notes.answer(action, _DO)
         if answer and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
             return self._sender.split(service, ask, answer, parts) if said is Outcome.APPLIED else []
-        found = [self._sender.settled(service, action, _DO, part, may_send=False) for part in parts]
+        found = [self._sender.settled(service, action, _DO, part, is_alone=False, may_send=False) for part in parts]
         return [part for part in found if part]
 
     def observed(self, action: str, receipt: Json) -> Request:
@@ -229,7 +229,7 @@ class RestManager:
     def put_back(self, action: str, started: Json) -> bool:
         try:
             service, _, parts = self._begun(action, started)
-            done = parts if "at" in started else self._applied(action, started)
+            done = parts if "at" in started else self._applied(action, started, may_send=False)
             inverses = [self._inverse(service, part, part.after) for part in reversed(done)]
             self._inverses.done(service, action, _BACK, inverses)
         except (InputError, InDoubt, NotSent, HostError):

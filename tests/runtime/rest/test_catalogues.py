@@ -84,6 +84,13 @@ def test_what_is_wrong_in_a_catalogue_is_named(tmp_path: Path, change: dict[str,
         load_catalogue(written(tmp_path, broken(change)))
 
 
+def test_a_token_needs_the_scopes_of_operations_and_of_their_inverses():
+    gmail = load_catalogue("gmail")
+    modify = "https://www.googleapis.com/auth/gmail.modify"
+    assert gmail.scopes(["trash_message"]) == [modify]
+    assert gmail.scopes(["send_message", "trash_message"]) == [modify, "https://www.googleapis.com/auth/gmail.send"]
+
+
 def test_a_file_that_is_no_catalogue_says_so(tmp_path: Path):
     (tmp_path / "x.yaml").write_text("{")
     with pytest.raises(InputError, match="no YAML"):

@@ -7,7 +7,7 @@ against the real service in our tests, any other is `unproven`. No request is ma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -306,6 +306,14 @@ class Catalogue(Config):
             mend = nearest(name, list(self.operations))
             raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {mend}")
         return self.operations[name]
+
+    def scopes(self, names: Iterable[str]) -> list[str]:
+        """The least that a token must be for, to do these operations and take them back."""
+        found: set[str] = set()
+        for name in names:
+            spec = self.operation(name)
+            found |= set(spec.scopes).union(*(self.operation(each.operation).scopes for each in spec.undo))
+        return sorted(found)
 
     def matched(self, method: str, target: str) -> tuple[str, dict[str, Any]] | None:
         """The operation that a request is, and its arguments but the body; None if it is none.

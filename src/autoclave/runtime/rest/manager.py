@@ -32,12 +32,12 @@ from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.forms import fingerprint
 from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
-from autoclave.runtime.rest.pairs import Pairs, PairStatus
+from autoclave.runtime.rest.pairs import Pairs
 from autoclave.runtime.rest.parts import Answer, Part, State, part_from
 from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
 from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
-from autoclave.runtime.rest.undoing import Inverses, ProposeInverse, worst
+from autoclave.runtime.rest.undoing import Inverse, Inverses, ProposeInverse, worst
 from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire
 
 _DO, _BACK = "do", "back"
@@ -263,22 +263,11 @@ class RestManager:
             if inverse is None and not (
                 self._inverses.can_propose and part.subject and not service.connection.is_strict
             ):
-                return f"{part.call.told}: {self._why_none(service, part)}"
+                return f"{part.call.told}: {self._inverses.why_none(service, part)}"
             window_s = inverse.undo.window_s if inverse else None
             if window_s is not None and time.time() > float(receipt["at"]) + window_s:
                 return f"{part.call.told}: could be taken back for {window_s:.0f} s, and that time is over"
         return ""
-
-    def _why_none(self, service: Service, part: Part) -> str:
-        for undo in service.spec_of(part).undo:
-            known = self._inverses.known(service, part, undo)
-            if known.status is PairStatus.QUARANTINED:
-                return (
-                    f"{undo.operation} was to take it back, and is quarantined: {self.pairs.learnt(known.pair).reason}"
-                )
-        if service.connection.is_strict:
-            return "no inverse is pinned, and this connection is strict"
-        return "cannot be taken back; no inverse is known"
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -335,7 +324,7 @@ class RestManager:
         if inverse is None and may_propose:
             inverse = self._inverses.proposed(service, part)
         if inverse is None:
-            raise InputError(f"{part.call.told}: {self._why_none(service, part)}")
+            raise InputError(f"{part.call.told}: {self._inverses.why_none(service, part)}")
         return self._inverses.made(service, part, inverse, now)
 
     def _aside(self, service: Service, part: Part, theirs: State) -> Part:
@@ -383,6 +372,15 @@ class RestManager:
         seen = {service.key_of(part.subject): part.after for part in ended if part.subject}
         again = [replace(part, after=seen.get(service.key_of(part.subject)) if part.subject else None) for part in done]
         return self._receipt(action, receipt, service, again)
+
+    # --- Pairs ------------------------------------------------------------------------------------------------------
+
+    def inverses(self) -> dict[str, tuple[str, str, Inverse]]:
+        """The pairs of all catalogues by their names, which `pairs` wants: service, operation, and what is known."""
+        found = [
+            (service.name, each) for service in self._services.values() for each in self._inverses.declared(service)
+        ]
+        return {inverse.pair: (name, operation, inverse) for name, (operation, inverse) in found}
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 

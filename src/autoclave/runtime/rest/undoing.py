@@ -20,7 +20,7 @@ from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
-from autoclave.runtime.rest.parts import Part, State
+from autoclave.runtime.rest.parts import Call, Part, State
 from autoclave.runtime.rest.sending import Refused, Sender, is_other_version
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
@@ -82,6 +82,27 @@ class Inverses:
         pair = self._pairs.name(match, service.name, part.operation, spec, part.arguments, undo)
         learnt = self._pairs.learnt(pair, undo.status)
         return Inverse(undo, pair, learnt.status, learnt.num_proofs)
+
+    def declared(self, service: Service) -> Iterator[tuple[str, Inverse]]:
+        """All that the catalogue of a service has, with their operations.
+
+        Where a connection matches exactly, there are pairs only of what was done.
+        """
+        operations = service.catalogue.operations if service.catalogue else {}
+        for operation, spec in operations.items() if service.connection.match != Match.EXACT else ():
+            part = Part(operation, {}, Call(spec.method, spec.path))
+            yield from ((operation, self.known(service, part, undo)) for undo in spec.undo)
+
+    def why_none(self, service: Service, part: Part) -> str:
+        """Why there is no inverse of a part."""
+        for undo in service.spec_of(part).undo:
+            known = self.known(service, part, undo)
+            if known.status is PairStatus.QUARANTINED:
+                reason = self._pairs.learnt(known.pair).reason
+                return f"{undo.operation} was to take it back, and is quarantined: {reason}"
+        if service.connection.is_strict:
+            return "no inverse is pinned, and this connection is strict"
+        return "cannot be taken back; no inverse is known"
 
     @property
     def can_propose(self) -> bool:

@@ -13,7 +13,9 @@ import pytest
 from pydantic import ValidationError
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime import permissions
 from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
+from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.session import Session
@@ -423,6 +425,20 @@ def test_nothing_goes_out_that_is_not_permitted_not_even_a_look(service: OddServ
         assert service.asked == []
         put(session, "mine-1", n=1)
     assert list(service.items) == ["mine-1"]
+
+
+def test_what_got_past_the_decision_is_seen_afterwards_and_taken_back(
+    service: OddService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    grants = (Grant(resources=("services/odd/PUT/items/mine-*",), verbs=("modify",)),)
+    with opened_on(service, tmp_path, grants=grants) as session:
+        monkeypatch.setattr(permissions, "decide", lambda *_: Decision(True))
+        with pytest.raises(NotPermitted, match=r"did modify 'services/odd/PUT/items/theirs'"):
+            put(session, "theirs", n=1)
+        assert session.journal.standings()[-1].state is S.FAILED
+        assert [record.kind for record in session.journal.records_of_kinds("alarm")] == ["alarm"]
+    assert service.items == {}
+    assert [method for method, _, _ in service.asked if method != "GET"] == ["PUT", "DELETE"]
 
 
 def test_grades_are_told_and_shown_before_anything_is_done(odd: Session, service: OddService):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -39,6 +40,23 @@ level = ERROR
 handlers =
 """
 
+_SYNAPSE = """
+server_name: localhost
+report_stats: false
+listeners: [{port: PORT, type: http, bind_addresses: [127.0.0.1], resources: [{names: [client]}]}]
+database: {name: sqlite3, args: {database: ":memory:"}}
+media_store_path: FOLDER/media
+signing_key_path: FOLDER/signing.key
+macaroon_secret_key: for tests
+form_secret: for tests
+enable_registration: true
+enable_registration_without_verification: true
+trusted_key_servers: []
+bcrypt_rounds: 4
+log_config: FOLDER/log.yaml
+rc_message: {per_second: 3, burst_count: 4}
+"""
+
 
 def free_port() -> int:
     with socket.socket() as trial:
@@ -47,10 +65,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(words: list[str], port: int, folder: Path, path: str = "/") -> Generator[int]:
-    """A server that answers at a port, for the length of the block."""
-    if not (BIN / words[0]).exists():
-        pytest.skip(f"{words[0]} is not installed: make setup")
+def running(words: list[str], port: int, folder: Path, path: str = "/", needs: str = "") -> Generator[int]:
+    """A server that answers at a port, for the length of the block. `needs`: a program that shows that it is there."""
+    if not (BIN / (needs or words[0])).exists():
+        pytest.skip(f"{needs or words[0]} is not installed: make setup")
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             [BIN / words[0], *words[1:]], cwd=folder, stdout=output, stderr=output, stdin=subprocess.DEVNULL
@@ -95,4 +113,18 @@ def radicale_running(folder: Path) -> Generator[int]:
     words = ["radicale", "--config", "", "--server-hosts", f"127.0.0.1:{port}", "--auth-type", "none"]
     words += ["--storage-filesystem-folder", f"{folder}/collections", "--logging-level", "error"]
     with running(words, port, folder, "/.web/"):
+        yield port
+
+
+@contextlib.contextmanager
+def synapse_running(folder: Path) -> Generator[int]:
+    """Synapse, where anybody may register, with a low limit of messages."""
+    port = free_port()
+    settings = _SYNAPSE.replace("PORT", f"{port}").replace("FOLDER", f"{folder}")
+    (folder / "homeserver.yaml").write_text(settings)
+    (folder / "log.yaml").write_text("{version: 1, root: {level: ERROR}}")
+    words = ["python", "-m", "synapse.app.homeserver", "--config-path", "homeserver.yaml"]
+    seed = base64.b64encode(bytes(range(32))).decode().rstrip("=")
+    (folder / "signing.key").write_text(f"ed25519 a_test {seed}\n")
+    with running(words, port, folder, "/_matrix/client/versions", needs="synctl"):
         yield port

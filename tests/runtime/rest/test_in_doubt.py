@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,42 @@ def test_what_arrives_after_the_client_was_cut_off_is_done_once(shaky: Session, 
     done(shaky, "put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"n": 2}})
     proxy.close()  # all that was under way has arrived
     assert sorted(data["n"] for data in reader.records().values()) == [1, 2]
+
+
+def test_what_was_lost_long_ago_is_not_sent_again_but_looked_up(
+    shaky: Session, reader: Reader, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+):
+    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    proposal, now = shaky.propose(given), time.time()
+    manager = manager_of(shaky)
+    find_out = manager.find_out
+
+    def later(*given: Any) -> Any:
+        monkeypatch.setattr(time, "time", lambda: now + 3600)
+        return find_out(*given)
+
+    manager.find_out = later
+    proxy.faults("cut_before")
+    with pytest.raises(InputError, match="it was not done"):
+        shaky.run(proposal.action, proposal.plan.digest)
+    assert shaky.journal.standing(proposal.action).state is S.FAILED
+    assert [method for method, _, _ in proxy.seen].count("POST") == 1
+
+
+def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    proxy.delay_s = 0.6
+    with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=0.3)}, secret(proxy.port)) as session:
+        proxy.faults("delay")
+        place = {"bucket": reader.bucket, "collection": "notes"}
+        action = done(session, "create_record", **place, body={"data": {"n": 1}})
+        proxy.faults("delay")
+        session.undo(action)
+        proxy.faults("delay")
+        done(session, "delete_record", **place, id="one")
+        proxy.close()  # what was late has arrived
+    assert reader.records() == {}
+    assert sorted(event for event, _ in reader.history()) == ["create", "create", "delete", "delete"]
 
 
 def test_without_a_connection_nothing_was_sent_and_it_has_failed(shaky: Session, reader: Reader, proxy: FaultyProxy):

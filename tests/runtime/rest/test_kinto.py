@@ -119,6 +119,23 @@ def test_a_change_in_the_last_moment_is_found_by_the_entity_tag(shaky: Session, 
     assert reader.records() == {"one": {"title": "theirs"}}
 
 
+def test_a_change_right_after_ours_is_not_taken_for_ours(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    reader.put("one", title="first")
+    methods: list[str] = []
+
+    def right_after(method: str) -> None:
+        methods.append(method)
+        if methods[-2:] == ["PUT", "GET"] and methods.count("PUT") == 1:
+            reader.put("one", title="theirs")
+
+    proxy.before_forwarding = right_after
+    place = {"bucket": reader.bucket, "collection": "notes", "id": "one"}
+    action = done(shaky, "put_record", **place, body={"data": {"title": "ours"}})
+    with pytest.raises(InputError, match="somebody else has changed"):
+        shaky.undo(action)
+    assert reader.records() == {"one": {"title": "theirs"}}
+
+
 def test_exactly_what_was_planned_is_done_or_nothing(session: Session, reader: Reader):
     reader.put("one", title="first")
     proposal = session.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))

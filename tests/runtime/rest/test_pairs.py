@@ -113,9 +113,7 @@ def test_in_strict_mode_only_pinned_pairs_count(kinto: int, reader: Reader, tmp_
         with pytest.raises(InputError, match="no inverse is pinned, and this connection is strict"):
             session.undo(action)
         manager = manager_of(session)
-        spec = manager._services["kinto"].spec("patch_record")
-        undo = Undo.model_validate(RIGHT)
-        pair = manager.pairs.name(Match.NAME_AND_SCHEMA, "kinto", "patch_record", spec, {}, undo)
+        (pair,) = [name for name, (_, operation, _) in manager.inverses().items() if operation == "patch_record"]
         manager.pairs.pin(pair, "I have read the documentation")
         assert session.plan(given).guarantee is Guarantee.EQUIVALENT
         session.undo(action)

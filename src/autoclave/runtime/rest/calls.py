@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter, parameters_in
 from autoclave.runtime.rest.forms import encoded
 from autoclave.runtime.rest.parts import Call
+from autoclave.runtime.rest.schemas import require_form
 
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _MOST_PATH = 4096
@@ -56,12 +57,12 @@ def _checked(name: str, spec: OperationSpec, arguments: Mapping[str, Any]) -> di
     for parameter, about in spec.all_parameters.items():
         if parameter in arguments:
             found[parameter] = arguments[parameter]
-            _require_form(f"{name}.{parameter}", arguments[parameter], about.form)
+            require_form(f"{name}.{parameter}", arguments[parameter], about.form)
         elif _is_needed(spec, parameter, about):
             raise InputError(f"{name}.{parameter}: is missing")
     if spec.body:
         if arguments.get("body") is not None:
-            _require_form(f"{name}.body", arguments["body"], spec.body.form)
+            require_form(f"{name}.body", arguments["body"], spec.body.form)
         elif spec.body.is_required:
             raise InputError(f"{name}.body: is missing")
     return found
@@ -70,19 +71,6 @@ def _checked(name: str, spec: OperationSpec, arguments: Mapping[str, Any]) -> di
 def _is_needed(spec: OperationSpec, parameter: str, about: Parameter) -> bool:
     key = spec.idempotency
     return about.is_required and not (key and key.place == "path" and key.name == parameter)
-
-
-def _require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
-    if not form:
-        return
-    try:
-        from jsonschema import Draft202012Validator
-    except ImportError:
-        raise HostError("arguments of services need a library. Mend: pip install 'autoclave[runtime]'") from None
-    error = next(iter(Draft202012Validator(form).iter_errors(value)), None)
-    if error is not None:
-        place = "".join(f".{part}" for part in error.absolute_path)
-        raise InputError(f"{where}{place} = {shown(error.instance)}: {error.message[:200]}")
 
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
@@ -102,6 +90,20 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
     return path
 
 
+def filled_target(template: str, values: Mapping[str, Any]) -> str:
+    """Path and query with values in place of their parameters.
+
+    Raises:
+        InputError: a value is missing, or cannot be there.
+    """
+    path, mark, query = template.partition("?")
+    for name in parameters_in(query):
+        if name not in values:
+            raise InputError(f"path {template}: {name} is missing")
+        query = query.replace(f"{{{name}}}", quote(_text(values[name]), safe=""), 1)
+    return f"{filled(path, values)}{mark}{query}"
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -114,9 +116,17 @@ def free_call(method: str, target: str, body: Any, content_type: str, catalogue:
     Raises:
         InputError: it is none that can be sent.
     """
-    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
-        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")
     if not _HEADER_VALUE.fullmatch(content_type):
         raise InputError(f"content_type {shown(content_type)}: must be printable ASCII")
     encoded(body, content_type)
     return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
+
+
+def require_target(target: str) -> None:
+    """Look whether a text can be path and query of a request.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
+        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")

@@ -7,7 +7,7 @@ against the real service in our tests, any other is `unproven`. No request is ma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,6 +24,7 @@ from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.forms import Form
+from autoclave.runtime.rest.schemas import require_schema
 
 SHIPPED = Path(__file__).parent / "catalogues"
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
@@ -260,6 +261,10 @@ class Catalogue(Config):
             if given and given not in known:
                 raise InputError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
         require_expressions(spec.subject, f"{where}.subject")
+        for parameter, about in spec.parameters.items():
+            require_schema(f"{where}.parameters.{parameter}.form", about.form)
+        if spec.body:
+            require_schema(f"{where}.body.form", spec.body.form)
         if spec.look:
             missing = set(_PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
             if missing:
@@ -285,7 +290,8 @@ class Catalogue(Config):
         for name in pair.arguments:
             if name not in known:
                 raise InputError(f"{where}.arguments.{name}: {pair.operation} has none; {nearest(name, known)}")
-        needed = [each for each, about in inverse.all_parameters.items() if about.is_required]
+        ours = inverse.idempotency.name if inverse.idempotency else ""
+        needed = [each for each, about in inverse.all_parameters.items() if about.is_required and each != ours]
         needed += ["body"] if inverse.body and inverse.body.is_required else []
         if missing := [each for each in needed if each not in pair.arguments]:
             raise InputError(f"{where}.arguments: {pair.operation} needs {missing[0]!r}")
@@ -300,6 +306,14 @@ class Catalogue(Config):
             mend = nearest(name, list(self.operations))
             raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {mend}")
         return self.operations[name]
+
+    def scopes(self, names: Iterable[str]) -> list[str]:
+        """The least that a token must be for, to do these operations and take them back."""
+        found: set[str] = set()
+        for name in names:
+            spec = self.operation(name)
+            found |= set(spec.scopes).union(*(self.operation(each.operation).scopes for each in spec.undo))
+        return sorted(found)
 
     def matched(self, method: str, target: str) -> tuple[str, dict[str, Any]] | None:
         """The operation that a request is, and its arguments but the body; None if it is none.

@@ -13,7 +13,7 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,23 +21,23 @@ from typing import Any, cast
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
-from autoclave.runtime.footprints import Footprint, meet
+from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
-from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo, load_catalogue
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.differences import differences
 from autoclave.runtime.rest.expressions import evaluated
-from autoclave.runtime.rest.forms import encoded, fingerprint
+from autoclave.runtime.rest.forms import fingerprint
 from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
-from autoclave.runtime.rest.pairs import Pairs, PairStatus
+from autoclave.runtime.rest.pairs import Pairs
 from autoclave.runtime.rest.parts import Answer, Part, State, part_from
 from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
-from autoclave.runtime.rest.undoing import Inverses, ProposeInverse, worst
+from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
+from autoclave.runtime.rest.undoing import Inverse, Inverses, ProposeInverse, worst
 from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire
 
 _DO, _BACK = "do", "back"
@@ -81,12 +81,12 @@ class RestManager:
 
     def told(self) -> str:
         """See `Manager`: services, their operations, and how these are taken back."""
-        return "\n".join(line for service in self._services.values() for line in _told(service))
+        return "\n".join(line for service in self._services.values() for line in told_of(service))
 
     def asks(self, operation: Config) -> Request:
         """See `Manager`: planning looks at the service, with its key, so that must be permitted before."""
         service, ask = self._asked(operation)
-        return Request(tuple(self._accesses(service, service.parts(ask, looks=False), is_counted=False)))
+        return Request(tuple(accesses_of(service, service.parts(ask, looks=False), is_counted=False)))
 
     def plan(self, action: str, operation: Config) -> Plan:
         """See `Manager`. What only reads is asked at once: its answer is the output."""
@@ -94,17 +94,15 @@ class RestManager:
         parts = service.parts(ask, looks=True)
         if self._is_reading(service, parts):
             return self._reading(service, ask, parts[0])
-        seen = [
-            [part.before.fingerprint, part.before.etag, part.before.body] if part.before else None for part in parts
-        ]
+        seen = [[part.before.fingerprint, part.before.etag] if part.before else None for part in parts]
         digest = fingerprint([ask.model_dump(mode="json"), service.connection.base_url, seen])
         self._planned = {action: (digest, parts)}
         guarantee = self._guarantee(service, parts)
         return Plan(
             digest=digest,
             changes=tuple(self._words(service, part) for part in parts),
-            request=Request(tuple(self._accesses(service, parts)), guarantee),
-            footprint=_footprint(service, parts),
+            request=Request(tuple(accesses_of(service, parts)), guarantee),
+            footprint=footprint_of(service, parts),
             guarantee=guarantee,
             hold_s=service.connection.hold_s if guarantee is Guarantee.NONE else 0.0,
         )
@@ -130,8 +128,8 @@ class RestManager:
         return Plan(
             digest=fingerprint([ask.model_dump(mode="json"), service.connection.base_url]),
             changes=(),
-            request=Request(tuple(self._accesses(service, [part]))),
-            footprint=_footprint(service, [part]),
+            request=Request(tuple(accesses_of(service, [part]))),
+            footprint=footprint_of(service, [part]),
             guarantee=Guarantee.EXACT,
             output={"stdout": text, "status": answer.status},
         )
@@ -150,19 +148,6 @@ class RestManager:
         else:
             undo = "cannot be taken back"
         return f"{part.operation or 'free request'}: {part.call.told}; {undo}"
-
-    def _accesses(self, service: Service, parts: Sequence[Part], *, is_counted: bool = True) -> Iterator[Access]:
-        for part in parts:
-            spec = service.spec_of(part)
-            resource = service.resource(part.call)
-            if not is_counted:
-                yield Access(spec.policy_verb, resource)
-                continue
-            spend = evaluated(spec.spend, {"request": part.call.request})
-            if isinstance(spend, bool) or not isinstance(spend, (int, float)) or spend < 0:
-                raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
-            num_bytes = len(encoded(part.call.body, part.call.content_type))
-            yield Access(spec.policy_verb, resource, bytes_written=num_bytes, spend=float(spend))
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -199,11 +184,11 @@ class RestManager:
     def find_out(self, action: str, started: Json) -> Json | None:
         """See `Manager`, and `sending.py` for how."""
         service, _, parts = self._begun(action, started)
-        done = self._applied(action, started)
+        done = self._applied(action, started, may_send=True)
         return self._receipt(action, started, service, done) if len(done) == len(parts) else None
 
-    def _applied(self, action: str, started: Json) -> list[Part]:
-        """The parts that were done, whoever saw it.
+    def _applied(self, action: str, started: Json, *, may_send: bool) -> list[Part]:
+        """The parts that were done, whoever saw it. `may_send`: whether to find out by sending them again.
 
         Raises:
             InDoubt: nobody can tell.
@@ -212,12 +197,12 @@ class RestManager:
         if not parts:
             return []
         if service.whole(ask, parts) is None:
-            done = self._sender.settled(service, action, _DO, parts[0])
+            done = self._sender.settled(service, action, _DO, parts[0], may_send=may_send)
             return [done] if done else []
         answer = self._notes.answer(action, _DO)
         if answer and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
             return self._sender.split(service, ask, answer, parts) if said is Outcome.APPLIED else []
-        found = [self._sender.settled(service, action, _DO, part, may_send=False) for part in parts]
+        found = [self._sender.settled(service, action, _DO, part, is_alone=False, may_send=False) for part in parts]
         return [part for part in found if part]
 
     def observed(self, action: str, receipt: Json) -> Request:
@@ -225,7 +210,7 @@ class RestManager:
         service, _, parts = self._begun(action, receipt)
         if not parts:
             return Request(tuple(Access(verb, resource) for verb, resource in receipt["accesses"]))
-        return Request(tuple(self._accesses(service, parts)), Guarantee(receipt["guarantee"]))
+        return Request(tuple(accesses_of(service, parts)), Guarantee(receipt["guarantee"]))
 
     def accept(self, action: str, started: Json) -> Json:
         """See `Manager`. What it left is what there is now; without an answer, some of it cannot be taken back."""
@@ -244,7 +229,7 @@ class RestManager:
     def put_back(self, action: str, started: Json) -> bool:
         try:
             service, _, parts = self._begun(action, started)
-            done = parts if "at" in started else self._applied(action, started)
+            done = parts if "at" in started else self._applied(action, started, may_send=False)
             inverses = [self._inverse(service, part, part.after) for part in reversed(done)]
             self._inverses.done(service, action, _BACK, inverses)
         except (InputError, InDoubt, NotSent, HostError):
@@ -292,22 +277,11 @@ class RestManager:
             if inverse is None and not (
                 self._inverses.can_propose and part.subject and not service.connection.is_strict
             ):
-                return f"{part.call.told}: {self._why_none(service, part)}"
+                return f"{part.call.told}: {self._inverses.why_none(service, part)}"
             window_s = inverse.undo.window_s if inverse else None
             if window_s is not None and time.time() > float(receipt["at"]) + window_s:
                 return f"{part.call.told}: could be taken back for {window_s:.0f} s, and that time is over"
         return ""
-
-    def _why_none(self, service: Service, part: Part) -> str:
-        for undo in service.spec_of(part).undo:
-            known = self._inverses.known(service, part, undo)
-            if known.status is PairStatus.QUARANTINED:
-                return (
-                    f"{undo.operation} was to take it back, and is quarantined: {self.pairs.learnt(known.pair).reason}"
-                )
-        if service.connection.is_strict:
-            return "no inverse is pinned, and this connection is strict"
-        return "cannot be taken back; no inverse is known"
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -318,7 +292,7 @@ class RestManager:
             for part in parts:
                 if part.subject is None or part.after is None:
                     continue
-                key = service.key(part.subject.target)
+                key = service.key_of(part.subject)
                 if not meet({key}, seen) and not service.look(part.look, part.subject).is_same(part.after):
                     changed.append(key)
             seen |= set(receipt["writes"])
@@ -351,7 +325,7 @@ class RestManager:
         """
         if part.subject is None or part.after is None:
             return part.after, None
-        now, key = service.look(part.look, part.subject), service.key(part.subject.target)
+        now, key = service.look(part.look, part.subject), service.key_of(part.subject)
         if now.is_same(part.after) or now.is_same(part.before or State()):
             return now, None
         choice = choices.get(key, default)
@@ -364,7 +338,7 @@ class RestManager:
         if inverse is None and may_propose:
             inverse = self._inverses.proposed(service, part)
         if inverse is None:
-            raise InputError(f"{part.call.told}: {self._why_none(service, part)}")
+            raise InputError(f"{part.call.told}: {self._inverses.why_none(service, part)}")
         return self._inverses.made(service, part, inverse, now)
 
     def _aside(self, service: Service, part: Part, theirs: State) -> Part:
@@ -391,7 +365,7 @@ class RestManager:
         service, ask, parts = self._begun(action, undone)
         for part in parts:
             if part.subject and part.after and not service.look(part.look, part.subject).is_same(part.after):
-                raise InputError(f"{service.key(part.subject.target)}: was changed since it was undone")
+                raise InputError(f"{service.key_of(part.subject)}: was changed since it was undone")
         try:
             steps = [self._inverses.restoring(service, part, part.after) for part in reversed(parts)]
             is_again = False
@@ -409,11 +383,18 @@ class RestManager:
             raise InDoubt(str(error)) from None
         if redoing["is_again"]:
             return self._receipt(action, receipt, service, ended)
-        seen = {part.subject.target: part.after for part in ended if part.subject}
-        again = [
-            replace(part, after=seen.get(part.subject.target, part.after) if part.subject else None) for part in done
-        ]
+        seen = {service.key_of(part.subject): part.after for part in ended if part.subject}
+        again = [replace(part, after=seen.get(service.key_of(part.subject)) if part.subject else None) for part in done]
         return self._receipt(action, receipt, service, again)
+
+    # --- Pairs ------------------------------------------------------------------------------------------------------
+
+    def inverses(self) -> dict[str, tuple[str, str, Inverse]]:
+        """The pairs of all catalogues by their names, which `pairs` wants: service, operation, and what is known."""
+        found = [
+            (service.name, each) for service in self._services.values() for each in self._inverses.declared(service)
+        ]
+        return {inverse.pair: (name, operation, inverse) for name, (operation, inverse) in found}
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
@@ -424,7 +405,7 @@ class RestManager:
         return service, ask, [part_from(each) for each in self._notes.recalled(action, plain["parts"])]
 
     def _receipt(self, action: str, started: Json, service: Service, parts: Sequence[Part]) -> dict[str, Any]:
-        footprint = _footprint(service, parts) if parts else None
+        footprint = footprint_of(service, parts) if parts else None
         receipt: dict[str, Any] = {**started, "at": time.time()}
         receipt["parts"] = self._held(action, parts)
         if footprint:
@@ -435,34 +416,3 @@ class RestManager:
     def _held(self, action: str, parts: Sequence[Part]) -> list[Any]:
         """JSON data of parts for the journal."""
         return [self._notes.held(action, part.to_json()) for part in parts]
-
-
-def _footprint(service: Service, parts: Sequence[Part]) -> Footprint:
-    """What parts read, write and add to: their subjects, if the catalogue does not say otherwise."""
-    keys: dict[str, set[str]] = {"reads": set(), "writes": set(), "adds": set()}
-    for part in parts:
-        spec = service.spec_of(part)
-        if spec.touches is not None:
-            for kind in keys:
-                for template in getattr(spec.touches, kind):
-                    keys[kind].add(service.key(filled(template, part.call.path)))
-        elif part.subject is not None:
-            keys["writes"].add(service.key(part.subject.target))
-        else:
-            keys["reads" if spec.is_reading else "writes"].add(service.key(part.call.target))
-    return Footprint(*map(frozenset, keys.values()))
-
-
-def _told(service: Service) -> Iterator[str]:
-    """The operations of a service in lines: names, parameters, what they are for, and the best that takes them back."""
-    yield f"service {service.name}:" + ("" if service.catalogue else " free requests only")
-    for name, spec in (service.catalogue.operations if service.catalogue else {}).items():
-        arguments = [each if about.is_required else f"{each}?" for each, about in spec.all_parameters.items()]
-        arguments += ["body"] if spec.body and spec.body.is_required else ["body?"] if spec.body else []
-        grade = "reads only" if spec.is_reading else f"undo: {worst_known(spec.undo)}"
-        yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{grade}]"
-
-
-def worst_known(undos: Sequence[Undo]) -> Guarantee:
-    """How good the undo of an operation is at least, where there is one."""
-    return worst([each.grade for each in undos]) if undos else Guarantee.NONE

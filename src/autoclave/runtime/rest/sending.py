@@ -28,6 +28,8 @@ from autoclave.runtime.rest.service import Service, complaint
 from autoclave.runtime.rest.wire import Lost
 
 _UNDECIDED = (408, 409, 425)
+_MEANT_S = 900.0
+"""For so long, in seconds, after a request was sent it is meant: who comes back later is told, and decides anew."""
 _UNSEEN = "unseen"
 """In place of the fingerprint of a state that nobody has seen: the same as no other."""
 
@@ -50,14 +52,8 @@ class Refused(InputError):
 
     @staticmethod
     def by(service: Service, part: Part, answer: Answer) -> Refused:
-        """What an answer says, with the mend for the usual ones."""
-        mends = {
-            401: ". Mend: its key is not valid any more; put a new one into the vault and try again",
-            403: ". Mend: its key is not for this; get one that is",
-            412: ": somebody else has changed it meanwhile",
-            429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
-        }
-        error = Refused(f"service {service.name}: {part.call.told}: {complaint(answer)}{mends.get(answer.status, '')}")
+        """What an answer says."""
+        error = Refused(f"service {service.name}: {part.call.told}: {complaint(answer)}")
         error.status = answer.status
         return error
 
@@ -195,8 +191,19 @@ class Sender:
 
     # --- Finding out ------------------------------------------------------------------------------------------------
 
-    def settled(self, service: Service, action: str, request: str, part: Part, *, may_send: bool = True) -> Part | None:
+    def settled(
+        self,
+        service: Service,
+        action: str,
+        request: str,
+        part: Part,
+        *,
+        is_alone: bool = True,
+        may_send: bool = True,
+    ) -> Part | None:
         """The part with its end, if it was done; None if it was not, and will not be.
+
+        `is_alone`: whether the answer to the request is that to this part. `may_send`: whether it may be sent again.
 
         Raises:
             InDoubt: nobody can tell.
@@ -205,7 +212,7 @@ class Sender:
         if sent_at is None:
             return None
         answer = self.notes.answer(action, request)
-        if answer is not None and may_send and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
+        if answer is not None and is_alone and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
             return self._judged(service, part, answer) if said is Outcome.APPLIED else None
         until, pause_s = sent_at + service.connection.patience_s, 0.05
         while True:
@@ -214,7 +221,8 @@ class Sender:
             if may_send and self._may_send_again(service, part, sent_at):
                 return self._sent_again(service, action, request, part)
             if not self._can_show(part):
-                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done")
+                told = f"; it {complaint(answer)}" if answer else ""
+                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done{told}")
             if time.time() >= until:
                 return None
             time.sleep(pause_s)
@@ -269,7 +277,9 @@ class Sender:
     # --- Sending again ----------------------------------------------------------------------------------------------
 
     def _may_send_again(self, service: Service, part: Part, sent_at: float) -> bool:
-        """Whether to send it once more cannot do it twice."""
+        """Whether it is still meant, and to send it once more cannot do it twice."""
+        if time.time() > sent_at + _MEANT_S:
+            return False
         if part.guard:
             return True
         key = service.spec_of(part).idempotency

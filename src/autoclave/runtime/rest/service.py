@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
-from autoclave.runtime.rest.calls import call_of, filled, free_call
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, needs_answer, parameters_in
+from autoclave.runtime.rest.calls import call_of, filled_target, free_call, require_target
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, needs_answer
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
 from autoclave.runtime.rest.forms import canonical, fingerprint
@@ -56,6 +56,13 @@ class Service:
         """The key of what is at a path, for footprints and conflicts."""
         return f"services/{self.name}{_plain(target)}"
 
+    def key_of(self, subject: Call) -> str:
+        """The key of what a look shows: its path, and what else says what it is about."""
+        query, body = subject.target.partition("?")[2], subject.body
+        names = [quote(query, safe="=")] if query else []
+        names += [fingerprint(body)[:16]] if body is not None else []
+        return "/".join([self.key(subject.target), *names])
+
     # --- Asking -----------------------------------------------------------------------------------------------------
 
     def call(self, operation: str, arguments: Mapping[str, Any]) -> Call:
@@ -75,6 +82,7 @@ class Service:
         """
         if ask.operation:
             return ask.operation, ask.arguments
+        require_target(ask.path)
         path, mark, query = ask.path.partition("?")
         target = f"{plain_path(path)}{mark}{query}"
         found = self.catalogue.matched(ask.method, target) if self.catalogue else None
@@ -189,8 +197,7 @@ class Service:
             values[name] = evaluated(template, part.scene)
         scene = {"request": {**part.call.request, "path": values}}
         body = evaluated(look.body, scene) if look.body is not None else None
-        path, _, query = look.path.partition("?")
-        target = filled(path, values) + (f"?{query}" if query else "")
+        target = filled_target(look.path, values)
         return Call(look.method, target, self.catalogue.headers, body)
 
     def look(self, name: str, subject: Call) -> State:
@@ -260,9 +267,7 @@ class Service:
         assert self.catalogue is not None
         listing = self.catalogue.listings[name]
         values = {**part.call.path, **part.call.query}
-        path, _, query = listing.path.partition("?")
-        needed = {name: values.get(name) for name in parameters_in(path)}
-        first = call = Call("GET", filled(path, needed) + (f"?{query}" if query else ""), self.catalogue.headers)
+        first = call = Call("GET", filled_target(listing.path, values), self.catalogue.headers)
         found: dict[str, Any] = {}
         for _ in range(listing.most_pages):
             answer = self.seen(call)
@@ -297,9 +302,15 @@ def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
 
 
 def complaint(answer: Answer) -> str:
-    """What a service answered, in words."""
+    """What a service answered, in words, with the mend for what is usual."""
+    mends = {
+        401: ". Mend: its key is not valid (any more); put a new one into the vault and try again",
+        403: ". Mend: its key is not for this; get one that is",
+        412: ": somebody else has changed it meanwhile",
+        429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
+    }
     told = shown(answer.body, 200) if answer.body not in (None, "") else ""
-    return f"answered {answer.status}" + (f" {told}" if told else "")
+    return f"answered {answer.status}" + (f" {told}" if told else "") + mends.get(answer.status, "")
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

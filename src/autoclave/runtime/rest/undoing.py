@@ -20,7 +20,7 @@ from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
-from autoclave.runtime.rest.parts import Part, State
+from autoclave.runtime.rest.parts import Call, Part, State
 from autoclave.runtime.rest.sending import Refused, Sender, is_other_version
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
@@ -82,6 +82,27 @@ class Inverses:
         pair = self._pairs.name(match, service.name, part.operation, spec, part.arguments, undo)
         learnt = self._pairs.learnt(pair, undo.status)
         return Inverse(undo, pair, learnt.status, learnt.num_proofs)
+
+    def declared(self, service: Service) -> Iterator[tuple[str, Inverse]]:
+        """All that the catalogue of a service has, with their operations.
+
+        Where a connection matches exactly, there are pairs only of what was done.
+        """
+        operations = service.catalogue.operations if service.catalogue else {}
+        for operation, spec in operations.items() if service.connection.match != Match.EXACT else ():
+            part = Part(operation, {}, Call(spec.method, spec.path))
+            yield from ((operation, self.known(service, part, undo)) for undo in spec.undo)
+
+    def why_none(self, service: Service, part: Part) -> str:
+        """Why there is no inverse of a part."""
+        for undo in service.spec_of(part).undo:
+            known = self.known(service, part, undo)
+            if known.status is PairStatus.QUARANTINED:
+                reason = self._pairs.learnt(known.pair).reason
+                return f"{undo.operation} was to take it back, and is quarantined: {reason}"
+        if service.connection.is_strict:
+            return "no inverse is pinned, and this connection is strict"
+        return "cannot be taken back; no inverse is known"
 
     @property
     def can_propose(self) -> bool:
@@ -175,11 +196,11 @@ class Inverses:
     def _one(self, service: Service, action: str, request: str, part: Part) -> Part:
         """One inverse: not sent if all is as it would leave it, nor if somebody has changed it since it was made."""
         if part.subject is not None and part.before is not None and self._is_new(action, request):
-            now = self._sender.look(service, part)
+            now = self._first_look(service, part)
             if part.satisfies(now) and (part.leaves or part.wanted is not None):
                 return part.with_end(None, now)
             if not now.is_same(part.before):
-                raise Refused(f"{service.key(part.subject.target)}: somebody else has changed it meanwhile")
+                raise Refused(f"{service.key_of(part.subject)}: somebody else has changed it meanwhile")
             if now.etag != part.before.etag:  # the same to whoever uses it, under another name
                 part = replace(part, before=now)
         try:
@@ -189,6 +210,13 @@ class Inverses:
         if ended is None:
             raise Refused(f"service {service.name}: {part.call.told}: was lost on the way, and not done")
         return ended
+
+    def _first_look(self, service: Service, part: Part) -> State:
+        assert part.subject is not None
+        try:
+            return service.look(part.look, part.subject)
+        except (InputError, HostError) as error:  # nothing was sent yet, so nothing is in doubt
+            raise Refused(str(error)) from None
 
     def _is_new(self, action: str, request: str) -> bool:
         notes = self._sender.notes
@@ -201,7 +229,7 @@ class Inverses:
 
     def _found_broken(self, service: Service, action: str, run: str, ended: Sequence[Part], wrong: Part) -> None:
         """An inverse was sent, and what there is now is not what it is for."""
-        place = service.key(wrong.subject.target) if wrong.subject else wrong.call.told
+        place = service.key_of(wrong.subject) if wrong.subject else wrong.call.told
         if self._is_of_somebody_else(service, wrong):
             raise InDoubt(f"{place}: was taken back, and somebody else has changed it since")
         told = f"{place}: after {wrong.operation} it is not as it was before; this inverse is not used again"

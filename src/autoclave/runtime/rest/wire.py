@@ -8,6 +8,7 @@ the bytes that are sent. What is thrown has no text of the HTTP library, which c
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 import ssl
 import time
@@ -74,16 +75,23 @@ class Wire:
             NotSent: nothing was sent.
             Lost: it was, and there is no answer, or none that can be read.
         """
-        waited, is_fresh = 0.0, False
+        waited, is_fresh, refused = 0.0, False, None
         while True:
-            answer = self._send_once(call, guard or {}, before_sending or (lambda: None))
+            try:
+                answer = self._send_once(call, guard or {}, before_sending or (lambda: None))
+            except (InputError, HostError):
+                if refused is None:
+                    raise
+                return refused  # so much is known of what was sent
             if answer.status == 401 and self._refresh and self._connection.secret and not is_fresh:
-                self._refresh(self._connection.secret)
-                is_fresh = True
-                continue
+                with contextlib.suppress(AutoclaveError):
+                    self._refresh(self._connection.secret)
+                    is_fresh, refused = True, answer
+                    continue
             pause_s = _pause_s(answer)
             if pause_s is None or waited + pause_s > self._connection.most_wait_s:
                 return answer
+            refused = answer
             time.sleep(pause_s)
             waited += max(pause_s, 0.05)
 

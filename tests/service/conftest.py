@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import itertools
 import json
@@ -12,18 +11,14 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
 
 from autoclave.compose.service import open_parts, open_store
@@ -43,6 +38,9 @@ from autoclave.service.server import create_app
 from autoclave.service.serving import DrainingServer, listen
 from autoclave.service.store import Batch, JobSpec, Store
 from autoclave.service.tokens import Scope, create_token
+from tests.postgresql import Postgres, postgres
+
+__all__ = ["Postgres", "postgres"]
 
 DEADLINE_S = 180.0
 
@@ -220,61 +218,6 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
         if found.process.poll() is None:
             os.kill(found.process.pid, signal.SIGTERM)
             found.wait()
-
-
-class Postgres:
-    """A real PostgreSQL server, of this run of the tests."""
-
-    def __init__(self, programs: ModuleType, folder: Path) -> None:
-        self._programs = programs
-        self._folder = folder
-        self._server = programs.PostgresServer(folder, cleanup_mode=None)
-        self._admin = psycopg.connect(self._server.get_uri(), autocommit=True)
-        self._num_made = 0
-
-    def new_database(self) -> str:
-        """The address of an empty database."""
-        self._num_made += 1
-        name = f"made{self._num_made}"
-        self._admin.execute(f"CREATE DATABASE {name}")
-        return self._server.get_uri(database=name)
-
-    def execute(self, statement: str, *values: object) -> None:
-        """Do something as its owner."""
-        self._admin.execute(statement, values)
-
-    def stop(self, *, mode: str = "immediate") -> None:
-        """Break off all connections, and take no new ones."""
-        self._admin.close()
-        self._control("-m", mode, "stop")
-
-    def start(self) -> None:
-        """As before."""
-        sockets = self._server.get_postmaster_info().socket_dir
-        words = ("-l", str(self._server.log), "-o", '-h ""', "-o", f"-k {sockets}")
-        self._control("-t", f"{DEADLINE_S:.0f}", *words, "start")  # its own way of starting gives up after ten seconds
-        self._server.ensure_postgres_running()
-        self._admin = psycopg.connect(self._server.get_uri(), autocommit=True)
-
-    def close(self) -> None:
-        """Leave nothing."""
-        self.stop()
-        atexit.unregister(self._server._cleanup)
-
-    def _control(self, *words: str) -> None:
-        self._programs.pg_ctl(["-w", *words], pgdata=self._folder, user=self._server.system_user)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with warnings.catch_warnings(action="ignore"):  # it wants a folder of the user's session, which containers lack
-        programs = pytest.importorskip("pgserver")
-    with tempfile.TemporaryDirectory(prefix="autoclave-postgres-") as folder:
-        data = Path(folder) / "data"
-        data.mkdir()
-        opened = Postgres(programs, data)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class Plan:
         hold_s: for so many seconds after its approval it can be withdrawn before it is done.
         kept: JSON data without which the manager could not do exactly this later; recorded with the proposal.
         output: what a command printed, and how it ended; empty for what is no command.
+        is_left_open: after it is run it ends by itself unless it is committed; see `Manager.lapsed`.
     """
 
     digest: str
@@ -73,6 +74,7 @@ class Plan:
     hold_s: float = 0.0
     kept: Json = field(default_factory=dict[str, Any])
     output: Json = field(default_factory=dict[str, Any])
+    is_left_open: bool = False
 
 
 class NotPermitted(InputError):
@@ -234,6 +236,19 @@ class Manager(Protocol):
             NotRedone: nothing of it was done.
             InDoubt, HostError: as `undo`.
         """
+        ...
+
+    def commit(self, action: str, receipt: Json) -> None:
+        """Bring to its end what was left open so that it could be taken back. May be called again.
+
+        Raises:
+            InputError: it is not there any more.
+            HostError, InDoubt: that cannot be now.
+        """
+        ...
+
+    def lapsed(self, action: str, receipt: Json) -> str:
+        """Why an action that stands does not stand by itself any more, so that it is to be undone; empty if it does."""
         ...
 
     def discard(self, action: str) -> None:

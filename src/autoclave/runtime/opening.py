@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import alone_with
+from autoclave.runtime.connections import FILE, load_connections
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope, mount_of
+from autoclave.runtime.interface import Manager
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
@@ -24,14 +27,34 @@ from autoclave.runtime.session import Session
 Versioning = Literal["snapshot", "git"]
 
 if TYPE_CHECKING:
+    from autoclave.runtime.connections import VaultPlace
     from autoclave.runtime.vault.cells import CellSecrets
-    from autoclave.runtime.vault.vault import Record
+    from autoclave.runtime.vault.secret import Secret
+    from autoclave.runtime.vault.vault import Record, Vault
 
 
 def default_state(root: Path) -> Path:
     """The folder of the state when none is given: `.autoclave-NAME` beside the folder."""
     root = root.resolve()
     return root.with_name(f".autoclave-{root.name}")
+
+
+@contextlib.contextmanager
+def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
+    """The folder of the state, which no session has for the length of the block.
+
+    Raises:
+        InputError: one has, or a folder cannot be used.
+        HostError: root and state are not on one file system.
+    """
+    with Scope(root) as scope:
+        place = _folder_outside(state or default_state(root), scope)
+        with _lock_on(place):
+            yield place
+
+
+def _lock_on(state: Path) -> AbstractContextManager[None]:
+    return alone_with(state / "session", f"state {state}: another process works with it; wait for it, or end it")
 
 
 def open_session(
@@ -43,6 +66,7 @@ def open_session(
     packages: AllowedPackages | None = None,
     vault: Callable[[Record, Callable[[str], bool]], CellSecrets] | None = None,
     kept_outside: Iterable[Path] = (),
+    open_vault: Callable[[VaultPlace, Record], Vault] | None = None,
     budget: float = 1000.0,
     versioning: Versioning = "snapshot",
     lfs_above: int = 200 << 20,
@@ -51,7 +75,8 @@ def open_session(
 
     `packages`: what generated code may import. `vault` is given what records accesses to secrets and what tells whether
     a service is granted; it gives cells the use of secrets. Neither their files nor those of `kept_outside` may be in
-    the folder, where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
+    the folder, where commands could read and change them. `open_vault` opens the vault of `connections.yaml`, when a
+    key is needed first. `budget` is the most risk that may stand uncommitted; see
     `policy.Request.weight`. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git
     repository, by content (`git`; see `files.git_store`), in which the files of a tree with more content than
     `lfs_above` bytes are objects of Git LFS. What the other kept before is found by both.
@@ -66,8 +91,7 @@ def open_session(
             _require_outside(path, scope)
         place = _folder_outside(state or default_state(root), scope)
         opening.enter_context(lease_of_folder(scope.root))
-        complaint = f"state {place}: another process works with it; wait for it, or end it"
-        opening.enter_context(alone_with(place / "session", complaint))
+        opening.enter_context(_lock_on(place))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
         cells = vault(journal.append, permissions.may_use) if vault else None
@@ -81,8 +105,48 @@ def open_session(
         )
         place_of_git, keeps_in_git = place / "history.git", versioning == "git"
         history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
-        files = FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)
-        return Session(journal, [files], permissions, opening.pop_all(), name=name, retention=retention)
+        managers: list[Manager] = [FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)]
+        if (place / FILE).exists():
+            managers += _connected(place, journal, open_vault or _open_vault, opening)
+        return Session(journal, managers, permissions, opening.pop_all(), name=name, retention=retention)
+
+
+def _connected(
+    place: Path,
+    journal: Journal,
+    open_vault: Callable[[VaultPlace, Record], Vault],
+    opening: contextlib.ExitStack,
+) -> Iterator[Manager]:
+    """The managers of databases and services that are connected. The vault is opened when a key is needed first."""
+    from autoclave.runtime.databases.manager import DatabaseManager
+    from autoclave.runtime.rest.manager import RestManager
+
+    connections = load_connections(place)
+    found: list[Vault] = []
+
+    def secret(name: str) -> Secret:
+        if connections.vault is None:
+            raise InputError(f"secret {name}: no vault is connected (`autoclave act connect vault PATH`)")
+        if not found:
+            found.append(open_vault(connections.vault, journal.append))
+        return found[0].secret(name, "connection")
+
+    databases = DatabaseManager(connections.databases, place / "databases", lambda name: secret(name).value)
+    opening.callback(databases.close)
+    yield databases
+    services = RestManager(connections.services, place / "services", journal, secret)
+    opening.callback(services.close)
+    yield services
+
+
+def _open_vault(place: VaultPlace, record: Record) -> Vault:
+    from autoclave.runtime.vault import KeyFile, Keyring, Vault
+
+    path = Path(place.path)
+    if place.key == "passphrase":
+        raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
+    key = KeyFile(path.with_name(f"{path.name}.key")) if place.key == "file" else Keyring(str(path.resolve()))
+    return Vault(path, key, record)
 
 
 def _require_outside(path: Path, scope: Scope) -> None:

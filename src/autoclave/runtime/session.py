@@ -121,6 +121,7 @@ class Session(Closing):
         }
         num_bytes = sum(access.bytes_written for access in plan.request.accesses) if plan.kept else 0
         told |= {"kept": plan.kept} if plan.kept else {}
+        told |= {"left_open": True} if plan.is_left_open else {}
         self.journal.advance(action, _S.PROPOSED, told, kept_bytes=num_bytes)
         return Proposal(action, operation, plan)
 
@@ -304,9 +305,17 @@ class Session(Closing):
         """Keep what an action did for good. What was kept to take it back is removed.
 
         Raises:
-            InputError: it does not stand.
+            InputError: it does not stand, or not any more.
+            HostError: that cannot be now.
         """
-        manager = self.actions.manager_of_action(action)
+        self._settle()
+        standing = self.journal.standing(action)
+        require_step(action, standing.state, _S.COMMITTED)
+        manager = self.actions.manager_of(standing)
+        try:
+            manager.commit(action, self.actions.receipt(action))
+        except InDoubt as error:
+            raise HostError(f"action {action}: {error}. Mend: commit it again") from None
         self.journal.advance(action, _S.COMMITTED, seal=True)
         self.actions.discard(action, manager)
         return self.journal.standing(action)
@@ -488,6 +497,9 @@ class Session(Closing):
         for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
             self.actions.discard(standing.action, self.actions.manager_of(standing))
         yield from self._undoing.recover()
+        for standing in self.actions.standing_order()[::-1]:
+            if standing.proposed.get("left_open") and self._undoing.is_lapsed(standing.action):
+                yield standing.action
 
     def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
         reason = "the process died while it was executed; it was put back"

@@ -1,7 +1,8 @@
 """Taking actions back and doing them again, one or several: those all or none, also when a process dies.
 
 That several belong together is journalled before the first (`undoing_all`) and after the last (`undone_all`). When one
-of them cannot be taken back, that is journalled (`putting_back_all`), and those before it are done again.
+of them cannot be taken back, or nobody can tell, that is journalled (`putting_back_all`), and those before it are done
+again.
 """
 
 from __future__ import annotations
@@ -81,13 +82,11 @@ class Undoing:
             except NothingLeft:
                 left.append(name)
             except InputError as error:
-                if self._journal.standing(name).state is _S.UNDO_IN_DOUBT:
-                    self._journal.append("undone_all", together, {"reason": str(error)})
-                    raise InputError(f"{error}; those before it were taken back, and those after it stand") from None
                 self._journal.append("putting_back_all", together, {"reason": str(error)})
                 left = self._redo_together(together, names)
-                told = f"could not be done again: {', '.join(left)}" if left else "so nothing was taken back"
-                raise InputError(f"{error}; {told}") from None
+                is_sure = self._journal.standing(name).state is not _S.UNDO_IN_DOUBT
+                told = "so nothing was taken back" if is_sure else "the others stand as they did"
+                raise InputError(f"{error}; {_not_again(left) if left else told}") from None
         self._journal.append("undone_all", together, {"left": left} if left else {})
         if left == list(names):
             raise NotUndone(f"actions {', '.join(left)}: others have changed all of it, so nothing was taken back")
@@ -104,6 +103,17 @@ class Undoing:
                     left.append(name)
         self._journal.append("undone_all", together, {"left": left})
         return left
+
+    def is_lapsed(self, action: str) -> bool:
+        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone."""
+        manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
+        if not (reason := manager.lapsed(action, receipt)):
+            return False
+        undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
+        self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
+        with contextlib.suppress(InputError):  # it is recorded how it stands
+            self.finish_undo(action, manager, undoing)
+        return True
 
     def finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
         """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`).
@@ -183,3 +193,7 @@ class Undoing:
                     self._undo_together(together, names, choices, Choice(body["on_conflict"]))
             if record.kind != "undone_all":
                 yield from names
+
+
+def _not_again(names: Sequence[str]) -> str:
+    return f"could not be done again: {', '.join(names)}"

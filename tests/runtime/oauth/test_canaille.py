@@ -40,7 +40,7 @@ def redirect_port() -> int:
 @pytest.fixture(scope="module")
 def canaille(identity: Certificates, redirect_port: int) -> Iterator[Server]:
     if not PYTHON.exists():
-        pytest.skip("canaille is not installed; make oauth-server")
+        pytest.skip("canaille is not installed; make setup-services")
     command = [str(PYTHON), str(HERE / "canaille_server.py"), str(identity.certificate), str(identity.key)]
     process, port = started([*command, str(redirect_port)], identity)
     yield Server(f"https://localhost:{port}", identity.verify, identity.authority)

@@ -6,6 +6,7 @@ import click
 
 from autoclave.cli.act.audit import audit
 from autoclave.cli.act.authorize import authorize
+from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
@@ -32,7 +33,7 @@ for commands in (
     (plan, propose, run, release, withdraw),
     (list_actions, show, diff),
     (undo, redo, commit, mark, resolve),
-    (grant, revoke, audit, vault, doctor),
+    (grant, revoke, audit, vault, connect, doctor),
 ):
     for command in commands:
         act.add_command(command)

@@ -13,8 +13,10 @@ from autoclave.core import InputError
 from autoclave.core.json import parse_object
 
 if TYPE_CHECKING:
+    from autoclave.runtime.connections import VaultPlace
     from autoclave.runtime.journal import Standing
     from autoclave.runtime.session import Session
+    from autoclave.runtime.vault import Vault
 
 FOLDER = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path)
@@ -25,6 +27,11 @@ def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--session", "name", default="main", show_default=True, help="What its actions and grants are recorded under."
     )(command)
+    return on_state(command)
+
+
+def on_state(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `--root` and `--state`."""
     command = click.option(
         "--state",
         type=FOLDER,
@@ -36,9 +43,13 @@ def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(root: Path, state: Path | None, name: str = "main", **others: Any) -> Session:
     """A session; what a process that died had left unfinished is told."""
+    from autoclave.cli.act.vault import opened_vault
     from autoclave.runtime.opening import open_session
 
-    session = open_session(root, state, name=name, **others)
+    def open_vault(place: VaultPlace, record: Any) -> Vault:
+        return opened_vault(Path(place.path), place.key, record)
+
+    session = open_session(root, state, name=name, open_vault=open_vault, **others)
     for action in session.recovered:
         standing = session.journal.standing(action)
         click.echo(f"action {action} was unfinished when a process died; it is {standing.state} now", err=True)
@@ -65,6 +76,11 @@ def printable(line: str) -> str:
 
 def words(given: Mapping[str, Any]) -> str:
     """An operation in a line: what it does, to what."""
+    if given["do"] == "sql":
+        return f"sql on {given['database']}: {'; '.join(given['statements'])[:100]}"
+    if given["do"] == "request":
+        what = given.get("operation") or f"{given.get('method')} {given.get('path')}"
+        return f"request to {given['service']}: {what}"
     if given["do"] == "run":
         return f"run {' '.join(given['command'])[:100]!r}"
     if given["do"] == "python":

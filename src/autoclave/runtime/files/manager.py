@@ -267,6 +267,13 @@ class FileManager:
         """See `Manager`: what was taken out of the tree."""
         return int(receipt["kept_bytes"])
 
+    def commit(self, action: str, receipt: Json) -> None:
+        """See `Manager`: nothing was left open."""
+
+    def lapsed(self, action: str, receipt: Json) -> str:
+        """See `Manager`: what was done to files stands."""
+        return ""
+
     def discard(self, action: str) -> None:
         remove_tree(self._stash / f".{action}")
         remove_tree(self._stash / action)

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 
 from autoclave.core import InputError
-from autoclave.runtime.vault.secret import Secret
 
 _LAST_BITS = tuple(
     ipaddress.IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
@@ -16,8 +15,9 @@ _LAST_BITS = tuple(
 _LOCAL_GATEWAYS = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
-def address_of(host: str, port: int, secret: Secret) -> str:
-    """An address of a host that a secret may go to: the one that is connected to, whatever the name means later.
+def addresses_of(host: str, port: int, *, allows_private: bool, what: str) -> list[str]:
+    """The addresses of a host that `what` may go to, the preferred first: what is connected to, whatever the name means
+    later. Those of a private network only if that is allowed.
 
     Raises:
         InputError: it has none.
@@ -26,11 +26,10 @@ def address_of(host: str, port: int, secret: Secret) -> str:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise InputError(f"host {host}: cannot be found ({error.strerror})") from None
-    for each in found:
-        address = str(each[4][0])
-        if secret.allows_private or is_public(address):
-            return address
-    raise InputError(f"host {host}: is on a private network, where the secret of {secret.service} may not go")
+    addresses = dict.fromkeys(str(each[4][0]) for each in found)
+    if allowed := [each for each in addresses if allows_private or is_public(each)]:
+        return allowed
+    raise InputError(f"host {host}: is on a private network, where {what} may not go")
 
 
 def is_public(address: str) -> bool:

@@ -21,7 +21,7 @@ import h11
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
-from autoclave.runtime.vault.addresses import address_of
+from autoclave.runtime.vault.addresses import addresses_of
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.injection import (
     Alarm,
@@ -161,7 +161,8 @@ class Egress(Closing):
                 secret = self._live.valid(judged(outgoing, self._live.all(), self._live.dummies))
                 whole = injected(outgoing, secret, self._live.dummies)
                 self._count()
-                address = address_of(host, port, secret)
+                whose = f"the secret of {secret.service}"
+                address = addresses_of(host, port, allows_private=secret.allows_private, what=whose)[0]
             except (InputError, HostError) as error:
                 self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
                 talk.refuse(403 if isinstance(error, InputError) else 502, str(error))

@@ -6,7 +6,7 @@ What is sent are the bytes that were judged here; whatever servers are known to 
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from autoclave.core import InputError
 
@@ -35,6 +35,15 @@ def path_of(target: str) -> str:
     if "%2f" in path.lower() or _AMBIGUOUS.search(decoded):
         raise InputError(f"path {path[:200]!r}: can be read in several ways")
     return decoded
+
+
+def plain_path(target: str) -> str:
+    """The path of a target in its one spelling.
+
+    Raises:
+        InputError: as `path_of`.
+    """
+    return quote(path_of(target))
 
 
 def with_parameter(target: str, name: str, old: str, new: str) -> str | None:

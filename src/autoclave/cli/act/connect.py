@@ -1,0 +1,133 @@
+"""`autoclave act connect`: databases and services beside the folder, and the vault with their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from autoclave.cli.act.common import FILE, on_state
+from autoclave.core import InputError
+
+
+@click.group(no_args_is_help=True)
+def connect() -> None:
+    """Say which databases and services actions may be about, besides the folder; grants still have to permit each.
+
+    Settings stand in `connections.yaml` of the state. A key never does: it is in the vault, by the name of a secret.
+
+    \b
+    Example: autoclave act connect list --root project
+    """
+
+
+@connect.command()
+@click.argument("database")
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@on_state
+def database(database: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
+    """Connect DATABASE, or change its settings: engine, path, host, port, dbname, user, role, password_secret ...
+
+    \b
+    Example: autoclave act connect database shop engine=sqlite path=shop.db --root project
+    """
+    _put("databases", database, settings, root, state)
+
+
+@connect.command()
+@click.argument("service")
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@on_state
+def service(service: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
+    """Connect SERVICE, or change its settings: base_url, catalogue, secret, is_strict, hold_s ...
+
+    \b
+    Example: autoclave act connect service notes base_url=https://notes.example catalogue=kinto --root project
+    """
+    _put("services", service, settings, root, state)
+
+
+@connect.command()
+@click.argument("path", type=FILE)
+@click.option("--key", type=click.Choice(("passphrase", "file", "keyring")), default="file", show_default=True)
+@on_state
+def vault(path: Path, key: str, root: Path, state: Path | None) -> None:
+    """Take keys out of the vault at PATH, which --key opens.
+
+    \b
+    Example: autoclave act connect vault ~/.local/share/autoclave/vault --root project
+    """
+    from autoclave.runtime.opening import alone_on
+
+    with alone_on(root, state) as place:
+        _change(place, {"vault": {"path": str(path.resolve()), "key": key}})
+
+
+@connect.command(name="list")
+@on_state
+def list_connections(root: Path, state: Path | None) -> None:
+    """Show what is connected, as YAML.
+
+    \b
+    Example: autoclave act connect list --root project
+    """
+    import yaml
+
+    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.opening import alone_on
+
+    with alone_on(root, state) as place:
+        told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
+    if told:
+        click.echo(yaml.safe_dump(told, sort_keys=True), nl=False)
+
+
+@connect.command()
+@click.argument("names", nargs=-1, required=True)
+@on_state
+def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
+    """Disconnect databases and services. What was done there cannot be taken back until they are connected again.
+
+    \b
+    Example: autoclave act connect remove shop --root project
+    """
+    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.opening import alone_on
+
+    with alone_on(root, state) as place:
+        found = load_connections(place)
+        known = {*found.databases, *found.services}
+        if unknown := [each for each in names if each not in known]:
+            raise InputError(f"act connect remove {unknown[0]}: is not connected; connected are {sorted(known)}")
+        left = {
+            "databases": {each: kept for each, kept in _plain(found.databases).items() if each not in names},
+            "services": {each: kept for each, kept in _plain(found.services).items() if each not in names},
+        }
+        _change(place, left)
+
+
+def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
+    from autoclave.config import parse_override
+    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.opening import alone_on
+
+    with alone_on(root, state) as place:
+        known = _plain(getattr(load_connections(place), kind))
+        given = dict(known.get(key, {}))
+        for override in map(parse_override, settings):
+            given[override.path] = override.value
+        if "path" in given:
+            given["path"] = str(Path(given["path"]).resolve())
+        _change(place, {kind: {**known, key: given}})
+
+
+def _plain(connections: Any) -> dict[str, Any]:
+    return {each: kept.model_dump(mode="json", exclude_defaults=True) for each, kept in connections.items()}
+
+
+def _change(place: Path, changed: dict[str, Any]) -> None:
+    from autoclave.runtime.connections import connections_from, load_connections, save_connections
+
+    told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
+    save_connections(place, connections_from({**told, **changed}, "act connect"))

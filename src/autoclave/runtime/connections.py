@@ -1,0 +1,87 @@
+"""What a session reaches beside its folder: databases, services, and the vault with their keys.
+
+Kept as `connections.yaml` in the folder of the state, out of reach of actions. No key or password ever stands in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+
+from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.core.files import write_atomically
+from autoclave.core.json import first_error, rule_of
+from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.rest.connection import ServiceConnection
+
+FILE = "connections.yaml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class VaultPlace(Config):
+    """A vault, and what opens it."""
+
+    path: str
+    key: Literal["passphrase", "file", "keyring"] = "file"
+
+
+class Connections(Config):
+    """By the names that operations and grants use."""
+
+    vault: VaultPlace | None = None
+    databases: Mapping[str, DatabaseConnection] = Field(default_factory=dict)
+    services: Mapping[str, ServiceConnection] = Field(default_factory=dict)
+
+    @field_validator("databases", "services")
+    @classmethod
+    def _are_names(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if wrong := [name for name in given if not _NAME.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name: letters, digits, and - _ . between them, at most 64")
+        return given
+
+
+def load_connections(state: Path) -> Connections:
+    """Those of a state; none where nothing was connected.
+
+    Raises:
+        InputError: the file is damaged, or somebody else could have written it.
+    """
+    path = state / FILE
+    if not path.exists():
+        return Connections()
+    about = path.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise InputError(f"{path}: must be this user's own, and nobody else may write it. Mend: chown, chmod go-w")
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is no YAML ({error})") from None
+    return connections_from(given or {}, f"{path}")
+
+
+def connections_from(given: object, where: str) -> Connections:
+    """Connections out of JSON data.
+
+    Raises:
+        InputError: they are none; the message begins with `where`.
+    """
+    try:
+        return Connections.model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {place or 'it'}: {rule_of(first['msg'])}") from None
+
+
+def save_connections(state: Path, connections: Connections) -> None:
+    """Keep the connections of a state."""
+    told = connections.model_dump(mode="json", exclude_defaults=True)
+    write_atomically(state / FILE, yaml.safe_dump(told, sort_keys=True, allow_unicode=True))
+    (state / FILE).chmod(0o600)

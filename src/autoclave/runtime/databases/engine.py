@@ -1,0 +1,205 @@
+"""What an engine of databases has to offer, so that one manager serves them all; and how engines are found.
+
+An engine knows one database. It runs statements and says what they did to which rows, and it writes rows back. It keeps
+nothing beyond its process: what has to survive it hands to the caller, before it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.effects import Effect, Image
+from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.schema import Schema
+from autoclave.runtime.databases.settings import DatabaseConnection, Mode
+
+GROUP = "autoclave.databases"
+"""Entry points: functions such as `Open`."""
+_OWN = {
+    "sqlite": "autoclave.runtime.databases.sqlite.engine",
+    "postgresql": "autoclave.runtime.databases.postgresql.engine",
+}
+
+Json = Mapping[str, Any]
+Keep = Callable[[Effect, Json], None]
+"""Called before a commit, with what will have been done and a mark by which one can tell later whether it was. What it
+is given is durable when it returns; what it raises, rolls back."""
+
+
+class Contested(InputError):
+    """Rows are not as they are to be before something is written over them; nothing was written. `names`: which."""
+
+    names: tuple[str, ...] = ()
+
+    @staticmethod
+    def over(names: Sequence[str]) -> Contested:
+        error = Contested(f"somebody else has changed {', '.join(names[:20])}")
+        error.names = tuple(names)
+        return error
+
+
+class Rejected(InputError):
+    """The database refuses rows that are written: something of others depends on how it is. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What statements are about, before they are run.
+
+    Attributes:
+        writes: tables (`SCHEMA/NAME`) and the verbs that the statements use on them; cascades and triggers not.
+        reads: what they depend on: `SCHEMA/NAME`, or `SCHEMA/NAME/KEY` where they name a row by its key.
+        defines: objects (`SCHEMA/NAME`) that they create, alter or drop.
+    """
+
+    writes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    reads: frozenset[str] = frozenset()
+    defines: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A transaction that is open.
+
+    Attributes:
+        is_open: whether it still is.
+        is_committed: whether it was committed.
+        waiting: who waits for it, in words.
+    """
+
+    is_open: bool
+    is_committed: bool = False
+    waiting: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """One database. Not for several threads.
+
+    Errors of a database carry values of rows: an engine raises `InputError` and `HostError` with messages without any,
+    which name kind, table, column and constraint. Where the connection is lost while it commits, it raises `InDoubt`.
+    """
+
+    modes: frozenset[Mode]
+    """How it can take actions back."""
+
+    def schema(self) -> Schema:
+        """The tables that may be used, with their columns and keys."""
+        ...
+
+    def read(self, operation: Sql, mode: Mode) -> Reading:
+        """What statements are about. Nothing is run.
+
+        Raises:
+            InputError: one of them is none, is refused, or cannot be taken back in this mode.
+        """
+        ...
+
+    def lease(self, tables: Collection[str]) -> None:
+        """Keep other sessions of ours from tables until the engine is closed.
+
+        Raises:
+            InputError: another one has them.
+        """
+        ...
+
+    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+        """What statements would do: they are run, and rolled back.
+
+        Raises:
+            InputError: they fail, or do more than they may.
+            HostError: the database is busy, or away.
+        """
+        ...
+
+    def perform(self, operation: Sql, keep: Keep) -> None:
+        """Run statements, call `keep`, and commit.
+
+        Raises:
+            InputError, HostError: as `rehearse`; nothing was done.
+            InDoubt: the connection was lost while it was committed.
+        """
+        ...
+
+    def was_committed(self, mark: Json, effect: Effect) -> bool:
+        """Whether what was handed to `Keep` with this mark was committed.
+
+        Raises:
+            InDoubt: nobody can tell, at least not now.
+        """
+        ...
+
+    def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
+        """Rows that an effect would take away or bring, and that are not as they were when it was recorded.
+
+        By table and key, as they are now; None: there is none. Rows without key have the key "". What was defined is
+        named with the key "" as well.
+        """
+        ...
+
+    def write(self, effect: Effect, keep: Keep) -> None:
+        """Take the rows away that an effect removes, bring those that it adds, and its definitions; all or nothing.
+
+        Raises:
+            Contested: something is not as it is to be before.
+            Rejected: the database refuses it.
+            HostError: the database is busy, or away.
+            InDoubt: the connection was lost while it was committed.
+        """
+        ...
+
+    def hold(self, action: str, operation: Sql, keep: Keep) -> None:
+        """Run statements, call `keep`, and leave the transaction open under the name of the action.
+
+        Raises:
+            InputError, HostError: as `rehearse`; nothing was done.
+        """
+        ...
+
+    def held(self, action: str, mark: Json, effect: Effect) -> Held:
+        """How a held transaction stands."""
+        ...
+
+    def end_hold(self, action: str, *, commit: bool) -> None:
+        """Commit a held transaction, or roll it back. Nothing if there is none.
+
+        Raises:
+            HostError: the database is away.
+            InDoubt: the connection was lost while it was committed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of all connections and leases. What is held without surviving that is rolled back."""
+        ...
+
+
+Open = Callable[[str, DatabaseConnection, str], Engine]
+"""Opens a database by its name, its settings and its password (empty: none).
+
+Raises:
+    InputError: the settings do not fit the engine.
+    HostError: the database does not answer, or something is not installed.
+"""
+
+
+def open_engine(name: str, connection: DatabaseConnection, password: str) -> Engine:
+    """The engine of a database.
+
+    Raises:
+        InputError, HostError: as `Open`, or no installed package has the engine.
+    """
+    kind = connection.engine
+    if kind in _OWN:
+        return import_module(_OWN[kind]).open_database(name, connection, password)
+    for entry in entry_points(group=GROUP, name=kind):
+        return entry.load()(name, connection, password)
+    known = ", ".join(sorted({*_OWN, *entry_points(group=GROUP).names}))
+    raise HostError(
+        f'database {name}: engine = "{kind}": no installed package has it; there are {known}. Mend: install the one '
+        "that does"
+    )

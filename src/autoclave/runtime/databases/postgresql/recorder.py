@@ -1,0 +1,166 @@
+"""What happens to rows while statements run in a transaction, by triggers that exist in this transaction alone.
+
+For each statement on a table, whether ours, a cascade's or a trigger's, the rows that went and the rows that came are
+put as text into a temporary table that the role of the statements cannot touch. At the end, equal texts of both kinds
+cancel out: what is left is the effect, whatever happened in between and in whichever order. Tables that changed without
+being listened to are told by the server's own counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from autoclave.core import InputError
+from autoclave.runtime.databases.effects import Image, TableEffect
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.failures import TOO_MANY
+
+_FIRST = "!autoclave"
+"""Triggers fire in the order of their names."""
+_IMAGES = "pg_temp.autoclave_images"
+_FUNCTION = """
+CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp {settings} AS $autoclave$
+DECLARE went bigint := 0; came bigint := 0;
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO {images} SELECT {number}, -1, {key}, {row}::text FROM {table} {row};
+        GET DIAGNOSTICS went = ROW_COUNT;
+    END IF;
+    IF TG_OP IN ('DELETE', 'UPDATE') THEN
+        INSERT INTO {images} SELECT {number}, -1, {key}, {row}::text FROM autoclave_gone {row};
+        GET DIAGNOSTICS went = ROW_COUNT;
+    END IF;
+    IF TG_OP IN ('INSERT', 'UPDATE') THEN
+        INSERT INTO {images} SELECT {number}, 1, {key}, {row}::text FROM autoclave_come {row};
+        GET DIAGNOSTICS came = ROW_COUNT;
+    END IF;
+    IF greatest(went, came) > {most} THEN
+        RAISE EXCEPTION USING ERRCODE = '{too_many}', MESSAGE = 'too many rows';
+    END IF;
+    RETURN NULL;
+END $autoclave$
+"""
+_ROW = '"autoclave row"'
+_EVENTS = (
+    ("AFTER INSERT", "REFERENCING NEW TABLE AS autoclave_come"),
+    ("AFTER UPDATE", "REFERENCING OLD TABLE AS autoclave_gone NEW TABLE AS autoclave_come"),
+    ("AFTER DELETE", "REFERENCING OLD TABLE AS autoclave_gone"),
+    ("BEFORE TRUNCATE", ""),
+)
+_COUNTED = """
+SELECT schemaname || '/' || relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
+WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
+    AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
+"""
+
+_SCANNED = """
+SELECT schemaname || '/' || relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
+FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
+"""
+
+Counts = dict[str, tuple[int, ...]]
+
+
+def counted(connection: Any) -> Counts:
+    """Rows created, modified and deleted by table. Earlier transactions that were not reported yet are in it."""
+    return {place: tuple(counts) for place, counts in connection.execute(_COUNTED)}
+
+
+def counted_since(before: Counts, connection: Any) -> Counts:
+    """The same since then."""
+    nothing = (0, 0, 0)
+    now = counted(connection)
+    return {
+        place: tuple(new - old for new, old in zip(counts, before.get(place, nothing), strict=True))
+        for place, counts in now.items()
+        if counts != before.get(place, nothing)
+    }
+
+
+class Recorder:
+    """Of one transaction on some tables. `most`: rows that one statement may change."""
+
+    def __init__(self, connection: Any, tables: Iterable[TableFacts], most: int) -> None:
+        self._connection, self._most = connection, most
+        self._before, self._scanned = counted(connection), dict(connection.execute(_SCANNED).fetchall())
+        self._tables = [table for table in tables if table.kind in TABLES]
+        connection.execute(
+            f"CREATE TEMPORARY TABLE {_IMAGES.removeprefix('pg_temp.')} "
+            "(place int, sign int, key text, image text) ON COMMIT DROP"
+        )
+        for number, table in enumerate(self._tables):
+            if table.inherits:
+                raise InputError(f"table {table.place}: inherits, or is inherited from, which images do not hold")
+            self._listen(number, table)
+
+    @property
+    def heard(self) -> set[str]:
+        """The tables that are listened to."""
+        return {table.place for table in self._tables}
+
+    def _listen(self, number: int, table: TableFacts) -> None:
+        settings = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
+        body = _FUNCTION.format(
+            number=number,
+            settings=settings,
+            images=_IMAGES,
+            key=table.key_of(_ROW),
+            row=_ROW,
+            table=table.quoted,
+            most=self._most,
+            too_many=TOO_MANY,
+        )
+        self._connection.execute(body)
+        for event, references in _EVENTS:
+            name = quoted(f"{_FIRST} {event.split()[1].lower()}")
+            self._connection.execute(
+                f"CREATE TRIGGER {name} {event} ON {table.quoted} {references} "
+                f"FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.autoclave_{number}()"
+            )
+
+    def unheard(self) -> set[str]:
+        """Tables whose rows changed although nobody listened."""
+        return self.counts().keys() - self.heard
+
+    def counts(self) -> Counts:
+        """How many rows were created, modified and deleted, by table."""
+        return counted_since(self._before, self._connection)
+
+    def looked_at(self) -> set[str]:
+        """Tables that somebody looked at, be it a trigger."""
+        now = self._connection.execute(_SCANNED).fetchall()
+        return {place for place, number in now if number != self._scanned.get(place, 0)}
+
+    def table_effects(self) -> Iterator[TableEffect]:
+        """What became of each table."""
+        rows = self._connection.execute(
+            f"SELECT place, key, image, sum(sign) FROM {_IMAGES} GROUP BY place, key, image HAVING sum(sign) <> 0 "
+            'ORDER BY place, key COLLATE "C", image COLLATE "C"'
+        ).fetchall()
+        removed: dict[int, list[Image]] = {}
+        added: dict[int, list[Image]] = {}
+        for place, key, image, sign in rows:
+            side = added if sign > 0 else removed
+            side.setdefault(place, []).extend([(key, image)] * abs(sign))
+        for number, table in enumerate(self._tables):
+            if number in removed or number in added:
+                yield TableEffect(
+                    table.place, table.layout, tuple(removed.get(number, ())), tuple(added.get(number, ()))
+                )
+
+    def close(self) -> None:
+        """Take the triggers away again, before the transaction ends well."""
+        for number, table in enumerate(self._tables):
+            for event, _ in _EVENTS:
+                name = quoted(f"{_FIRST} {event.split()[1].lower()}")
+                self._connection.execute(f"DROP TRIGGER {name} ON {table.quoted}")
+            self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_{number}()")
+        self._connection.execute(f"DROP TABLE {_IMAGES}")
+
+
+def rows_as_text(connection: Any, table: TableFacts) -> tuple[Image, ...]:
+    """All rows of a table."""
+    row = quoted("autoclave row")
+    return tuple(connection.execute(f"SELECT {table.key_of(row)}, {row}::text FROM {table.quoted} {row}").fetchall())

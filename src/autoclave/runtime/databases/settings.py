@@ -1,0 +1,68 @@
+"""What a person says of a database on which actions may be done: where it is, who does them, how far they may go."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field, model_validator
+
+from autoclave.config import Config
+
+
+class Mode(StrEnum):
+    """How an action on a database can be taken back."""
+
+    IMAGES = "images"
+    """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
+    HOLD = "hold"
+    """Its transaction stays open until it is committed or taken back, with its locks, for `hold_s` at most."""
+    CLONE = "clone"
+    """As `images`, but planned on a copy of the database: planning holds no lock, and moves no sequence."""
+
+
+class DatabaseConnection(Config):
+    """One database. Only what its engine understands may be given."""
+
+    engine: str
+    """`sqlite`, `postgresql`, or the name of an entry point of the group `autoclave.databases`."""
+    path: str = ""
+    """Of the file, where it is one."""
+    host: str = ""
+    """Where the server is: a name, an address, or the folder of its socket."""
+    port: int = Field(default=0, ge=0, lt=65_536)
+    """0: the usual one of the engine."""
+    dbname: str = ""
+    user: str = ""
+    """Who connects. In PostgreSQL: who owns the tables, so that changes can be recorded and taken back."""
+    role: str = ""
+    """Who does what is proposed: a role with the least rights that do. `user` must be a member of it."""
+    password_secret: str = ""
+    """The name of a secret in the vault; empty: the server asks for none. A password itself is no setting."""
+    schemas: tuple[str, ...] = Field(default=(), strict=False)
+    """Those whose tables may be used, the first being meant where none is said; empty: the usual one of the engine."""
+    functions: tuple[str, ...] = Field(default=(), strict=False)
+    """Functions of the database's own, `schema.name`, that may be called: they change nothing but rows of `schemas`."""
+    mode: Mode = Field(default=Mode.IMAGES, strict=False)
+    """For actions that say none."""
+    max_rows: int = Field(default=10_000, gt=0)
+    """Rows that one action may change, in all tables together."""
+    max_share: float = Field(default=1.0, gt=0, le=1)
+    """Part of the rows of one table that one action may change or delete."""
+    statement_timeout_s: float = Field(default=60.0, gt=0)
+    """For one statement."""
+    lock_timeout_s: float = Field(default=5.0, gt=0)
+    """How long to wait for what others have locked."""
+    hold_s: float = Field(default=300.0, gt=0)
+    """After so long a held transaction is rolled back."""
+    allows_code: bool = False
+    """Whether functions, triggers and rules may be defined, in the mode `hold`: they run with the rights of others."""
+    enforces_foreign_keys: bool = True
+    """Of SQLite, which does not by itself."""
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> DatabaseConnection:
+        if bool(self.path) == bool(self.dbname):
+            raise ValueError("path, dbname: give one of both: the path of a file, or the name of a database")
+        if len(set(self.schemas)) < len(self.schemas):
+            raise ValueError(f"schemas {self.schemas}: each once")
+        return self

@@ -1,0 +1,164 @@
+"""What statements may do while they are compiled and run: SQLite itself asks, so no spelling gets past it.
+
+The authoriser is told of each table, column and function that a statement compiles to, also inside of triggers and
+views. What it sees is at the same time what the statement reads and writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autoclave.core import InputError
+
+if TYPE_CHECKING:
+    import apsw
+
+VOLATILE = frozenset(
+    [
+        "random",
+        "randomblob",
+        "current_time",
+        "current_date",
+        "current_timestamp",
+        "date",
+        "time",
+        "datetime",
+        "julianday",
+        "strftime",
+        "unixepoch",
+        "timediff",
+        "last_insert_rowid",
+        "changes",
+        "total_changes",
+    ]
+)
+"""Functions that may give something else the next time."""
+_FORBIDDEN = {"load_extension", "edit", "readfile", "writefile", "fts3_tokenizer", "zipfile", "sqlar_compress"}
+_WRITING = {9: "delete", 18: "create", 23: "modify"}
+_CREATING = {2: "table", 1: "index", 8: "view", 7: "trigger"}
+_DROPPING = {11: "table", 10: "index", 17: "view", 16: "trigger"}
+_TEMPORARY, _TRIGGERS = {3, 4, 5, 6, 12, 13, 14, 15}, {7, 16}
+_ALTER, _READ, _FUNCTION, _PRAGMA, _REINDEX = 26, 20, 31, 19, 27
+_REASONS = {
+    19: "PRAGMA changes how the connection works",
+    24: "ATTACH reaches another file",
+    25: "DETACH reaches another file",
+    22: "transactions are begun and ended for it",
+    32: "transactions are begun and ended for it",
+    27: "REINDEX changes nothing that can be taken back",
+    28: "ANALYZE changes nothing that can be taken back",
+    29: "virtual tables are made by programs of their own",
+    30: "virtual tables are made by programs of their own",
+}
+_OK, _DENY = 0, 1
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a statement is about: verbs by table, tables read, objects by kind and name."""
+
+    writes: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    reads: set[str] = field(default_factory=set[str])
+    reads_within: set[str] = field(default_factory=set[str])
+    """By triggers and views."""
+    created: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    changed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    functions: set[str] = field(default_factory=set[str])
+    refused: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.functions & VOLATILE
+
+
+class Barrier:
+    """SQLite's authoriser, for one statement."""
+
+    def __init__(self, *, allows_code: bool) -> None:
+        self._allows_code = allows_code
+        self.seen = Seen()
+
+    def __call__(self, operation: int, one: str | None, two: str | None, schema: str | None, within: str | None) -> int:
+        seen, name = self.seen, one or ""
+        if operation == _PRAGMA and name == "data_version":  # virtual tables ask for it
+            return _OK
+        if operation == _REINDEX and any(kind == "index" for kind, _ in seen.created):  # a new one is filled that way
+            return _OK
+        if reason := self._refusal(operation, two or "", schema):
+            seen.refused = seen.refused or reason
+            return _DENY
+        is_own = name.startswith("sqlite_") or schema != "main"
+        if operation in _WRITING and not is_own:
+            seen.writes.setdefault(name, set()).add(_WRITING[operation])
+        elif operation == _READ and not is_own:
+            (seen.reads_within if within else seen.reads).add(name)
+        elif operation == _FUNCTION:
+            seen.functions.add((two or "").lower())
+        elif operation in _CREATING:
+            seen.created.add((_CREATING[operation], name))
+        elif operation in _DROPPING:
+            seen.changed.add((_DROPPING[operation], name))
+        elif operation == _ALTER:
+            seen.changed.add(("table", two or ""))
+        return _OK
+
+    def _refusal(self, operation: int, two: str, schema: str | None) -> str:
+        if operation in _REASONS:
+            return _REASONS[operation]
+        if operation == _FUNCTION and two.lower() in _FORBIDDEN:
+            return f"the function {two.lower()} reaches beyond the database"
+        is_altering = any(kind == "table" for kind, _ in self.seen.changed)  # which looks at temporary objects, too
+        if operation in _TEMPORARY or (schema == "temp" and operation in _WRITING and not is_altering):
+            return "temporary objects end with the connection"
+        if operation in _TRIGGERS and not self._allows_code:
+            return "triggers run in the actions of others; `allows_code` in the settings permits them"
+        return ""
+
+
+@contextlib.contextmanager
+def guarded(
+    connection: apsw.Connection, text: str, number: int, *, allows_code: bool, runs: bool = True
+) -> Generator[Seen]:
+    """Have a connection compile, and run unless told otherwise, no more than one statement that is an action.
+
+    Raises:
+        InputError: it is none, it is refused, or there are several.
+    """
+    import apsw
+
+    barrier, count = Barrier(allows_code=allows_code), 0
+
+    def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:
+        nonlocal count
+        count += 1
+        if count > 1 or text[len(sql) :].strip():
+            raise InputError(f"statement {number}: holds several; give each as a text of its own")
+        require_action(cursor, barrier.seen, number)
+        return runs
+
+    connection.authorizer, connection.exec_trace = barrier, trace
+    try:
+        yield barrier.seen
+    except apsw.ExecTraceAbort:
+        return
+    except (apsw.AuthError, apsw.SQLError):
+        if not barrier.seen.refused:
+            raise
+        raise InputError(f"statement {number}: is refused: {barrier.seen.refused}") from None
+    finally:
+        connection.authorizer = connection.exec_trace = None
+    if count == 0:
+        raise InputError(f"statement {number}: is empty")
+
+
+def require_action(cursor: apsw.Cursor, seen: Seen, number: int) -> None:
+    """Check that a compiled statement does something that can be taken back.
+
+    Raises:
+        InputError: it does not.
+    """
+    if cursor.is_explain or not (seen.writes or seen.created or seen.changed):
+        raise InputError(f"statement {number}: changes nothing that can be taken back, so it is no action")

@@ -1,0 +1,181 @@
+"""The tables of an SQLite file: what they are made of, how a row is named, and how it is looked up. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from autoclave.runtime.databases.effects import Image
+from autoclave.runtime.databases.schema import Column, Reference, Table
+
+if TYPE_CHECKING:
+    import apsw
+
+_VIRTUAL, _STORED = 2, 3
+PLAIN = frozenset({str, int, float, type(None)})
+"""Types of values that images hold as they are."""
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def coded(value: Any) -> Any:
+    """A value of SQLite as JSON data that tells its type: that of floats keeps all bits, and is no integer's."""
+    return {"b": value.hex()} if isinstance(value, bytes) else value
+
+
+def decoded(value: Any) -> Any:
+    return bytes.fromhex(value["b"]) if isinstance(value, dict) else value
+
+
+@dataclass(frozen=True)
+class TableMaker:
+    """What is known of one table. `columns`: name, type, whether not null, place in the key, kind, of each."""
+
+    name: str
+    columns: tuple[tuple[str, str, bool, int, int], ...]
+    has_rowid: bool
+    references: tuple[Reference, ...]
+    unique: tuple[tuple[str, ...], ...]
+    is_view: bool = False
+    is_shadow: bool = False
+
+    @cached_property
+    def key(self) -> tuple[int, ...]:
+        """Places of the columns of the primary key, in its order."""
+        own = [(place, number) for number, (*_, place, _) in enumerate(self.stored) if place]
+        return tuple(number for _, number in sorted(own))
+
+    @cached_property
+    def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
+        """Columns that are in the file."""
+        return tuple(column for column in self.columns if column[4] != _VIRTUAL)
+
+    @cached_property
+    def written(self) -> tuple[int, ...]:
+        """Places of columns that can be written: no generated ones."""
+        return tuple(number for number, column in enumerate(self.stored) if column[4] != _STORED)
+
+    @property
+    def is_whole_in_events(self) -> bool:
+        """Whether the hook tells its rows: not of tables with columns that are computed when they are read."""
+        return len(self.stored) == len(self.columns)
+
+    @cached_property
+    def rowid(self) -> str:
+        """A name of the rowid that no column has."""
+        names = {column[0].lower() for column in self.columns}
+        return next((name for name in ("rowid", "_rowid_", "oid") if name not in names), "rowid")
+
+    @cached_property
+    def layout(self) -> str:
+        return json.dumps([self.has_rowid, self.columns], separators=(",", ":"))
+
+    @property
+    def place(self) -> str:
+        return f"main/{self.name}"
+
+    def image(self, rowid: int, values: Sequence[Any]) -> Image:
+        """The image of a row, out of the values of its stored columns."""
+        row = list(values)
+        if not PLAIN.issuperset(map(type, row)):
+            row = [value if type(value) in PLAIN else coded(value) for value in row]
+        return self._key(rowid, row), [rowid if self.has_rowid else None, row]
+
+    def _key(self, rowid: int, row: Sequence[Any]) -> str:
+        if len(self.key) == 1 and type(row[self.key[0]]) is int:
+            return f"{row[self.key[0]]}"
+        values = [row[number] for number in self.key]
+        if not values or None in values:
+            return f"rowid {rowid}"
+        return key_in_words(values)
+
+    def as_table(self) -> Table:
+        columns = tuple(
+            Column(name, kind, not is_required and not (place and not self.has_rowid), hidden in (_VIRTUAL, _STORED))
+            for name, kind, is_required, place, hidden in self.columns
+        )
+        key = tuple(self.stored[number][0] for number in self.key)
+        return Table(self.name, columns, key, self.unique, self.references, self.is_view)
+
+
+def key_in_words(values: Sequence[Any]) -> str:
+    """A key as a text that no other key of the table has."""
+    return _word(values[0]) if len(values) == 1 else json.dumps(values, separators=(",", ":"))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value}"
+    if isinstance(value, str) and value[:1].isalpha() and not value.startswith("rowid "):
+        return value
+    return json.dumps(value, separators=(",", ":"))
+
+
+def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
+    """The tables and views of the file, by name, those of SQLite's own left out; virtual tables count as views."""
+    found: dict[str, TableMaker] = {}
+    listed = list(connection.execute("SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main'"))
+    for name, kind, without_rowid in listed:
+        if not name.startswith("sqlite_"):
+            found[name] = TableMaker(
+                name,
+                _columns(connection, name),
+                not without_rowid,
+                _references(connection, name),
+                _unique(connection, name),
+                kind in ("view", "virtual"),
+                kind == "shadow",
+            )
+    return found
+
+
+def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bool, int, int], ...]:
+    rows = connection.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (name,))
+    return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
+
+
+def _references(connection: apsw.Connection, name: str) -> tuple[Reference, ...]:
+    found: dict[int, tuple[str, list[str], list[str | None]]] = {}
+    rows = connection.execute(
+        'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (name,)
+    )
+    for number, target, own, theirs in rows:
+        _, columns, targets = found.setdefault(number, (target, [], []))
+        columns.append(own)
+        targets.append(theirs)
+    return tuple(
+        Reference(tuple(columns), f"main/{target}", tuple(each for each in targets if each is not None))
+        for target, columns, targets in found.values()
+    )
+
+
+def _unique(connection: apsw.Connection, name: str) -> tuple[tuple[str, ...], ...]:
+    indexes = connection.execute(
+        "SELECT name FROM pragma_index_list(?) WHERE \"unique\" AND origin <> 'pk' AND NOT partial", (name,)
+    )
+    columns = [
+        tuple(column for (column,) in connection.execute("SELECT name FROM pragma_index_info(?)", (index,)))
+        for (index,) in list(indexes)
+    ]
+    return tuple(sorted(each for each in columns if None not in each))
+
+
+Objects = dict[tuple[str, str], str]
+"""What is defined in a file: statements by kind and name."""
+
+
+def objects_of(connection: apsw.Connection) -> Objects:
+    rows = connection.execute("SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+    return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_")}
+
+
+def counters_of(connection: apsw.Connection) -> dict[str, int]:
+    """Where AUTOINCREMENT stands, by table."""
+    if not list(connection.execute("SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'")):
+        return {}
+    return dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence"))

@@ -1,0 +1,434 @@
+"""One SQLite file as an engine of databases.
+
+Theory of operation. Statements run in one immediate transaction on a connection that compiles no more than one action
+at a time (`barrier`), while a hook hears every row that changes (`recorder`). Rows are written back on another
+connection, without triggers and foreign keys, which are checked at the end (`rows`). A commit is atomic: whether it
+came about is told by the rows themselves. One session of ours has a file at a time: the lease is an abstract socket
+with its device and inode in the name, which leaves no file behind and ends with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Collection, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.effects import (
+    NUM_KEYS,
+    Definition,
+    Effect,
+    Image,
+    TableEffect,
+    as_name,
+    without_collection,
+)
+from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
+from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.points import named_rows
+from autoclave.runtime.databases.schema import Schema
+from autoclave.runtime.databases.settings import DatabaseConnection, Mode
+from autoclave.runtime.databases.sqlite.barrier import Seen, guarded
+from autoclave.runtime.databases.sqlite.catalogue import (
+    Objects,
+    TableMaker,
+    counters_of,
+    key_in_words,
+    objects_of,
+    tables_of,
+)
+from autoclave.runtime.databases.sqlite.failures import translated
+from autoclave.runtime.databases.sqlite.recorder import Recorder
+from autoclave.runtime.databases.sqlite.rows import Rows
+from autoclave.runtime.interface import InDoubt
+
+if TYPE_CHECKING:
+    import apsw
+
+_EVENTS_PER_ROW = 4
+_INVERTIBLE = ("table", "index", "view")
+
+
+class SqliteDatabase:
+    """See `Engine`."""
+
+    modes = frozenset({Mode.IMAGES, Mode.HOLD, Mode.CLONE})
+
+    def __init__(self, name: str, settings: DatabaseConnection) -> None:
+        self._name, self._settings = name, settings
+        self._held: dict[str, apsw.Connection] = {}
+        self._ends: dict[str, bool] = {}
+        self._timers: list[threading.Timer] = []
+        self._lock = threading.Lock()
+        with contextlib.ExitStack() as opening:
+            path = Path(settings.path)
+            if not path.is_file():
+                raise InputError(f"database {name}: path {path}: there is no such file")
+            opening.callback(_lease(name, path).close)
+            self._acting = self._connect()
+            opening.callback(self._acting.close)
+            self._writing = self._connect(enforces=False)
+            opening.callback(self._writing.close)
+            with translated(self._where):
+                tables_of(self._acting)
+            self._opened = opening.pop_all()
+
+    @property
+    def _where(self) -> str:
+        return f"database {self._name}"
+
+    def _connect(self, *, enforces: bool | None = None, path: str = "") -> apsw.Connection:
+        import apsw
+
+        with translated(self._where):
+            connection = apsw.Connection(
+                path or self._settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0
+            )
+            connection.set_busy_timeout(int(self._settings.lock_timeout_s * 1000))
+            is_on = self._settings.enforces_foreign_keys if enforces is None else enforces
+            connection.execute(f"PRAGMA foreign_keys = {int(is_on)}")
+            connection.execute("PRAGMA synchronous = FULL")
+            if enforces is False:
+                connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+            else:
+                connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+            return connection
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def schema(self) -> Schema:
+        with translated(self._where):
+            tables = tables_of(self._acting)
+        return Schema({each.place: each.as_table() for each in tables.values() if not each.is_shadow})
+
+    def read(self, operation: Sql, mode: Mode) -> Reading:
+        writes: dict[str, frozenset[str]] = {}
+        reads: set[str] = set()
+        defines: set[str] = set()
+        with translated(self._where):
+            tables = tables_of(self._acting)
+            for number in range(len(operation.statements)):
+                try:
+                    seen = self._step(self._acting, operation, number, runs=False)
+                except _apsw_sql_error():
+                    if defines:  # it may be about what those before it make
+                        continue
+                    raise
+                _require_mode(seen, mode, number + 1)
+                defines |= {f"main/{name}" for _, name in (*seen.created, *seen.changed)}
+                for name, verbs in seen.writes.items():
+                    place = f"main/{name}"
+                    writes[place] = writes.get(place, frozenset()) | verbs
+                reads |= _reads(operation, number, seen, tables)
+        return Reading(writes, frozenset(reads), frozenset(defines))
+
+    def lease(self, tables: Collection[str]) -> None:
+        """See `Engine`: this process has the whole file."""
+
+    # --- Doing ------------------------------------------------------------------------------------------------------
+
+    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+        if mode is Mode.CLONE:
+            with self._clone() as clone:
+                return self._run(clone, operation, mode)
+        with translated(self._where), without_collection(), _transaction(self._acting) as end:
+            effect = self._run(self._acting, operation, mode)
+            end(False)
+            return effect
+
+    def perform(self, operation: Sql, keep: Keep) -> None:
+        with translated(self._where), without_collection(), _transaction(self._acting) as end:
+            keep(self._run(self._acting, operation, Mode.IMAGES), {})
+            end(True)
+
+    @contextlib.contextmanager
+    def _clone(self) -> Generator[apsw.Connection]:
+        """A copy of the whole file in memory, with a transaction open on it."""
+        import apsw
+
+        with translated(self._where), contextlib.closing(apsw.Connection(":memory:", statementcachesize=0)) as clone:
+            with clone.backup("main", self._acting, "main") as backup:
+                while not backup.done:
+                    backup.step(1000)
+            clone.execute(f"PRAGMA foreign_keys = {int(self._settings.enforces_foreign_keys)}")
+            clone.execute("BEGIN IMMEDIATE")
+            yield clone
+
+    def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode) -> Effect:
+        """Run statements in the transaction that is open; what they did."""
+        tables, objects, counters = tables_of(connection), objects_of(connection), counters_of(connection)
+        reads: set[str] = set()
+        is_settled = True
+        most = self._settings.max_rows * _EVENTS_PER_ROW + 1000
+        with Recorder(connection, tables, most) as recorder:
+            try:
+                for number in range(len(operation.statements)):
+                    seen = self._step(connection, operation, number)
+                    _require_mode(seen, mode, number + 1)
+                    is_settled = is_settled and seen.is_settled
+                    reads |= _reads(operation, number, seen, tables)
+                connection.execute("SAVEPOINT flushed")  # virtual tables write what they had put off
+                connection.execute("RELEASE flushed")
+            except BaseException:
+                if recorder.is_too_much:
+                    raise InputError(f"{self._where}: {self._too_many}") from None
+                raise
+        after = tables_of(connection)
+        effects = tuple(recorder.table_effects(after))
+        effect = Effect(
+            effects,
+            created=tuple(_created(objects, objects_of(connection), after, mode)),
+            counters=_moved(counters, counters_of(connection)),
+            reads=frozenset(reads | {key for each in effects for key in _parents(each, after)}),
+            is_settled=is_settled,
+        )
+        self._require_limits(connection, effect, after)
+        return effect
+
+    def _step(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool = True) -> Seen:
+        until = time.monotonic() + self._settings.statement_timeout_s
+        connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+        values = operation.values_of(number)
+        try:
+            text, allows_code = operation.statements[number], self._settings.allows_code
+            with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
+                for _ in connection.execute(text, values or None):
+                    pass
+        finally:
+            connection.set_progress_handler(None)
+        return seen
+
+    @property
+    def _too_many(self) -> str:
+        return f"changes more than {self._settings.max_rows} rows (max_rows); do it in parts, or have the limit raised"
+
+    def _require_limits(self, connection: apsw.Connection, effect: Effect, tables: dict[str, TableMaker]) -> None:
+        if effect.num_rows > self._settings.max_rows:
+            raise InputError(f"{self._where}: {self._too_many}")
+        for each in effect.tables if self._settings.max_share < 1 else ():
+            counts = each.counts
+            changed = counts.get("modify", 0) + counts.get("delete", 0)
+            name = tables[each.table.partition("/")[2]].name.replace('"', '""')
+            ((left,),) = connection.execute(f'SELECT count(*) FROM main."{name}"')
+            before = left + len(each.removed) - len(each.added)
+            if changed > self._settings.max_share * max(before, 1):
+                raise InputError(
+                    f"{self._where}: table {each.table}: changes a larger share of its rows than max_share"
+                )
+
+    # --- Taking back ------------------------------------------------------------------------------------------------
+
+    def was_committed(self, mark: Json, effect: Effect) -> bool:
+        """See `Engine`: the rows tell, since all of them were written at once or none."""
+        with translated(self._where):
+            rows = Rows(self._writing)
+            is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
+        if not is_after and is_before:
+            return True
+        if not is_before and is_after:
+            return False
+        places = _places(effect)
+        says_before, says_after = places - set(is_before), places - set(is_after)
+        if bool(says_before - says_after) != bool(says_after - says_before):
+            return bool(says_after - says_before)
+        raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
+
+    def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
+        with translated(self._where), without_collection():
+            return Rows(self._writing).contested(effect)
+
+    def write(self, effect: Effect, keep: Keep) -> None:
+        connection = self._writing
+        with translated(self._where), without_collection(), _transaction(connection) as end:
+            rows = Rows(connection)
+            if contested := rows.contested(effect):
+                raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])
+            connection.execute("SAVEPOINT written")
+            self._written(rows, effect)
+            if broken := self._broken(connection):
+                connection.execute("ROLLBACK TO written")
+                if broken - self._broken(connection):
+                    raise Rejected(f"{self._where}: rows of others refer to what it would take away, or it to theirs")
+                self._written(Rows(connection), effect)
+            connection.execute("RELEASE written")
+            keep(effect, {})
+            end(True)
+
+    def _written(self, rows: Rows, effect: Effect) -> None:
+        import apsw
+
+        try:
+            rows.write(effect)
+        except (apsw.ConstraintError, apsw.SQLError) as error:
+            kind = type(error).__name__.removesuffix("Error")
+            raise Rejected(f"{self._where}: what others did since stands against it ({kind})") from None
+
+    def _broken(self, connection: apsw.Connection) -> set[Any]:
+        """Foreign keys that refer to nothing."""
+        if not self._settings.enforces_foreign_keys:
+            return set()
+        return set(connection.execute("PRAGMA foreign_key_check"))
+
+    # --- Holding ----------------------------------------------------------------------------------------------------
+
+    def hold(self, action: str, operation: Sql, keep: Keep) -> None:
+        connection = self._connect()
+        try:
+            with translated(self._where):
+                connection.execute("BEGIN IMMEDIATE")
+                keep(self._run(connection, operation, Mode.HOLD), {"until": time.time() + self._settings.hold_s})
+        except BaseException:
+            connection.close()
+            raise
+        self._held[action] = connection
+        timer = threading.Timer(self._settings.hold_s, self._end, (action, False))
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
+
+    def held(self, action: str, mark: Json, effect: Effect) -> Held:
+        with self._lock:
+            if action in self._held:
+                return Held(True)
+        if action in self._ends:
+            return Held(False, self._ends[action])
+        if effect.is_nothing:
+            return Held(False)
+        return Held(False, self.was_committed(mark, effect))
+
+    def end_hold(self, action: str, *, commit: bool) -> None:
+        with translated(self._where):
+            self._end(action, commit)
+
+    def _end(self, action: str, commit: bool) -> None:
+        with self._lock:
+            connection = self._held.get(action)
+            if connection is None:
+                return
+            connection.execute("COMMIT" if commit else "ROLLBACK")
+            connection.close()
+            del self._held[action]
+            self._ends[action] = commit
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        for action in list(self._held):
+            self._end(action, False)
+        self._opened.close()
+
+
+def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
+    """See `Open`."""
+    try:
+        import apsw  # noqa: F401
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise HostError(
+            f"database {name}: SQLite needs {error.name}. Mend: pip install 'autoclave[databases]'"
+        ) from None
+    if not connection.path:
+        raise InputError(f"database {name}: engine sqlite needs the path of a file")
+    if connection.schemas not in ((), ("main",)):
+        raise InputError(f"database {name}: schemas {connection.schemas}: an SQLite file has the schema main alone")
+    return SqliteDatabase(name, connection)
+
+
+def _lease(name: str, path: Path) -> socket.socket:
+    about = os.stat(path)
+    lease = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lease.bind(f"\0autoclave/sqlite/{about.st_dev}/{about.st_ino}")
+    except OSError:
+        lease.close()
+        raise InputError(f"database {name}: another session works on {path}; wait for it, or end it") from None
+    return lease
+
+
+@contextlib.contextmanager
+def _transaction(connection: apsw.Connection) -> Iterator[Any]:
+    """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
+    connection.execute("BEGIN IMMEDIATE")
+
+    def end(is_good: bool) -> None:
+        connection.execute("COMMIT" if is_good else "ROLLBACK")
+
+    try:
+        yield end
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _require_mode(seen: Seen, mode: Mode, number: int) -> None:
+    """Check that definitions can be taken back in a mode."""
+    if mode is Mode.HOLD:
+        return
+    if seen.changed:
+        kind, name = min(seen.changed)
+        raise InputError(
+            f'statement {number}: alters or drops {kind} {name}, which images of rows do not hold; mode "hold" does'
+        )
+    if odd := [kind for kind, _ in seen.created if kind not in _INVERTIBLE]:
+        raise InputError(f'statement {number}: creates a {odd[0]}, which needs mode "hold"')
+
+
+def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mode: Mode) -> Iterator[Definition]:
+    if mode is not Mode.HOLD and any(after.get(place) != sql for place, sql in before.items()):
+        raise InputError('a definition was altered, which images of rows do not hold; mode "hold" does')
+    for (kind, name), sql in after.items():
+        if before.get((kind, name)) != sql:
+            layout = tables[name].layout if kind == "table" and name in tables else ""
+            yield Definition(kind, f"main/{name}", sql, layout)
+
+
+def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:
+    names = {**before, **after}
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+def _reads(operation: Sql, number: int, seen: Seen, tables: dict[str, TableMaker]) -> set[str]:
+    """What a statement depends on: rows that it names by their keys, else tables."""
+    found = {f"main/{name}" for name in seen.reads_within if name in tables}
+    named: set[str] = set()
+    for name in seen.writes.keys() - seen.reads_within:
+        key = [tables[name].stored[place][0] for place in tables[name].key] if name in tables else []
+        rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
+        if rows is None:  # else what it reads besides is looked at for foreign keys alone
+            return found | {f"main/{read}" for read in seen.reads if read in tables}
+        named |= {f"main/{name}/{as_name(row)}" for row in rows}
+    return found | named
+
+
+def _parents(effect: TableEffect, tables: dict[str, TableMaker]) -> Iterator[str]:
+    """Rows that those that came refer to, as far as the reference is to a key; else their tables."""
+    table = tables[effect.table.partition("/")[2]]
+    places = {column[0].lower(): number for number, column in enumerate(table.stored)}
+    for reference in table.references:
+        parent = tables.get(reference.table.partition("/")[2])
+        own = [places[column.lower()] for column in reference.columns]
+        key = [] if parent is None else [parent.stored[place][0].lower() for place in parent.key]
+        target = [column.lower() for column in reference.target] or key
+        if not key or target != key or len(effect.added) > NUM_KEYS:
+            yield reference.table
+            continue
+        for _, (_, values) in effect.added:
+            row = [values[place] for place in own]
+            if None not in row:
+                yield f"{reference.table}/{as_name(key_in_words(row))}"
+
+
+def _places(effect: Effect) -> set[tuple[str, str]]:
+    rows = {(each.table, key) for each in effect.tables for key, _ in (*each.removed, *each.added)}
+    return rows | {(each.name, "") for each in (*effect.created, *effect.dropped)}
+
+
+def _apsw_sql_error() -> type[Exception]:
+    import apsw
+
+    return apsw.SQLError

@@ -1,0 +1,132 @@
+"""A call out of an operation and its arguments, checked against what the catalogue says of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from autoclave.core import InputError
+from autoclave.core.json import nearest, shown
+from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter, parameters_in
+from autoclave.runtime.rest.forms import encoded
+from autoclave.runtime.rest.parts import Call
+from autoclave.runtime.rest.schemas import require_form
+
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+_MOST_PATH = 4096
+
+
+def call_of(name: str, spec: OperationSpec, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
+    """The call of an operation. `headers` are those that the service wants of all.
+
+    Raises:
+        InputError: an argument is missing, unknown, or not as the catalogue says.
+    """
+    known = [*spec.all_parameters, *(["body"] if spec.body else [])]
+    for given in arguments:
+        if given not in known:
+            raise InputError(f"{name}.{given}: no such argument; {nearest(given, known) if known else 'it has none'}")
+    values = _checked(name, spec, arguments)
+    by_place: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
+    for parameter, value in values.items():
+        about = spec.all_parameters[parameter]
+        by_place[about.place][about.name or parameter] = value
+    for header, value in by_place["header"].items():
+        if not _HEADER_VALUE.fullmatch(str(value)):
+            raise InputError(f"{name}.{header} = {shown(value)}: must be printable ASCII, since it goes into a header")
+    body = arguments.get("body")
+    content_type = spec.body.content_type if spec.body else "application/json"
+    encoded(body, content_type)
+    query = {key: _text(value) for key, value in by_place["query"].items()}
+    path = filled(spec.path, by_place["path"])
+    return Call(
+        spec.method,
+        path + (f"?{urlencode(query)}" if query else ""),
+        {**headers, **{key: str(value) for key, value in by_place["header"].items()}},
+        body,
+        content_type,
+        {key: value for key, value in values.items() if spec.all_parameters[key].place == "path"},
+        {key: value for key, value in values.items() if spec.all_parameters[key].place == "query"},
+    )
+
+
+def _checked(name: str, spec: OperationSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for parameter, about in spec.all_parameters.items():
+        if parameter in arguments:
+            found[parameter] = arguments[parameter]
+            require_form(f"{name}.{parameter}", arguments[parameter], about.form)
+        elif _is_needed(spec, parameter, about):
+            raise InputError(f"{name}.{parameter}: is missing")
+    if spec.body:
+        if arguments.get("body") is not None:
+            require_form(f"{name}.body", arguments["body"], spec.body.form)
+        elif spec.body.is_required:
+            raise InputError(f"{name}.body: is missing")
+    return found
+
+
+def _is_needed(spec: OperationSpec, parameter: str, about: Parameter) -> bool:
+    key = spec.idempotency
+    return about.is_required and not (key and key.place == "path" and key.name == parameter)
+
+
+def filled(template: str, values: Mapping[str, Any]) -> str:
+    """A path with values in place of its parameters, each a name of its own whatever is in it.
+
+    Raises:
+        InputError: a value is missing, or cannot be such a name.
+    """
+    path = template
+    for name in parameters_in(template):
+        text = _text(values[name]) if name in values else ""
+        if text in ("", ".", "..") or any(ord(each) < 32 or ord(each) == 127 for each in text):
+            raise InputError(f"path {template}: {name} = {shown(text)} cannot be a part of it")
+        path = path.replace(f"{{{name}}}", quote(text, safe="@:!$&'()*+,;=~"), 1)
+    if len(path) > _MOST_PATH:
+        raise InputError(f"path {template}: is longer than {_MOST_PATH} characters")
+    return path
+
+
+def filled_target(template: str, values: Mapping[str, Any]) -> str:
+    """Path and query with values in place of their parameters.
+
+    Raises:
+        InputError: a value is missing, or cannot be there.
+    """
+    path, mark, query = template.partition("?")
+    for name in parameters_in(query):
+        if name not in values:
+            raise InputError(f"path {template}: {name} is missing")
+        query = query.replace(f"{{{name}}}", quote(_text(values[name]), safe=""), 1)
+    return f"{filled(path, values)}{mark}{query}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def free_call(method: str, target: str, body: Any, content_type: str, catalogue: Catalogue | None) -> Call:
+    """The call of a request that no catalogue has.
+
+    Raises:
+        InputError: it is none that can be sent.
+    """
+    if not _HEADER_VALUE.fullmatch(content_type):
+        raise InputError(f"content_type {shown(content_type)}: must be printable ASCII")
+    encoded(body, content_type)
+    return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
+
+
+def require_target(target: str) -> None:
+    """Look whether a text can be path and query of a request.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
+        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")

@@ -1,0 +1,397 @@
+"""Catalogues: the operations of a service, what shows their effect, how each is taken back. Typed, and checked whole.
+
+A catalogue is a YAML file. Those in `catalogues/` come with this program; a pair there that is `pinned` was proven
+against the real service in our tests, any other is `unproven`. No request is made here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import parse_qsl, unquote
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.core.files import existing_file
+from autoclave.core.json import first_error, nearest, rule_of, shown
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.policy.grants import VERBS
+from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
+from autoclave.runtime.rest.forms import Form
+from autoclave.runtime.rest.schemas import require_schema
+
+SHIPPED = Path(__file__).parent / "catalogues"
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+_METHOD = re.compile(r"[A-Z]{3,16}")
+_VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
+_VERB_OF |= {"MKCALENDAR": "create", "MKCOL": "create", "PROPFIND": "read", "REPORT": "read"}
+_Many = dict[str, Any]
+
+
+class Parameter(Config):
+    """An argument that is not in the body."""
+
+    place: Literal["path", "query", "header"] = "path"
+    name: str = ""
+    """As the service calls it; empty: as here."""
+    is_required: bool = True
+    form: dict[str, Any] = {"type": "string"}
+    """JSON Schema of the value."""
+
+
+class Body(Config):
+    """What the body of a request may be."""
+
+    content_type: str = "application/json"
+    is_required: bool = True
+    form: dict[str, Any] = {}
+    """JSON Schema of the body."""
+
+
+class Look(Config):
+    """A request that shows a state, and changes nothing."""
+
+    path: str
+    method: str = "GET"
+    body: Any = None
+    """Where a service asks for it in the body."""
+    form: Form = "json"
+    volatile: tuple[str, ...] = Field(default=(), strict=False)
+    """What differs without meaning anything: JSON pointers, or names of properties of a calendar."""
+    absent: tuple[int, ...] = Field(default=(404, 410), strict=False)
+    """Statuses that say that there is nothing."""
+    etag: str = "$response.header.etag"
+    """What names the version."""
+
+
+class Listing(Config):
+    """A request that lists what there is, page after page."""
+
+    path: str
+    items: str
+    """Pointer to the list in a page."""
+    id: str
+    """Pointer to the identifier in an item."""
+    next: str = ""
+    """Expression for the next page: a URL, or a token for the parameter `next_as`."""
+    next_as: str = ""
+    shows: Any = "$item"
+    """What the answer to the request that made an item would have been, as far as inverses need it."""
+    most_pages: int = Field(default=100, gt=0)
+
+
+class Undo(Config):
+    """One way to take an operation back."""
+
+    operation: str
+    arguments: dict[str, Any] = {}
+    """Templates with expressions, for the arguments of the inverse."""
+    when: Literal["existed", "absent", "any"] = "any"
+    """For what was there before, for what was not, or for both."""
+    is_for_empty: bool = False
+    """Whether only for what had nothing in it; see `contents`."""
+    grade: Guarantee = Field(default=Guarantee.EQUIVALENT, strict=False)
+    window_s: float | None = Field(default=None, gt=0)
+    """How long, in seconds, it can be taken back; null: without an end."""
+    leaves: dict[str, Any] = {}
+    """What must be seen afterwards, by pointers; empty: what was there before."""
+    status: Literal["unproven", "pinned"] = "unproven"
+
+
+class Idempotency(Config):
+    """A key that we choose, by which the service does the same request once however often it comes."""
+
+    place: Literal["header", "body", "path"]
+    name: str
+    """Of the header, a pointer into the body, or a parameter of the path."""
+    valid_s: float | None = Field(default=None, gt=0)
+    """How long, in seconds, the service promises that; null: for ever."""
+
+
+class Touches(Config):
+    """What it reads, writes and adds to, if that is not its subject: templates of paths."""
+
+    reads: tuple[str, ...] = Field(default=(), strict=False)
+    writes: tuple[str, ...] = Field(default=(), strict=False)
+    adds: tuple[str, ...] = Field(default=(), strict=False)
+    """Additions to one thing commute with each other."""
+
+
+class Aside(Config):
+    """How what somebody else made of it gets another name before it is taken back."""
+
+    operation: str
+    arguments: dict[str, Any]
+
+
+class Batch(Config):
+    """Several requests in one: pointers into its body and its answer."""
+
+    requests: str = "/requests"
+    defaults: str = "/defaults"
+    responses: str = "/responses"
+    request: dict[Literal["method", "path", "headers", "body"], str]
+    """Where each part of a request is."""
+    response: dict[Literal["status", "headers", "body"], str]
+
+
+class OperationSpec(Config):
+    """A request that may be made, what it changes, and how that is taken back."""
+
+    method: str
+    path: str
+    summary: str = ""
+    parameters: dict[str, Parameter] = {}
+    body: Body | None = None
+    verb: str = ""
+    """For the policy; empty: as the method says."""
+    look: str = ""
+    """The name of the look that shows what it changes; empty: nothing does."""
+    subject: dict[str, Any] = {}
+    """Templates for the parameters of that look; those of the same name in the path need none."""
+    is_guarded: bool = False
+    """Whether the service heeds If-Match and If-None-Match."""
+    leaves: Literal["there", "absent", ""] = ""
+    """Whether its subject is there afterwards; empty: as the method says."""
+    undo: tuple[Undo, ...] = Field(default=(), strict=False)
+    idempotency: Idempotency | None = None
+    listing: str = ""
+    """The name of the listing in which what it made turns up."""
+    contents: str = ""
+    """The name of the listing of what goes with its subject, when that is deleted. An undo never deletes any of it."""
+    touches: Touches | None = None
+    aside: Aside | None = None
+    batch: Batch | None = None
+    scopes: tuple[str, ...] = Field(default=(), strict=False)
+    """The least that a token of OAuth must be for."""
+    spend: float | str = 0.0
+    """What it costs in the unit of the service: a number, or an expression."""
+    source: str = ""
+    """Where the service says so."""
+
+    @field_validator("method")
+    @classmethod
+    def _is_method(cls, given: str) -> str:
+        if not _METHOD.fullmatch(given):
+            raise ValueError(f"{given!r} must be the name of a method in capitals")
+        return given
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> OperationSpec:
+        if self.verb and self.verb not in VERBS:
+            raise ValueError(f"verb = {self.verb!r}: {nearest(self.verb, VERBS)}")
+        names = set(_PARAMETER.findall(self.path))
+        declared = {each.name or name for name, each in self.parameters.items() if each.place == "path"}
+        if extra := declared - names:
+            raise ValueError(f"parameters: {sorted(extra)[0]!r} is not in the path {self.path!r}")
+        if self.idempotency and self.idempotency.place == "body":
+            steps_of(self.idempotency.name)
+        return self
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it changes nothing."""
+        return self.policy_verb == "read"
+
+    @property
+    def policy_verb(self) -> str:
+        return self.verb or _VERB_OF.get(self.method, "modify")
+
+    @property
+    def leaves_it(self) -> bool:
+        """Whether its subject is there afterwards."""
+        return self.leaves != "absent" if self.leaves else self.method != "DELETE"
+
+    @cached_property
+    def all_parameters(self) -> Mapping[str, Parameter]:
+        """Those of the path, and the header of a key, that are declared nowhere as well."""
+        declared = {each.name or name for name, each in self.parameters.items()}
+        found = {name: Parameter() for name in _PARAMETER.findall(self.path) if name not in declared}
+        if self.idempotency and self.idempotency.place == "header" and self.idempotency.name not in declared:
+            found[self.idempotency.name] = Parameter(place="header", is_required=False)
+        return found | self.parameters
+
+
+class OAuth(Config):
+    """Where tokens are had."""
+
+    authorize_url: str = ""
+    token_url: str
+    device_url: str = ""
+    revoke_url: str = ""
+    source: str = ""
+
+
+class Catalogue(Config):
+    """All that is known of a service."""
+
+    service: str
+    documentation: str = ""
+    base_url: str = ""
+    """Where it is, if there is only one."""
+    headers: dict[str, str] = {}
+    """Of all requests."""
+    oauth: OAuth | None = None
+    refusals: dict[str, Any] = {}
+    """What says in the body of an answer, by pointers, that nothing was done, though the status does not."""
+    looks: dict[str, Look] = {}
+    listings: dict[str, Listing] = {}
+    operations: dict[str, OperationSpec]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Catalogue:
+        for name, spec in self.operations.items():
+            try:
+                self._check(name, spec)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    def _check(self, name: str, spec: OperationSpec) -> None:
+        where = f"operations.{name}"
+        named = [("look", spec.look, self.looks), ("listing", spec.listing, self.listings)]
+        named.append(("contents", spec.contents, self.listings))
+        for kind, given, known in named:
+            if given and given not in known:
+                raise InputError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
+        require_expressions(spec.subject, f"{where}.subject")
+        for parameter, about in spec.parameters.items():
+            require_schema(f"{where}.parameters.{parameter}.form", about.form)
+        if spec.body:
+            require_schema(f"{where}.body.form", spec.body.form)
+        if spec.look:
+            missing = set(_PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
+            if missing:
+                raise InputError(f"{where}.subject: the look {spec.look!r} needs {sorted(missing)[0]!r} as well")
+        pairs: list[Undo | Aside] = [*spec.undo, *([spec.aside] if spec.aside else [])]
+        for number, each in enumerate(pairs):
+            self._check_pair(f"{where}.undo.{number}" if isinstance(each, Undo) else f"{where}.aside", each)
+        twins = [
+            other
+            for other, each in self.operations.items()
+            if other != name and each.method == spec.method and _shape(each.path) == _shape(spec.path)
+        ]
+        if twins:
+            raise InputError(f"{where}: {spec.method} {spec.path} is also {twins[0]!r}; one of them must go")
+
+    def _check_pair(self, where: str, pair: Undo | Aside) -> None:
+        if pair.operation not in self.operations:
+            mend = nearest(pair.operation, list(self.operations))
+            raise InputError(f"{where}.operation = {shown(pair.operation)}: there is none; {mend}")
+        require_expressions(pair.arguments, f"{where}.arguments")
+        inverse = self.operations[pair.operation]
+        known = [*inverse.all_parameters, *(["body"] if inverse.body else [])]
+        for name in pair.arguments:
+            if name not in known:
+                raise InputError(f"{where}.arguments.{name}: {pair.operation} has none; {nearest(name, known)}")
+        ours = inverse.idempotency.name if inverse.idempotency else ""
+        needed = [each for each, about in inverse.all_parameters.items() if about.is_required and each != ours]
+        needed += ["body"] if inverse.body and inverse.body.is_required else []
+        if missing := [each for each in needed if each not in pair.arguments]:
+            raise InputError(f"{where}.arguments: {pair.operation} needs {missing[0]!r}")
+
+    def operation(self, name: str) -> OperationSpec:
+        """An operation by its name.
+
+        Raises:
+            InputError: there is none.
+        """
+        if name not in self.operations:
+            mend = nearest(name, list(self.operations))
+            raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {mend}")
+        return self.operations[name]
+
+    def scopes(self, names: Iterable[str]) -> list[str]:
+        """The least that a token must be for, to do these operations and take them back."""
+        found: set[str] = set()
+        for name in names:
+            spec = self.operation(name)
+            found |= set(spec.scopes).union(*(self.operation(each.operation).scopes for each in spec.undo))
+        return sorted(found)
+
+    def matched(self, method: str, target: str) -> tuple[str, dict[str, Any]] | None:
+        """The operation that a request is, and its arguments but the body; None if it is none.
+
+        Names that stand in a template win over parameters.
+        """
+        path, _, query = target.partition("?")
+        found: list[tuple[int, str, dict[str, Any]]] = []
+        for name, spec in self.operations.items():
+            if spec.method == method and (match := _matcher(spec.path).fullmatch(path)):
+                names = _PARAMETER.findall(spec.path)
+                given = {key: unquote(value, errors="strict") for key, value in zip(names, match.groups(), strict=True)}
+                found.append((len(names), name, given))
+        if not found:
+            return None
+        _, name, arguments = min(found, key=lambda each: each[0])
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        for key, about in self.operations[name].all_parameters.items():
+            place = about.name or key
+            if about.place == "path" and place in arguments:
+                arguments[key] = arguments.pop(place)
+            elif about.place == "query" and place in asked:
+                arguments[key] = asked.pop(place)
+        return None if asked else (name, arguments)
+
+
+def _matcher(template: str) -> re.Pattern[str]:
+    pieces = _PARAMETER.split(template)
+    return re.compile("".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces)))
+
+
+def _shape(path: str) -> str:
+    return _PARAMETER.sub("{}", path)
+
+
+def parameters_in(template: str) -> list[str]:
+    """The names of the parameters in a template of a path."""
+    return _PARAMETER.findall(template)
+
+
+def needs_answer(spec: OperationSpec) -> bool:
+    """Whether what it changes is known only when it was answered."""
+    return any(each.startswith("$response") for each in expressions_in(spec.subject))
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def catalogue_from(given: Any, where: str) -> Catalogue:
+    """A catalogue out of JSON data.
+
+    Raises:
+        InputError: it is none; the message begins with `where`.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{where}: must be an object with the names service and operations")
+    try:
+        return Catalogue.model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {place + ': ' if place else ''}{rule_of(first['msg'])}") from None
+
+
+def load_catalogue(name: str) -> Catalogue:
+    """The catalogue of a file, or one that comes with this program by its name.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    path = SHIPPED / f"{name}.yaml"
+    if "/" in name or "." in name or not path.is_file():
+        known = sorted(each.stem for each in SHIPPED.glob("*.yaml"))
+        if "/" not in name and "." not in name:
+            raise InputError(f"catalogue {shown(name)}: there is none; {nearest(name, known)}, or give a file")
+        path = existing_file(Path(name), "catalogue")
+    try:
+        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: no YAML ({' '.join(str(error).split())[:200]})") from None
+    return catalogue_from(cast("object", plain), str(path))

@@ -1,0 +1,81 @@
+"""What a person says of a service: where it is, what is known of it, and how it may be used. Reads nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.runtime.vault.injection import host_and_port
+
+
+class ServiceConnection(Config):
+    """A service that actions may ask."""
+
+    base_url: str
+    """Such as `https://api.example.com`; paths of the catalogue follow."""
+    catalogue: str = ""
+    """The name of one that comes with this program, or a file; empty: the service has none."""
+    secret: str = ""
+    """The name of its key in the vault; empty: it needs none."""
+    scheme: str = "Bearer"
+    """The word before the key in the header; empty: the key alone."""
+    user: str = ""
+    """The user of basic authentication."""
+    allows_private: bool = False
+    """Whether it may be on a private network or on this machine; only there without TLS."""
+    allows_free: bool = False
+    """Whether requests may be made that the catalogue does not have. None of them can be taken back for sure."""
+    is_strict: bool = False
+    """Whether only inverses count that a developer has pinned."""
+    match: Literal["name", "name_and_schema", "exact"] = "name_and_schema"
+    """What makes two actions the same for what was learnt of taking them back."""
+    timeout_s: float = Field(default=30.0, gt=0)
+    """For one request, in seconds."""
+    patience_s: float = Field(default=10.0, ge=0)
+    """How long, in seconds, what was done may take to show."""
+    most_wait_s: float = Field(default=60.0, ge=0)
+    """The longest that is waited, in seconds and for one request, when the service asks to come again later."""
+    most_response_bytes: int = Field(default=16 << 20, gt=0)
+    hold_s: float = Field(default=30.0, ge=0)
+    """How long, in seconds, what cannot be taken back is held after its approval."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_base(cls, given: str) -> str:
+        place = urlsplit(given) if given.isascii() and given.isprintable() and " " not in given else None
+        if place is None or place.scheme not in ("http", "https") or place.query or place.fragment:
+            raise ValueError(f"{given!r} must be https://HOST, maybe with a port and a path")
+        if "@" in place.netloc:
+            raise ValueError("must have no user: keys belong into the vault")
+        try:
+            host_and_port(place.netloc)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if re.search(r"%|//|\\", place.path) or any(part in (".", "..") for part in place.path.split("/")):
+            raise ValueError(f"{given!r} has a path that can be read in several ways")
+        return f"{place.scheme}://{place.netloc.lower()}{place.path.rstrip('/')}"
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> ServiceConnection:
+        if self.base_url.startswith("http:") and not self.allows_private:
+            raise ValueError(f"base_url = {self.base_url!r} must be https; http is for private networks only")
+        return self
+
+    @property
+    def is_tls(self) -> bool:
+        return self.base_url.startswith("https:")
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        return host_and_port(urlsplit(self.base_url).netloc, 443 if self.is_tls else 80)
+
+    @property
+    def prefix(self) -> str:
+        """The path of the base URL, without a slash at its end."""
+        return urlsplit(self.base_url).path

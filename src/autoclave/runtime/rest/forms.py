@@ -1,0 +1,116 @@
+"""Bodies of requests and answers: JSON, text, forms and bytes; and the form in which two states are compared. Pure.
+
+A service may store something else than it was sent: other order, line ends, times. So what is compared is canonical,
+and without what the catalogue calls volatile.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+from urllib.parse import urlencode
+
+from autoclave.core import InputError
+from autoclave.core.json import DEPTH_LIMIT, canonical_json, shown
+from autoclave.runtime.rest.expressions import without
+
+Form = Literal["json", "icalendar", "text", "bytes"]
+"""How a state is compared: as JSON; as calendar data, in which order does not count; as text; byte by byte."""
+Json = Mapping[str, Any]
+_JSON = re.compile(r"application/(.+\+)?json")
+
+
+def encoded(body: Any, content_type: str) -> bytes:
+    """The bytes of a body.
+
+    Raises:
+        InputError: it is nothing that can be sent with this content type.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if body is None:
+        return b""
+    if _JSON.fullmatch(kind):
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    if isinstance(body, Mapping) and set(cast("Json", body)) == {"base64"}:
+        try:
+            return base64.b64decode(str(body["base64"]), validate=True)
+        except binascii.Error:
+            raise InputError("body.base64: is no base64") from None
+    if kind == "application/x-www-form-urlencoded" and isinstance(body, Mapping):
+        return urlencode({key: _plain(value) for key, value in cast("Json", body).items()}).encode()
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    raise InputError(f"body = {shown(body)}: for {kind} it must be a text, or bytes as {{base64: ...}}")
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def decoded(body: bytes, content_type: str) -> Any:
+    """A body as JSON data: parsed if it is JSON, else text, else `{"base64": ...}`; None if there is none."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if not body:
+        return None
+    if _JSON.fullmatch(kind):
+        try:
+            value = json.loads(body)
+            return value if body.count(b"[") + body.count(b"{") <= DEPTH_LIMIT or _is_flat(value) else _as_text(body)
+        except (ValueError, RecursionError):
+            return _as_text(body)
+    return _as_text(body)
+
+
+def _is_flat(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        ]
+    return not level
+
+
+def _as_text(body: bytes) -> Any:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+
+
+def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
+    """What is compared of a body, as JSON data. `volatile`: JSON pointers, or names of properties of a calendar."""
+    if form == "json":
+        return without(body, volatile)
+    if form == "icalendar" and isinstance(body, str):
+        return _calendar(body, {name.upper() for name in volatile})
+    if form == "text" and isinstance(body, str):
+        return "\n".join(line.rstrip() for line in body.strip().splitlines())
+    return body
+
+
+def fingerprint(value: Any) -> str:
+    """A digest of JSON data."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def _calendar(text: str, volatile: set[str]) -> Any:
+    """Calendar data (RFC 5545) with lines unfolded, and properties and components in one order."""
+    unfolded = re.sub(r"\r?\n[ \t]", "", text)
+    stack: list[tuple[str, list[Any]]] = [("", [])]
+    for line in unfolded.splitlines():
+        name = re.split("[:;]", line, maxsplit=1)[0].strip().upper()
+        if name == "BEGIN":
+            stack.append((line.partition(":")[2].strip().upper(), []))
+        elif name == "END" and len(stack) > 1:
+            kind, inside = stack.pop()
+            stack[-1][1].append([kind, sorted(inside, key=canonical_json)])
+        elif line.strip() and name not in volatile:
+            stack[-1][1].append(name + line.strip()[len(name) :])
+    return stack[0][1] if len(stack) == 1 else text

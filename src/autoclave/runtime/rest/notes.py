@@ -1,0 +1,137 @@
+"""What is known of the requests of an action outside of the journal: that one is being sent, and what it was answered.
+
+A mark is durable before the first byte of its request, and an answer before anything is made of it. So after a death it
+is known which requests cannot have reached the service, and which were answered. Large bodies are kept here as well,
+so that the journal stays small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autoclave.core import HostError, InputError
+from autoclave.core.files import sync_directory, write_atomically
+from autoclave.core.json import canonical_json
+from autoclave.runtime.rest.parts import Answer, Part, part_from
+
+_INLINE_BYTES = 16 << 10
+_KEPT = "$kept"
+
+
+class Notes:
+    """In the folder `folder`, one below it for each action, whose requests have names of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+
+    def mark_sent(self, action: str, request: str) -> None:
+        """A request is about to be sent; durable when this returns.
+
+        Raises:
+            HostError: the disk is full or fails; then it is not to be sent.
+        """
+        self._write(action, f"sent-{request}", f"{time.time()}\n")
+
+    def sent_at(self, action: str, request: str) -> float | None:
+        """When a request was sent, in seconds since 1970; None: it was not, for sure."""
+        with contextlib.suppress(FileNotFoundError):
+            return float((self._folder / action / f"sent-{request}").read_text())
+        return None
+
+    def note_answer(self, action: str, request: str, answer: Answer) -> None:
+        """What a request was answered; durable when this returns."""
+        self._write(action, f"answer-{request}.json", json.dumps(asdict(answer)))
+
+    def answer(self, action: str, request: str) -> Answer | None:
+        """What a request was answered, if that was noted."""
+        with contextlib.suppress(FileNotFoundError):
+            return Answer(**json.loads((self._folder / action / f"answer-{request}.json").read_text()))
+        return None
+
+    def note_end(self, action: str, request: str, part: Part) -> None:
+        """A request has been dealt with, and its effect was seen; durable when this returns."""
+        self._write(action, f"end-{request}.json", json.dumps(part.to_json()))
+
+    def end(self, action: str, request: str) -> Part | None:
+        """What became of a request that has been dealt with."""
+        with contextlib.suppress(FileNotFoundError):
+            return part_from(json.loads((self._folder / action / f"end-{request}.json").read_text()))
+        return None
+
+    def held(self, action: str, plain: Any) -> Any:
+        """JSON data with large values of `body` kept here in place of being in it."""
+        if isinstance(plain, Mapping):
+            return {
+                key: self._held_body(action, value) if key == "body" else self.held(action, value)
+                for key, value in plain.items()
+            }
+        if isinstance(plain, (list, tuple)):
+            return [self.held(action, each) for each in plain]
+        return plain
+
+    def _held_body(self, action: str, body: Any) -> Any:
+        content = canonical_json(body)
+        if len(content) <= _INLINE_BYTES and not (isinstance(body, Mapping) and _KEPT in body):
+            return body
+        name = hashlib.sha256(content).hexdigest()
+        if not (self._folder / action / name).exists():
+            self._write(action, name, content)
+        return {_KEPT: name, "num_bytes": len(content)}
+
+    def recalled(self, action: str, plain: Any) -> Any:
+        """The same with the bodies in it again.
+
+        Raises:
+            InputError: one is not kept any more.
+        """
+        if isinstance(plain, Mapping):
+            return {
+                key: self._recalled_body(action, value) if key == "body" else self.recalled(action, value)
+                for key, value in plain.items()
+            }
+        if isinstance(plain, (list, tuple)):
+            return [self.recalled(action, each) for each in plain]
+        return plain
+
+    def _recalled_body(self, action: str, body: Any) -> Any:
+        if not (isinstance(body, Mapping) and _KEPT in body):
+            return body
+        name = str(body[_KEPT])
+        try:
+            content = (self._folder / action / Path(name).name).read_bytes()
+        except OSError:
+            raise InputError(f"action {action}: what it replaced is not kept any more") from None
+        if hashlib.sha256(content).hexdigest() != name:
+            raise InputError(f"action {action}: what is kept of it was altered")
+        return json.loads(content)
+
+    def num_bytes(self, action: str) -> int:
+        """What is kept of an action here."""
+        with contextlib.suppress(FileNotFoundError):
+            return sum(each.stat().st_size for each in (self._folder / action).iterdir())
+        return 0
+
+    def forget(self, action: str) -> None:
+        """Remove all that is known of an action."""
+        shutil.rmtree(self._folder / action, ignore_errors=True)
+
+    def _write(self, action: str, name: str, content: str | bytes) -> None:
+        folder = self._folder / action
+        try:
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700)
+                sync_directory(self._folder)
+            write_atomically(folder / name, content)
+            os.chmod(folder / name, 0o600)
+        except OSError as error:
+            raise HostError(f"{folder}: cannot be written ({error}). Mend: make room on its disk") from None

@@ -1,0 +1,226 @@
+"""A catalogue out of the description of a service (OpenAPI 3). What is derived here is unproven. Pure.
+
+What takes an operation back is, in this order: what the extension `x-undo` of the operation says (fields of
+`OperationSpec`, such as `undo`, `look`, `subject`, `is_guarded`); a link of its answer to an operation that deletes;
+and obvious pairs: making and deleting, replacing and replacing with what was there before. Each GET becomes a look of
+the name of its operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from autoclave.core import InputError
+from autoclave.core.json import shown
+from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, parameters_in
+
+_METHODS = ("get", "head", "post", "put", "patch", "delete")
+_CONDITIONS = ("if-match", "if-none-match")
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An operation as the description has it, with the parameters of its path and references resolved."""
+
+    name: str
+    method: str
+    path: str
+    plain: Json
+    parameters: tuple[Json, ...]
+
+    @property
+    def is_guarded(self) -> bool:
+        return any(str(each.get("name", "")).lower() == "if-match" for each in self.parameters)
+
+    @property
+    def answer(self) -> Json:
+        """The description of its success."""
+        found = {str(status): each for status, each in self.plain.get("responses", {}).items()}
+        return next((found[status] for status in sorted(found) if status.startswith("2")), {})
+
+
+def catalogue_of_openapi(document: Json, service: str, where: str = "OpenAPI") -> Catalogue:
+    """The catalogue that a description of a service gives.
+
+    Raises:
+        InputError: it is no description of version 3, or says something that cannot be.
+    """
+    if not str(document.get("openapi", "")).startswith("3."):
+        raise InputError(f"{where}: openapi = {shown(document.get('openapi'))}: must be of version 3")
+    servers = [str(each.get("url", "")) for each in document.get("servers", [])]
+    server = next((each for each in servers if each.startswith("https://") and "{" not in each), "")
+    prefix = urlsplit(server or (servers[0] if servers else "")).path.rstrip("/")
+    described = list(_described(document, prefix))
+    plain: dict[str, Any] = {
+        "service": service,
+        "documentation": str(document.get("externalDocs", {}).get("url", "")),
+        "base_url": server.removesuffix("/").removesuffix(prefix) if server else "",
+        "oauth": _oauth(document),
+        "looks": {each.name: _look(each) for each in described if each.method == "GET"},
+        "operations": {each.name: _operation(each, described) for each in described},
+    }
+    return catalogue_from(plain, where)
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def _described(document: Json, prefix: str) -> Iterator[_Described]:
+    for path, item in document.get("paths", {}).items():
+        item = _resolved(item, document)
+        for method in _METHODS:
+            if method in item:
+                plain = item[method]
+                name = str(plain.get("operationId") or re.sub(r"\W+", "_", f"{method}{path}").strip("_"))
+                both = {(each["in"], each["name"]): each for each in item.get("parameters", [])}
+                both |= {(each["in"], each["name"]): each for each in plain.get("parameters", [])}
+                yield _Described(name, method.upper(), prefix + path, plain, tuple(both.values()))
+
+
+def _resolved(value: Any, document: Json, inside: tuple[str, ...] = ()) -> Any:
+    """With what references name in their place; one that is within itself may be anything."""
+    if isinstance(value, Mapping):
+        if isinstance(name := value.get("$ref"), str):
+            return {} if name in inside else _resolved(_named(name, document), document, (*inside, name))
+        return {key: _resolved(inner, document, inside) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_resolved(inner, document, inside) for inner in value]
+    return value
+
+
+def _named(name: str, document: Json) -> Any:
+    value: Any = document
+    for part in name.removeprefix("#/").split("/"):
+        part = part.replace("~1", "/").replace("~0", "~")
+        if not name.startswith("#/") or not isinstance(value, Mapping) or part not in value:
+            raise InputError(f"OpenAPI: {name}: there is nothing of that name in the document")
+        value = value[part]
+    return value
+
+
+def _oauth(document: Json) -> Any:
+    schemes = _resolved(document.get("components", {}).get("securitySchemes", {}), document)
+    for scheme in schemes.values():
+        flows = scheme.get("flows", {}) if scheme.get("type") == "oauth2" else {}
+        if flow := flows.get("authorizationCode"):
+            return {"authorize_url": flow["authorizationUrl"], "token_url": flow["tokenUrl"]}
+    return None
+
+
+def _content(plain: Json) -> tuple[str, Json]:
+    """The type of a content, JSON before all others, and its schema."""
+    types: Mapping[str, Any] = plain.get("content", {})
+    best = next((each for each in types if re.fullmatch(r"application/(.+\+)?json", each)), next(iter(types), ""))
+    return best, types.get(best, {}).get("schema", {})
+
+
+def _properties(described: _Described | None) -> Mapping[str, Any]:
+    return _content(described.answer)[1].get("properties", {}) if described else {}
+
+
+def _look(described: _Described) -> dict[str, Any]:
+    found = {"path": described.path}
+    kind, _ = _content(described.answer)
+    form = "json" if "json" in kind or not kind else "icalendar" if "calendar" in kind else "bytes"
+    return {**found, "form": form, "volatile": _read_only(described, lasting=parameters_in(described.path))}
+
+
+def _read_only(described: _Described | None, lasting: list[str]) -> list[str]:
+    """Pointers to what the service alone sets."""
+    only = [name for name, each in _properties(described).items() if each.get("readOnly")]
+    return [f"/{name}" for name in only if name not in (*lasting, "id")]
+
+
+# --- Deriving --------------------------------------------------------------------------------------------------------
+
+
+def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "method": own.method,
+        "path": own.path,
+        "summary": str(own.plain.get("summary", "")),
+        "parameters": {each["name"]: _parameter(each) for each in own.parameters if _is_ours(each)},
+        "scopes": sorted(
+            {scope for each in own.plain.get("security", [])[:1] for scopes in each.values() for scope in scopes}
+        ),
+    }
+    if "requestBody" in own.plain:
+        kind, schema = _content(own.plain["requestBody"])
+        is_required = bool(own.plain["requestBody"].get("required", False))
+        plain["body"] = {"content_type": kind or "application/json", "is_required": is_required, "form": dict(schema)}
+    if own.method not in ("GET", "HEAD"):
+        derived = _of_item(own, all_of_them) if own.method != "POST" else _of_creation(own, all_of_them)
+        plain |= {**derived, **_of_links(own, all_of_them), "is_guarded": own.is_guarded}
+        extension: Any = own.plain.get("x-undo", {})
+        plain |= {"undo": extension} if isinstance(extension, list) else dict(extension)
+    return plain
+
+
+def _is_ours(parameter: Json) -> bool:
+    place, name = parameter["in"], str(parameter["name"]).lower()
+    return place in ("path", "query") or (place == "header" and name not in (*_CONDITIONS, "authorization"))
+
+
+def _parameter(plain: Json) -> dict[str, Any]:
+    return {
+        "place": plain["in"],
+        "is_required": bool(plain.get("required", plain["in"] == "path")),
+        "form": dict(plain.get("schema", {})),
+    }
+
+
+def _at(path: str, all_of_them: list[_Described]) -> dict[str, _Described]:
+    return {each.method: each for each in all_of_them if each.path == path}
+
+
+def _of_item(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+    """PUT, PATCH and DELETE of something that a GET shows."""
+    here = _at(own.path, all_of_them)
+    if "GET" not in here:
+        return {}
+    place = {name: f"$request.path.{name}" for name in parameters_in(own.path)}
+    undo: list[dict[str, Any]] = []
+    if own.method == "PUT" and "DELETE" in here:
+        undo.append({"operation": here["DELETE"].name, "arguments": place, "when": "absent"})
+    back = here.get("PUT") or (here.get("PATCH") if own.method == "PATCH" else None)
+    if back and "requestBody" in back.plain:
+        body = {"of": "$before.body", "without": _read_only(here["GET"], lasting=[])}
+        undo.append({"operation": back.name, "arguments": {**place, "body": body}, "when": "existed"})
+    return {"look": here["GET"].name, "undo": undo}
+
+
+def _of_creation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+    """POST to a collection whose items can be shown and deleted."""
+    for item in {each.path for each in all_of_them}:
+        new = parameters_in(item)[len(parameters_in(own.path)) :]
+        if item != f"{own.path.rstrip('/')}/{{{new[0] if new else ''}}}":
+            continue
+        here = _at(item, all_of_them)
+        name = new[0] if new[0] in _properties(own) else "id"
+        place = {each: f"$request.path.{each}" for each in parameters_in(own.path)}
+        id_of_new = {new[0]: f"$response.body#/{name}"}
+        found: dict[str, Any] = {"look": here["GET"].name, "subject": id_of_new} if "GET" in here else {}
+        if "DELETE" in here:
+            arguments = {**place, **id_of_new}
+            found["undo"] = [{"operation": here["DELETE"].name, "arguments": arguments, "when": "absent"}]
+        return found
+    return {}
+
+
+def _of_links(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+    """What links of an answer say: to what shows what was made, and to what deletes it."""
+    by_name = {each.name: each for each in all_of_them}
+    found: dict[str, Any] = {}
+    for link in own.answer.get("links", {}).values():
+        target = by_name.get(str(link.get("operationId", "")))
+        arguments = {str(name).rpartition(".")[2]: value for name, value in link.get("parameters", {}).items()}
+        if target is not None and target.method == "GET":
+            found |= {"look": target.name, "subject": arguments}
+        elif target is not None and target.method == "DELETE":
+            found["undo"] = [{"operation": target.name, "arguments": arguments, "when": "absent"}]
+    return found

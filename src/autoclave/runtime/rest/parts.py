@@ -1,0 +1,168 @@
+"""What an action consists of: calls, the states before and after, and answers. Plain data, to and from JSON.
+
+An action is one call as a rule, and several where one request has others in it, or an undo needs more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from autoclave.runtime.rest.expressions import at
+
+Json = Mapping[str, Any]
+ABSENT = "absent"
+"""The fingerprint of nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request without a key. `target` is path and query; `path`, `query`: parameters by their names."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+    content_type: str = "application/json"
+    path: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"{self.method} {self.target.partition('?')[0]}"
+
+    @property
+    def request(self) -> Json:
+        """What expressions call `$request`."""
+        return {"path": self.path, "query": self.query, "header": self.headers, "body": self.body}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a service said; names of headers in small letters."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+
+    @property
+    def response(self) -> Json:
+        """What expressions call `$response`."""
+        return {"status": self.status, "header": self.headers, "body": self.body}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What there was of a subject. `fingerprint` is of what counts in it; `etag` names the version, if there is one."""
+
+    fingerprint: str = ABSENT
+    etag: str = ""
+    body: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        return self.fingerprint != ABSENT
+
+    @property
+    def seen(self) -> Json:
+        """What expressions call `$before` or `$theirs`."""
+        return {"body": self.body, "header": {"etag": self.etag}}
+
+    def is_same(self, other: State) -> bool:
+        """Whether both are the same for whoever uses them."""
+        return self.fingerprint == other.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One call of an action.
+
+    Attributes:
+        operation: its name in the catalogue; empty for a free request.
+        arguments: what it was made from.
+        call: what is sent.
+        look: the name of the look that shows what it changes; empty if there is none.
+        subject: the call of that look; None if there is none, or if only the answer will say.
+        before: what that showed; None if nobody looked.
+        num_inside: how many things are in it that go with it; None if nobody looked.
+        guards: whether the call is sent on the condition that the subject is still so.
+        listed: what its listing had before, if only a listing can tell whether it was done.
+        is_keyed: whether it has a key by which the service does it once, however often it is sent.
+        wanted: what an undo or redo has to bring about; None for any.
+        leaves: in place of it, what has to be seen, by pointers.
+        pair: the name of the pair of operation and inverse that is tried by it.
+        inverse: that inverse, if a model proposed it.
+        answer, after: what came of it.
+    """
+
+    operation: str
+    arguments: Json
+    call: Call
+    look: str = ""
+    subject: Call | None = None
+    before: State | None = None
+    num_inside: int | None = None
+    guards: bool = False
+    listed: Sequence[str] | None = None
+    is_keyed: bool = False
+    wanted: State | None = None
+    leaves: Json = field(default_factory=dict[str, Any])
+    pair: str = ""
+    inverse: Json | None = None
+    answer: Answer | None = None
+    after: State | None = None
+
+    @property
+    def scene(self) -> dict[str, Any]:
+        """What expressions can speak of."""
+        scene: dict[str, Any] = {"request": self.call.request}
+        scene |= {"response": self.answer.response} if self.answer else {}
+        return scene | ({"before": self.before.seen} if self.before and self.before.is_there else {})
+
+    @property
+    def existed(self) -> bool:
+        """Whether its subject was there before, as far as anybody looked."""
+        return self.before is not None and self.before.is_there
+
+    @property
+    def guard(self) -> dict[str, str]:
+        """The headers that let it be done only while its subject is as it was."""
+        if not self.guards or self.before is None:
+            return {}
+        if not self.before.is_there:
+            return {"If-None-Match": "*"}
+        is_strong = self.before.etag and not self.before.etag.startswith("W/")
+        return {"If-Match": self.before.etag} if is_strong else {}
+
+    def satisfies(self, now: State | None) -> bool:
+        """Whether what is seen now is what this had to bring about; of what nobody can see, it is taken to be."""
+        if now is None:
+            return True
+        if self.leaves:
+            return now.is_there and all(at(now.body, pointer) == value for pointer, value in self.leaves.items())
+        return self.wanted is None or now.is_same(self.wanted)
+
+    def with_end(self, answer: Answer | None, after: State | None) -> Part:
+        return replace(self, answer=answer, after=after)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def part_from(plain: Json) -> Part:
+    """A part out of JSON data."""
+
+    def made(kind: type[Any], name: str) -> Any:
+        return None if plain[name] is None else kind(**plain[name])
+
+    given = {
+        "call": made(Call, "call"),
+        "subject": made(Call, "subject"),
+        "before": made(State, "before"),
+        "wanted": made(State, "wanted"),
+        "answer": made(Answer, "answer"),
+        "after": made(State, "after"),
+    }
+    return Part(**{**plain, **given})

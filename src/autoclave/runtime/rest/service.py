@@ -1,0 +1,331 @@
+"""One service: its catalogue, what is asked of it, and what can be seen of it. Looking changes nothing there."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from autoclave.core import HostError, InputError
+from autoclave.core.json import shown
+from autoclave.runtime.rest.calls import call_of, filled_target, free_call, require_target
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, needs_answer
+from autoclave.runtime.rest.connection import ServiceConnection
+from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
+from autoclave.runtime.rest.forms import canonical, fingerprint
+from autoclave.runtime.rest.operations import Ask
+from autoclave.runtime.rest.parts import ABSENT, Answer, Call, Part, State
+from autoclave.runtime.rest.wire import Lost, NotSent, Wire
+from autoclave.runtime.vault.targets import plain_path
+
+_KEPT = ["etag", "location", "content-type", "retry-after", "last-modified", "link"]
+_MOST_REDIRECTS = 3
+
+
+class Service:
+    """A service under the name that grants and actions have for it."""
+
+    def __init__(self, name: str, connection: ServiceConnection, catalogue: Catalogue | None, wire: Wire) -> None:
+        self.name, self.connection, self.catalogue, self.wire = name, connection, catalogue, wire
+
+    def spec(self, operation: str, method: str = "POST") -> OperationSpec:
+        """What is known of an operation; for an empty name: of a free request, which is nothing but the method.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        if not operation:
+            return OperationSpec(method=method, path="/")
+        if self.catalogue is None:
+            raise InputError(f"service {self.name}: operation {shown(operation)}: it has no catalogue")
+        return self.catalogue.operation(operation)
+
+    def spec_of(self, part: Part) -> OperationSpec:
+        """What is known of the operation of a part."""
+        return self.spec(part.operation, part.call.method)
+
+    def resource(self, call: Call) -> str:
+        """The name that the policy knows a call by."""
+        return f"services/{self.name}/{call.method}{_plain(call.target)}"
+
+    def key(self, target: str) -> str:
+        """The key of what is at a path, for footprints and conflicts."""
+        return f"services/{self.name}{_plain(target)}"
+
+    def key_of(self, subject: Call) -> str:
+        """The key of what a look shows: its path, and what else says what it is about."""
+        query, body = subject.target.partition("?")[2], subject.body
+        names = [quote(query, safe="=")] if query else []
+        names += [fingerprint(body)[:16]] if body is not None else []
+        return "/".join([self.key(subject.target), *names])
+
+    # --- Asking -----------------------------------------------------------------------------------------------------
+
+    def call(self, operation: str, arguments: Mapping[str, Any]) -> Call:
+        """The call of an operation of the catalogue.
+
+        Raises:
+            InputError: there is none of that name, or the arguments are wrong.
+        """
+        spec = self.spec(operation)
+        return call_of(operation, spec, arguments, self.catalogue.headers if self.catalogue else {})
+
+    def named(self, ask: Ask) -> tuple[str, Mapping[str, Any]]:
+        """The operation that is asked for, and its arguments; an empty name for a free request.
+
+        Raises:
+            InputError: it is not registered, and the connection permits no free requests.
+        """
+        if ask.operation:
+            return ask.operation, ask.arguments
+        require_target(ask.path)
+        path, mark, query = ask.path.partition("?")
+        target = f"{plain_path(path)}{mark}{query}"
+        found = self.catalogue.matched(ask.method, target) if self.catalogue else None
+        if found is None:
+            if not self.connection.allows_free:
+                raise InputError(
+                    f"service {self.name}: {ask.method} {ask.path.partition('?')[0][:200]} is no operation of its "
+                    "catalogue, and this connection permits no others"
+                )
+            return "", {}
+        name, arguments = found
+        return name, arguments | ({"body": ask.body} if ask.body is not None else {})
+
+    def parts(self, ask: Ask, *, looks: bool) -> list[Part]:
+        """What is asked for, with what there is before it. Without `looks`, nothing is sent.
+
+        Raises:
+            InputError: it cannot be asked.
+            HostError: the service cannot be reached.
+        """
+        name, arguments = self.named(ask)
+        if not name:
+            return [Part("", {}, free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue))]
+        spec = self.spec(name)
+        if spec.batch:
+            call = self.call(name, arguments)
+            return [self.part(*each, looks=looks) for each in self._inner(name, spec, call)]
+        return [self.part(name, arguments, looks=looks)]
+
+    def part(self, name: str, arguments: Mapping[str, Any], *, looks: bool = True) -> Part:
+        """One call, with a key of ours if the service takes one, and what there is before it."""
+        spec = self.spec(name)
+        arguments, is_keyed = _with_key(spec, arguments)
+        call = self.call(name, arguments)
+        part = Part(name, arguments, call, is_keyed=is_keyed, guards=spec.is_guarded, look=spec.look)
+        if not looks or spec.is_reading:
+            return part
+        subject = None if needs_answer(spec) else self.subject(part)
+        part = replace(part, subject=subject, before=self.look(spec.look, subject) if subject else None)
+        if spec.listing and subject is None and not is_keyed:
+            part = replace(part, listed=sorted(self.listed(spec.listing, part)))
+        return replace(part, num_inside=self.num_inside(part)) if part.existed else part
+
+    def num_inside(self, part: Part) -> int | None:
+        """How many things are in the subject of a part that go with it; None if the catalogue knows of none."""
+        spec = self.spec_of(part)
+        return len(self.listed(spec.contents, part)) if spec.contents else None
+
+    def _inner(self, name: str, spec: OperationSpec, call: Call) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The requests in a batch, each an operation of the catalogue."""
+        assert spec.batch is not None
+        given = at(call.body, spec.batch.requests)
+        if not isinstance(given, list) or not given:
+            raise InputError(f"{name}.body{spec.batch.requests}: must be a list of requests")
+        defaults = at(call.body, spec.batch.defaults, {})
+        for number, each in enumerate(given):
+            method, path = (
+                str(at(each, spec.batch.request[key], at(defaults, spec.batch.request[key], "")))
+                for key in ("method", "path")
+            )
+            found = self.catalogue.matched(method, path) if self.catalogue else None
+            if found is None or self.spec(found[0]).batch:
+                raise InputError(f"{name}: request {number}: {method} {path[:200]} is no operation of the catalogue")
+            body = at(each, spec.batch.request["body"], at(defaults, spec.batch.request["body"]))
+            yield found[0], found[1] | ({"body": body} if body is not None else {})
+
+    def whole(self, ask: Ask, parts: Sequence[Part]) -> Call | None:
+        """The one request that a batch is sent as; None if the parts are sent alone."""
+        name, arguments = self.named(ask)
+        batch = self.spec(name).batch if name else None
+        if batch is None:
+            return None
+        listed: list[Any] = []
+        for part in parts:
+            inner: Any = {}
+            values = {"method": part.call.method, "path": part.call.target, "body": part.call.body}
+            values["headers"] = {**part.call.headers, **part.guard}
+            for key, pointer in batch.request.items():
+                inner = inner if values[key] in (None, {}) else with_value(inner, pointer, values[key])
+            listed.append(inner)
+        return self.call(name, {**arguments, "body": with_value({}, batch.requests, listed)})
+
+    def answers(self, ask: Ask, whole: Answer, number: int) -> list[Answer]:
+        """The answers in that to a batch.
+
+        Raises:
+            InputError: there are not as many as there were requests.
+        """
+        batch = self.spec(self.named(ask)[0]).batch
+        given = at(whole.body, batch.responses) if batch else None
+        if batch is None or not isinstance(given, list) or len(given) != number:
+            raise InputError("the answer has not as many parts as the request")
+        found: list[Answer] = []
+        for each in given:
+            headers: Mapping[str, Any] = at(each, batch.response.get("headers", "/headers"), {})
+            lower = {key.lower(): str(value) for key, value in headers.items()}
+            found.append(Answer(int(at(each, batch.response["status"], 0)), lower, at(each, batch.response["body"])))
+        return found
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def subject(self, part: Part) -> Call | None:
+        """The look that shows what a part changes; None if there is none, or nobody can tell yet."""
+        spec = self.spec(part.operation)
+        if not spec.look or self.catalogue is None:
+            return None
+        look = self.catalogue.looks[spec.look]
+        values = {**part.call.path, **part.call.query}
+        for name, template in spec.subject.items():
+            if any(value_or_none(each, part.scene) is None for each in expressions_in(template)):
+                return None
+            values[name] = evaluated(template, part.scene)
+        scene = {"request": {**part.call.request, "path": values}}
+        body = evaluated(look.body, scene) if look.body is not None else None
+        target = filled_target(look.path, values)
+        return Call(look.method, target, self.catalogue.headers, body)
+
+    def look(self, name: str, subject: Call) -> State:
+        """What there is of a subject, by the look of this name.
+
+        Raises:
+            InputError: the service does not show it.
+            HostError: it cannot be reached.
+        """
+        assert self.catalogue is not None
+        look = self.catalogue.looks[name]
+        answer = self.seen(subject)
+        if answer.status in look.absent or self.is_refusal(answer):
+            return State(ABSENT)
+        if not 200 <= answer.status < 300:
+            raise InputError(f"service {self.name}: {subject.told}: {complaint(answer)}")
+        etag = value_or_none(look.etag, {"response": answer.response})
+        return State(fingerprint(canonical(answer.body, look.form, look.volatile)), str(etag or ""), answer.body)
+
+    def seen(self, call: Call) -> Answer:
+        """The answer to a request that changes nothing, asked for again while the service is not well.
+
+        Raises:
+            InputError: it leads elsewhere.
+            HostError: the service cannot be reached.
+        """
+        until, pause_s, num_redirects = time.monotonic() + self.connection.patience_s, 0.05, 0
+        while True:
+            try:
+                answer = self.wire.send(call)
+            except (NotSent, Lost) as error:
+                problem = str(error)
+            else:
+                problem = f"service {self.name}: {call.told}: {complaint(answer)}"
+                if answer.status in (301, 302, 303, 307, 308):
+                    call, num_redirects = self._redirected(call, answer, num_redirects), num_redirects + 1
+                    continue
+                if answer.status not in (500, 502, 503, 504):
+                    return answer
+            if time.monotonic() >= until:
+                raise HostError(f"{problem}. Mend: try again when the service is well")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 1.0)
+
+    def _redirected(self, call: Call, answer: Answer, number: int) -> Call:
+        place = urlsplit(answer.headers.get("location", ""))
+        own = urlsplit(self.connection.base_url)
+        is_here = not place.netloc or (place.scheme, place.netloc.lower()) == (own.scheme, own.netloc)
+        if not is_here or number >= _MOST_REDIRECTS or not place.path.startswith(f"{self.connection.prefix}/"):
+            raise InputError(
+                f"service {self.name}: {call.told}: leads to {place.netloc[:100]!r}, where nothing of this service goes"
+            )
+        target = place.path.removeprefix(self.connection.prefix) + (f"?{place.query}" if place.query else "")
+        return replace(call, target=target)
+
+    def is_refusal(self, answer: Answer) -> bool:
+        """Whether the body says that nothing was done, though the status does not."""
+        told = self.catalogue.refusals if self.catalogue else {}
+        return any(at(answer.body, pointer, told) == value for pointer, value in told.items())
+
+    def listed(self, name: str, part: Part) -> dict[str, Any]:
+        """What is in the listing of this name for a part, by identifiers, from all pages.
+
+        Raises:
+            InputError, HostError: the listing cannot be had whole.
+        """
+        assert self.catalogue is not None
+        listing = self.catalogue.listings[name]
+        values = {**part.call.path, **part.call.query}
+        first = call = Call("GET", filled_target(listing.path, values), self.catalogue.headers)
+        found: dict[str, Any] = {}
+        for _ in range(listing.most_pages):
+            answer = self.seen(call)
+            items = at(answer.body, listing.items)
+            if not 200 <= answer.status < 300 or not isinstance(items, list):
+                raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
+            found |= {str(at(item, listing.id)): item for item in items}
+            if (following := self._next_page(listing, first, answer)) is None:
+                return found
+            call = following
+        raise InputError(f"service {self.name}: {first.told}: has more than {listing.most_pages} pages")
+
+    def _next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
+        told = value_or_none(listing.next, {"response": answer.response}) if listing.next else None
+        if listing.next == "$response.header.link":
+            named = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', str(told or ""))
+            told = named[1] if named else None
+        if not told:
+            return None
+        if not listing.next_as:
+            return self._redirected(first, Answer(302, {"location": str(told)}), 0)
+        joint = "&" if "?" in first.target else "?"
+        return replace(first, target=f"{first.target}{joint}{urlencode({listing.next_as: str(told)})}")
+
+
+def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
+    """The headers of answers that anybody needs: the usual ones, and those of which the catalogue speaks."""
+    plain = repr(catalogue.model_dump()) if catalogue else ""
+    return frozenset(
+        {*_KEPT, *(name.lower() for name in re.findall(r"\$(?:response|before)\.header\.([\w-]+)", plain))}
+    )
+
+
+def complaint(answer: Answer) -> str:
+    """What a service answered, in words, with the mend for what is usual."""
+    mends = {
+        401: ". Mend: its key is not valid (any more); put a new one into the vault and try again",
+        403: ". Mend: its key is not for this; get one that is",
+        412: ": somebody else has changed it meanwhile",
+        429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
+    }
+    told = shown(answer.body, 200) if answer.body not in (None, "") else ""
+    return f"answered {answer.status}" + (f" {told}" if told else "") + mends.get(answer.status, "")
+
+
+def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The arguments with a key of ours where the service takes one, and whether it is ours."""
+    if spec.idempotency is None:
+        return arguments, False
+    place, name = spec.idempotency.place, spec.idempotency.name
+    key = str(uuid.uuid4())
+    if place == "body":
+        if at(arguments.get("body"), name) is not None:
+            return arguments, False
+        return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
+    return (arguments, False) if name in arguments else ({**arguments, name: key}, True)
+
+
+def _plain(target: str) -> str:
+    """The path of a target in its one spelling, for rules and footprints."""
+    return plain_path(target).rstrip("/")

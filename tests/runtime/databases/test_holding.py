@@ -1,0 +1,203 @@
+"""Actions in the mode `hold`: nothing is final, or seen by others, before it is committed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+
+from autoclave.core import InputError
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.postgresql import Postgres
+from tests.runtime.databases.shops import Shop, done, make_postgres_shop
+
+S = ActionState
+DEADLINE_S = 20.0
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_it_is_seen_by_others_when_it_is_committed(shop: Shop, opened: Session):
+    before = shop.content()
+    action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+    assert shop.content() == before
+    assert opened.commit(action).state is S.COMMITTED
+    assert float(shop.others("SELECT price FROM item WHERE id = 1")[0][0]) == 1
+
+
+DEFINITIONS = {
+    "a table altered": ["ALTER TABLE item ADD COLUMN more TEXT DEFAULT 'x'", "UPDATE item SET more = 'y' WHERE id = 1"],
+    "a column dropped": ["ALTER TABLE item DROP COLUMN photo"],
+    "a table dropped": ["DROP TABLE log"],
+    "a table renamed": ["ALTER TABLE log RENAME TO diary"],
+    "an index": ["CREATE INDEX item_price ON item (price)"],
+    "a view": ["DROP VIEW dear"],
+}
+OF_POSTGRESQL = {
+    "a view of its own": ["CREATE MATERIALIZED VIEW much AS SELECT sum(price) FROM item"],
+    "a type": ["CREATE TYPE size AS ENUM ('s', 'm')", "CREATE TABLE shirt (size size)"],
+    "a label": ["ALTER TYPE mood ADD VALUE 'bored'"],
+    "a policy": ["CREATE POLICY mine ON item USING (true)", "ALTER TABLE item ENABLE ROW LEVEL SECURITY"],
+    "a grant": ["GRANT SELECT ON item TO PUBLIC"],
+    "a function": ["CREATE FUNCTION twice(n int) RETURNS int LANGUAGE sql AS 'SELECT n * 2'"],
+    "a trigger": ["DROP TRIGGER item_log ON item"],
+    "truncate": ["TRUNCATE kind RESTART IDENTITY CASCADE"],
+}
+
+
+@pytest.mark.parametrize("statements", DEFINITIONS.values(), ids=DEFINITIONS)
+def test_definitions_are_taken_back_exactly(shop: Shop, statements: list[str]):
+    if shop.schema == "public":
+        owned_by_the_role(shop)
+    before = shop.content()
+    with shop.session(allows_code=True) as session:
+        action = done(session, *statements, mode="hold")
+        session.undo(action)
+        assert shop.content() == before
+        second = done(session, *statements, mode="hold")
+        session.commit(second)
+        assert shop.content() != before
+
+
+@pytest.mark.parametrize("statements", OF_POSTGRESQL.values(), ids=OF_POSTGRESQL)
+def test_so_are_those_of_postgresql(postgres_shop: Shop, statements: list[str]):
+    test_definitions_are_taken_back_exactly(postgres_shop, statements)
+
+
+def owned_by_the_role(shop: Shop) -> None:
+    names = [name for (name,) in shop.others("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    changes = [f"ALTER TABLE {name} OWNER TO agent" for name in names]
+    shop.others("; ".join([*changes, "ALTER VIEW dear OWNER TO agent", "ALTER TYPE mood OWNER TO agent"]))
+
+
+def test_a_held_action_keeps_others_of_the_session_off_its_tables(shop: Shop, opened: Session):
+    action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+    with pytest.raises(InputError, match=f"is held by action {action}; commit it or undo it first"):
+        done(opened, "UPDATE item SET price = 2 WHERE id = 2")
+    opened.undo(action)
+    done(opened, "UPDATE item SET price = 2 WHERE id = 2")
+
+
+def test_after_its_time_it_is_rolled_back_and_recorded_as_undone(shop: Shop):
+    before = shop.content()
+    with shop.session(hold_s=0.5) as session:
+        sql = {
+            "do": "sql",
+            "database": "shop",
+            "statements": ["UPDATE item SET price = 1 WHERE id = 1"],
+            "mode": "hold",
+        }
+        proposal = session.propose(sql)
+        assert any("for 0.5 s at most" in line for line in proposal.plan.changes)
+        session.run(proposal.action, proposal.plan.digest)
+        assert session.difference(proposal.action)[-1].startswith("held until 20")
+        until(lambda: not is_held(shop))
+        shop.others("UPDATE item SET price = 3 WHERE id = 3")
+        with pytest.raises(InputError, match="is undone, so it cannot become committed"):
+            session.commit(proposal.action)
+    assert {name: rows for name, rows in shop.content().items() if name not in ("item", "log")} == {
+        name: rows for name, rows in before.items() if name not in ("item", "log")
+    }
+
+
+def is_held(shop: Shop) -> bool:
+    """Whether others cannot write to the row."""
+    try:
+        if shop.schema == "main":
+            shop.others("BEGIN IMMEDIATE")
+        else:
+            shop.others("SET lock_timeout = 10; SELECT id FROM item WHERE id = 1 FOR UPDATE")
+    except (apsw.BusyError, psycopg.errors.LockNotAvailable):
+        return True
+    return False
+
+
+def test_what_was_held_cannot_be_taken_back_after_its_commit_nor_done_again_after_its_undo(shop: Shop, opened: Session):
+    action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+    opened.undo(action)
+    with pytest.raises(InputError, match="propose it anew"):
+        opened.redo(action)
+
+
+def test_who_waits_for_it_is_shown(postgres_shop: Shop):
+    with postgres_shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        waiter = threading.Thread(target=lambda: postgres_shop.others("UPDATE item SET price = 5 WHERE id = 1"))
+        waiter.start()
+        until(lambda: any("waits for it" in line for line in session.difference(action)))
+        session.undo(action)
+        waiter.join(DEADLINE_S)
+    assert not waiter.is_alive()
+
+
+def test_where_the_server_keeps_it_it_survives_us_and_the_server(postgres_shop: Shop, server: Postgres):
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        other = done(session, "UPDATE sum_of SET b = 3 WHERE a = 1", mode="hold")
+    server.stop()
+    server.start()
+    with postgres_shop.session() as session:
+        assert session.recovered == []
+        assert session.journal.standing(action).state is S.EXECUTED
+        session.undo(other)
+        assert postgres_shop.content() == before
+        session.commit(action)
+        assert postgres_shop.content() != before
+
+
+def test_elsewhere_it_ends_with_us_and_is_recorded_as_undone(shop: Shop, server: Postgres):
+    if shop.schema == "public":
+        server.settle(max_prepared_transactions=0)
+    try:
+        before = shop.content()
+        with shop.session() as session:
+            action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        with shop.session() as session:
+            assert session.recovered == [action]
+            assert session.journal.standing(action).state is S.UNDONE
+            assert shop.content() == before
+            again = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+            session.commit(again)
+            assert shop.content() != before
+    finally:
+        if shop.schema == "public":
+            server.settle(max_prepared_transactions=8)
+
+
+def test_a_connection_that_is_cut_rolls_it_back(server: Postgres, tmp_path: Any):
+    server.settle(max_prepared_transactions=0)
+    try:
+        shop = make_postgres_shop(server, tmp_path)
+        with shop.session() as session:
+            action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+            shop.others("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+            with pytest.raises(InputError, match="is undone, so it cannot become committed"):
+                session.commit(action)
+    finally:
+        server.settle(max_prepared_transactions=8)
+
+
+def test_a_commit_that_nobody_recorded_is_found(postgres_shop: Shop):
+    with postgres_shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        with contextlib.closing(
+            psycopg.connect(host=postgres_shop.settings.host, dbname="shop", user="owner")
+        ) as other:
+            other.autocommit = True
+            other.execute(f"COMMIT PREPARED 'autoclave-{action}'")
+        with pytest.raises(InputError, match="is committed, and a held one leaves nothing"):
+            session.undo(action)
+        assert session.commit(action).state is S.COMMITTED

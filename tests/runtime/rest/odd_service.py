@@ -1,0 +1,265 @@
+"""A real HTTP service on this machine that does what Kinto does not: tokens, limits, redirects, late answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from autoclave.core.closing import Closing
+
+CATALOGUE: dict[str, Any] = {
+    "service": "odd",
+    "refusals": {"/ok": False},
+    "looks": {
+        "lamp": {"path": "/rpc/show", "method": "POST", "body": {"id": "$request.path.id"}},
+        "item": {"path": "/items/{id}", "volatile": ["/at", "/echo"]},
+        "file": {"path": "/files/{id}", "form": "bytes"},
+    },
+    "operations": {
+        "get": {"method": "GET", "path": "/items/{id}"},
+        "go": {
+            "method": "GET",
+            "path": "/go/{where}",
+            "parameters": {"note": {"place": "header", "is_required": False}},
+        },
+        "put": {
+            "method": "PUT",
+            "path": "/items/{id}",
+            "body": {},
+            "look": "item",
+            "spend": "$request.body#/cost",
+            "undo": [
+                {"operation": "delete", "arguments": {"id": "$request.path.id"}, "when": "absent", "grade": "exact"},
+                {
+                    "operation": "put",
+                    "arguments": {
+                        "id": "$request.path.id",
+                        "body": {"of": "$before.body", "without": ["/at", "/echo"]},
+                    },
+                    "when": "existed",
+                },
+            ],
+        },
+        "delete": {
+            "method": "DELETE",
+            "path": "/items/{id}",
+            "look": "item",
+            "undo": [
+                {
+                    "operation": "put",
+                    "arguments": {
+                        "id": "$request.path.id",
+                        "body": {"of": "$before.body", "without": ["/at", "/echo"]},
+                    },
+                }
+            ],
+        },
+        "put_file": {
+            "method": "PUT",
+            "path": "/files/{id}",
+            "body": {"content_type": "application/octet-stream"},
+            "look": "file",
+            "undo": [
+                {"operation": "delete_file", "arguments": {"id": "$request.path.id"}, "when": "absent"},
+                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}},
+            ],
+        },
+        "delete_file": {
+            "method": "DELETE",
+            "path": "/files/{id}",
+            "look": "file",
+            "undo": [{"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}}],
+        },
+        "many": {
+            "method": "POST",
+            "path": "/many",
+            "body": {},
+            "batch": {
+                "requests": "/parts",
+                "responses": "/results",
+                "request": {"method": "/verb", "path": "/href", "body": "/content"},
+                "response": {"status": "/code", "body": "/content"},
+            },
+        },
+        "on": {
+            "method": "POST",
+            "path": "/rpc/on",
+            "verb": "modify",
+            "body": {"form": {"type": "object", "required": ["id"]}},
+            "look": "lamp",
+            "subject": {"id": "$request.body#/id"},
+            "undo": [{"operation": "off", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+        },
+        "off": {
+            "method": "POST",
+            "path": "/rpc/off",
+            "verb": "modify",
+            "body": {},
+            "look": "lamp",
+            "subject": {"id": "$request.body#/id"},
+            "undo": [{"operation": "on", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+        },
+        "vote": {
+            "method": "POST",
+            "path": "/rpc/vote/{id}",
+            "touches": {"adds": ["/votes/{id}"]},
+            "undo": [{"operation": "unvote", "arguments": {"id": "$request.path.id"}}],
+        },
+        "unvote": {"method": "POST", "path": "/rpc/unvote/{id}"},
+        "send": {"method": "POST", "path": "/mails", "body": {}, "summary": "Send a mail"},
+    },
+}
+
+
+@dataclass(slots=True)
+class OddService(Closing):
+    """Keeps items and files. What is set here it does from then on."""
+
+    tokens: set[str] = field(default_factory=set[str])
+    """Those that it accepts."""
+    num_limited: int = 0
+    """So many of the next requests it refuses with 429."""
+    retry_after: str = "0"
+    limits_methods: tuple[str, ...] = ("PUT", "DELETE")
+    num_late: int = 0
+    """So many of the next looks show what there was before."""
+    refuses_in_many: str = ""
+    """A path that is refused within `many`."""
+    items: dict[str, Any] = field(default_factory=dict[str, Any])
+    lamps: dict[str, bool] = field(default_factory=dict[str, bool])
+    votes: int = 0
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
+    old: dict[str, Any] = field(default_factory=dict[str, Any])
+    port: int = 0
+    _server: ThreadingHTTPServer | None = None
+
+    def __post_init__(self) -> None:
+        verbs = ("GET", "PUT", "POST", "DELETE")
+        handler = type("Handler", (_Handler,), {"service": self, **{f"do_{verb}": _Handler.answer for verb in verbs}})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    service: OddService
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def answer(self) -> None:
+        service, path = self.service, self.path.partition("?")[0]
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        service.asked.append((self.command, self.path, {key.lower(): value for key, value in self.headers.items()}))
+        key = self.headers.get("Authorization", "")
+        if service.tokens and key.removeprefix("Bearer ") not in service.tokens:
+            self._say(401, {"error": "no such token", "echo": key})
+        elif service.num_limited > 0 and self.command in service.limits_methods:
+            service.num_limited -= 1
+            self._say(429, {"error": "slow down"}, **{"Retry-After": service.retry_after})
+        elif path.startswith("/items/"):
+            status, told = self._item(self.command, path.removeprefix("/items/"), body)
+            self._say(status, told, Link=key)
+        elif path.startswith("/files/"):
+            self._file(path.removeprefix("/files/"), body)
+        elif path.startswith("/rpc/"):
+            self._say(200, self._called(path.removeprefix("/rpc/"), json.loads(body or b"{}")))
+        elif path == "/many":
+            self._say(207, {"results": [self._part(each) for each in json.loads(body)["parts"]]})
+        elif path.startswith("/go/"):
+            self._go(path.removeprefix("/go/"))
+        else:
+            self._say(202 if path == "/mails" else 404, {"path": path})
+
+    def _called(self, name: str, given: Any) -> Any:
+        service, lamp = self.service, given.get("id", "")
+        if "vote" in name:
+            service.votes += -1 if name.startswith("un") else 1
+            return {"ok": True}
+        if lamp not in service.lamps:
+            return {"ok": False, "error": "no such lamp"}
+        if name in ("on", "off"):
+            service.lamps[lamp] = name == "on"
+        return {"ok": True, "is_on": service.lamps[lamp]}
+
+    def _part(self, part: Any) -> Any:
+        if part["href"] == self.service.refuses_in_many:
+            return {"code": 423, "content": {"error": "locked"}}
+        content = json.dumps(part.get("content")).encode()
+        status, told = self._item(part["verb"], part["href"].removeprefix("/items/"), content)
+        return {"code": status, "content": told}
+
+    def _item(self, verb: str, name: str, body: bytes) -> tuple[int, Any]:
+        service = self.service
+        if verb == "GET":
+            shown = service.items
+            if service.num_late > 0:
+                service.num_late, shown = service.num_late - 1, service.old
+            if name not in shown:
+                return 404, {"error": "nothing"}
+            return 200, {**shown[name], "at": len(service.asked), "echo": self.headers.get("Authorization", "")}
+        service.old = dict(service.items)
+        if verb == "DELETE":
+            return (200, {}) if service.items.pop(name, None) is not None else (404, {})
+        service.items[name] = json.loads(body)
+        return 200, service.items[name]
+
+    def _file(self, name: str, body: bytes) -> None:
+        files = self.service.files
+        if self.command == "PUT":
+            files[name] = body
+        elif name not in files:
+            self._say(404, {})
+            return
+        content = files[name]
+        if self.command == "DELETE":
+            del files[name]
+        self._begin(200, "application/octet-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.protocol_version = "HTTP/1.1"
+        self.end_headers()
+        for start in range(0, len(content), 1000):
+            piece = content[start : start + 1000]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _go(self, where: str) -> None:
+        if where in ("here", "elsewhere", "loop"):
+            port = self.service.port
+            places = {"here": "/items/x", "elsewhere": f"http://127.0.0.1:{port}/items/x", "loop": "/go/loop"}
+            self._say(302, {}, Location=places[where])
+            return
+        content = b"0" * (1 << 28 if where == "bomb" else 1 << 21 if where == "large" else 100)
+        packed = gzip.compress(content) if where in ("bomb", "packed") else content
+        self._begin(200, "text/plain")
+        if where in ("bomb", "packed", "strange"):
+            self.send_header("Content-Encoding", "br" if where == "strange" else "gzip")
+        self.send_header("Content-Length", f"{len(packed)}")
+        self.end_headers()
+        self.wfile.write(packed)
+
+    def _begin(self, status: int, content_type: str) -> None:
+        self.protocol_version = "HTTP/1.1"
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Connection", "close")
+
+    def _say(self, status: int, told: Any, **headers: str) -> None:
+        content = json.dumps(told).encode()
+        self._begin(status, "application/json")
+        for name, value in {**headers, "Content-Length": f"{len(content)}"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,354 @@
+"""Catalogues are checked whole, and can be had from the description of a service."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autoclave.core import InputError
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_services, load_catalogue
+from autoclave.runtime.rest.catalogue import SHIPPED, catalogue_from
+from autoclave.runtime.rest.expressions import evaluated, is_part_of, with_value, without
+from autoclave.runtime.rest.forms import canonical, decoded
+from autoclave.runtime.rest.schemas import require_form
+from autoclave.runtime.session import Session
+from tests.runtime.rest.acting import asked, connection, done, opened
+from tests.runtime.rest.catalogues import plain, written
+from tests.runtime.rest.odd_service import OddService
+
+NAMES = sorted(each.stem for each in SHIPPED.glob("*.yaml"))
+PROVEN = ("kinto", "radicale", "synapse")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_catalogue_that_ships_is_whole(name: str):
+    catalogue = load_catalogue(name)
+    assert catalogue.service == name
+    text = (SHIPPED / f"{name}.yaml").read_text()
+    assert text.startswith("#")
+    for operation, spec in catalogue.operations.items():
+        assert spec.summary, operation
+        if not spec.is_reading:
+            assert name in PROVEN or spec.source.startswith("https://"), operation
+        for undo in spec.undo:
+            assert (undo.status == "pinned") <= (name in PROVEN), operation
+    if name not in PROVEN:
+        assert catalogue.base_url.startswith("https://")
+        assert catalogue.oauth is not None
+        assert all(spec.scopes for spec in catalogue.operations.values())
+
+
+def broken(change: dict[str, Any]) -> dict[str, Any]:
+    """Kinto's catalogue with something else at a path of names."""
+    catalogue = plain("kinto")
+    for path, value in change.items():
+        place: Any = catalogue
+        *names, last = path.split(".")
+        for name in names:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"operations.delete_record.undo.0.operation": "put_recrod"}, "there is none; did you mean put_record?"),
+        ({"operations.delete_record.undo.0.arguments.idd": "x"}, r"undo.0.arguments.idd: put_record has none; did you"),
+        ({"operations.delete_record.undo.0.arguments.id": None}, "put_record needs 'id'"),
+        ({"operations.delete_record.undo.0.arguments.id": "$reqest.path.id"}, "must begin with .* and one of request"),
+        ({"operations.delete_record.undo.0.arguments.id": "$request.path.id!"}, "is no expression"),
+        ({"operations.delete_record.undo.0.grade": "perfect"}, "operations.delete_record.undo.0.grade: "),
+        ({"operations.delete_record.look": "recrod"}, 'look = "recrod": there is none; did you mean record?'),
+        ({"operations.create_record.subject": {}}, "the look 'record' needs 'id' as well"),
+        ({"operations.delete_record.method": "delete"}, "must be the name of a method in capitals"),
+        ({"operations.delete_record.verb": "destroy"}, "known are"),
+        ({"operations.delete_record.sudo": True}, "operations.delete_record.sudo: "),
+        ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'list_records'"),
+        ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),
+        ({"operations.put_record.body.form": {"type": "objekt"}}, r"\.body\.form: is no JSON Schema"),
+        ({"operations": None}, "operations: "),
+    ],
+)
+def test_what_is_wrong_in_a_catalogue_is_named(tmp_path: Path, change: dict[str, Any], rule: str):
+    with pytest.raises(InputError, match=rule):
+        load_catalogue(written(tmp_path, broken(change)))
+
+
+def test_a_token_needs_the_scopes_of_operations_and_of_their_inverses():
+    gmail = load_catalogue("gmail")
+    modify = "https://www.googleapis.com/auth/gmail.modify"
+    assert gmail.scopes(["trash_message"]) == [modify]
+    assert gmail.scopes(["send_message", "trash_message"]) == [modify, "https://www.googleapis.com/auth/gmail.send"]
+
+
+def test_a_file_that_is_no_catalogue_says_so(tmp_path: Path):
+    (tmp_path / "x.yaml").write_text("{")
+    with pytest.raises(InputError, match="no YAML"):
+        load_catalogue(f"{tmp_path}/x.yaml")
+    (tmp_path / "x.yaml").write_text("[]")
+    with pytest.raises(InputError, match="must be an object"):
+        load_catalogue(f"{tmp_path}/x.yaml")
+    with pytest.raises(InputError, match="there is none; did you mean kinto"):
+        load_catalogue("kintoo")
+
+
+def test_no_schema_is_fetched_from_elsewhere():
+    with pytest.raises(InputError, match="none is fetched"):
+        require_form("x", {}, {"$ref": "http://127.0.0.1:9/schema.json"})
+
+
+def test_a_request_is_matched_to_the_most_literal_template():
+    given = {"method": "GET", "summary": "x"}
+    catalogue = Catalogue.model_validate(
+        {
+            "service": "x",
+            "operations": {
+                "any": {**given, "path": "/a/{id}", "parameters": {"q": {"place": "query", "is_required": False}}},
+                "own": {**given, "path": "/a/me"},
+            },
+        }
+    )
+    assert catalogue.matched("GET", "/a/me") == ("own", {})
+    assert catalogue.matched("GET", "/a/x%20y?q=1") == ("any", {"id": "x y", "q": "1"})
+    assert catalogue.matched("GET", "/a/x?other=1") is None
+    assert catalogue.matched("GET", "/a/x/y") is None
+    assert catalogue.matched("POST", "/a/me") is None
+
+
+def test_expressions_are_those_of_openapi():
+    scene = {
+        "request": {"path": {"id": "7"}, "query": {}, "header": {}, "body": {"a": [1, {"b/c": 2}]}},
+        "response": {"status": 201, "header": {"etag": '"1"'}, "body": {"id": 9}},
+    }
+    template = {
+        "id": "$request.path.id",
+        "deep": "$request.body#/a/1/b~1c",
+        "all": "$request.body",
+        "tag": "$response.header.ETag",
+        "path": "/x/{$response.body#/id}/y",
+        "part": {"of": "$request.body", "without": ["/a/0"]},
+        "plain": ["$", "text"][1:],
+    }
+    assert evaluated(template, scene) == {
+        "id": "7",
+        "deep": 2,
+        "all": {"a": [1, {"b/c": 2}]},
+        "tag": '"1"',
+        "path": "/x/9/y",
+        "part": {"a": [{"b/c": 2}]},
+        "plain": ["text"],
+    }
+    with pytest.raises(InputError, match="there is nothing of that name"):
+        evaluated("$response.body#/nothing", scene)
+    assert with_value({"a": 1}, "/b/c", 2) == {"a": 1, "b": {"c": 2}}
+    assert without({"a": [{"b": 1, "c": 2}]}, ["/a/*/b"]) == {"a": [{"c": 2}]}
+    assert is_part_of({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}, "d": 3})
+    assert not is_part_of({"a": 1}, {"a": True})
+    assert not is_part_of([1], [1, 2])
+
+
+def test_calendars_are_compared_without_regard_to_order_and_folding():
+    one = "BEGIN:VEVENT\r\nUID:a\r\nSUMMARY:long\r\n er\r\nEND:VEVENT\r\n"
+    other = "BEGIN:VEVENT\nSUMMARY:longer\nLAST-MODIFIED:x\nUID:a\nEND:VEVENT"
+    assert canonical(one, "icalendar", ["last-modified"]) == canonical(other, "icalendar", ["last-modified"])
+    assert canonical(one, "icalendar", []) != canonical(other.replace("longer", "Longer"), "icalendar", [])
+
+
+def test_deep_and_odd_json_does_no_harm():
+    assert isinstance(decoded(b"[" * 100_000, "application/json"), str)
+    assert decoded(b'{"a": 1}', "application/problem+json; charset=utf-8") == {"a": 1}
+    assert decoded(b"\xff", "text/plain") == {"base64": "/w=="}
+
+
+# --- OpenAPI ---------------------------------------------------------------------------------------------------------
+
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "https://api.example.com/v2"}],
+    "paths": {
+        "/things": {
+            "post": {
+                "operationId": "createThing",
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}},
+                },
+                "responses": {
+                    "201": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}}
+                },
+                "security": [{"oauth": ["things.write"]}],
+            }
+        },
+        "/things/{thing}": {
+            "parameters": [{"name": "thing", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "get": {
+                "operationId": "getThing",
+                "responses": {
+                    "200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}}
+                },
+            },
+            "put": {
+                "operationId": "putThing",
+                "parameters": [{"name": "If-Match", "in": "header", "schema": {"type": "string"}}],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}},
+                },
+                "responses": {"200": {}},
+            },
+            "delete": {"operationId": "deleteThing", "responses": {"204": {}}},
+        },
+        "/jobs": {
+            "post": {
+                "operationId": "startJob",
+                "responses": {
+                    "201": {
+                        "links": {
+                            "stop": {"operationId": "stopJob", "parameters": {"job": "$response.body#/job/name"}},
+                            "show": {"operationId": "getJob", "parameters": {"job": "$response.body#/job/name"}},
+                        }
+                    }
+                },
+            }
+        },
+        "/jobs/by-name/{job}": {
+            "get": {"operationId": "getJob", "responses": {"200": {}}},
+            "delete": {"operationId": "stopJob", "responses": {"204": {}}},
+        },
+        "/mails": {"post": {"operationId": "send", "responses": {"202": {}}, "x-undo": []}},
+        "/lamps/{id}/on": {
+            "post": {
+                "operationId": "switchOn",
+                "responses": {"200": {}},
+                "x-undo": [{"operation": "switchOff", "arguments": {"id": "$request.path.id"}, "grade": "exact"}],
+            }
+        },
+        "/lamps/{id}/off": {"post": {"operationId": "switchOff", "responses": {"200": {}}}},
+    },
+    "components": {
+        "schemas": {
+            "Thing": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "readOnly": True},
+                    "changed": {"type": "string", "readOnly": True},
+                    "inside": {"$ref": "#/components/schemas/Thing"},
+                },
+            }
+        },
+        "securitySchemes": {
+            "oauth": {
+                "type": "oauth2",
+                "flows": {
+                    "authorizationCode": {
+                        "authorizationUrl": "https://example.com/a",
+                        "tokenUrl": "https://example.com/t",
+                        "scopes": {},
+                    }
+                },
+            }
+        },
+    },
+}
+
+
+def test_obvious_pairs_links_and_the_extension_are_read_from_a_description():
+    catalogue = catalogue_of_openapi(OPENAPI, "example")
+    undos = {name: [(each.operation, each.when) for each in spec.undo] for name, spec in catalogue.operations.items()}
+    assert undos == {
+        "createThing": [("deleteThing", "absent")],
+        "getThing": [],
+        "putThing": [("deleteThing", "absent"), ("putThing", "existed")],
+        "deleteThing": [("putThing", "existed")],
+        "startJob": [("stopJob", "absent")],
+        "getJob": [],
+        "stopJob": [],
+        "send": [],
+        "switchOn": [("switchOff", "any")],
+        "switchOff": [],
+    }
+    assert {undo.status for spec in catalogue.operations.values() for undo in spec.undo} == {"unproven"}
+    assert catalogue.operations["createThing"].subject == {"thing": "$response.body#/id"}
+    assert catalogue.operations["startJob"].undo[0].arguments == {"job": "$response.body#/job/name"}
+    assert catalogue.operations["startJob"].look == "getJob"
+    assert catalogue.operations["putThing"].is_guarded
+    assert catalogue.operations["createThing"].scopes == ("things.write",)
+    assert catalogue.operations["putThing"].path == "/v2/things/{thing}"
+    assert catalogue.base_url == "https://api.example.com"
+    assert catalogue.looks["getThing"].volatile == ("/changed",)
+    assert catalogue.oauth is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"openapi": "2.0"}, "must be of version 3"),
+        ({"paths": {"/x": {"$ref": "#/nowhere"}}}, "#/nowhere: there is nothing"),
+        ({"paths": {"/x": {"$ref": "https://elsewhere/x"}}}, "there is nothing of that name in the document"),
+        ({"paths": {"/x": {"post": {"x-undo": [{"operation": "nothing"}]}}}}, "there is none"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(change: dict[str, Any], rule: str):
+    with pytest.raises(InputError, match=rule):
+        catalogue_of_openapi({**copy.deepcopy(OPENAPI), **change}, "example")
+
+
+def test_pairs_derived_from_a_description_are_tried_and_then_proven(tmp_path: Path):
+    item = {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
+    shows = {
+        "200": {
+            "content": {
+                "application/json": {"schema": {"properties": {"at": {"readOnly": True}, "echo": {"readOnly": True}}}}
+            }
+        }
+    }
+    item |= {
+        "get": {"operationId": "get", "responses": shows},
+        "put": {"operationId": "put", "requestBody": {"content": {"application/json": {}}}, "responses": {"200": {}}},
+        "delete": {"operationId": "delete", "responses": {"200": {}}},
+    }
+    catalogue = catalogue_of_openapi({"openapi": "3.0.3", "paths": {"/items/{id}": item}}, "odd")
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(json.loads(catalogue.model_dump_json())))
+    with OddService() as service:
+        service.items["x"] = {"n": 1}
+        services = {"odd": connection(service.port, catalogue=f"{tmp_path}/odd.yaml", secret="")}
+        with opened(tmp_path, services) as session:
+            given = asked("put", "odd", id="x", body={"n": 2})
+            assert session.plan(given).changes[0].endswith("equivalent (unproven)")
+            session.undo(done(session, "put", "odd", id="x", body={"n": 2}))
+            assert service.items == {"x": {"n": 1}}
+            assert session.plan(given).changes[0].endswith("equivalent (proven 1 times)")
+            assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+            session.undo(done(session, "delete", "odd", id="x"))
+            assert service.items == {"x": {"n": 1}}
+
+
+# --- Sessions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_is_for_one_session_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    urls = ["https://api.example.com", "https://other.example.com"]
+    with lease_of_services(urls):
+        with pytest.raises(InputError, match="another session works on it"), lease_of_services(urls[:1]):
+            pass
+        with lease_of_services(["https://third.example.com"]):
+            pass
+    with lease_of_services(urls[::-1]):
+        pass
+
+
+def test_a_catalogue_can_be_written_and_read_again(session: Session, tmp_path: Path):
+    for name in NAMES:
+        catalogue = load_catalogue(name)
+        assert catalogue_from(json.loads(catalogue.model_dump_json()), name) == catalogue

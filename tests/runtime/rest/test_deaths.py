@@ -1,0 +1,199 @@
+"""A process that is killed at any event leaves a service as before or as after, and the next one says which it is."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.rest.notes import Notes
+from autoclave.runtime.rest.wire import Wire
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.runtime.rest.acting import Reader, connection, done, opened
+from tests.runtime.rest.catalogues import without_keys
+
+S = ActionState
+CHANGES: list[dict[str, Any]] = [
+    {"operation": "create_record", "body": {"data": {"title": "new"}}},
+    {"operation": "put_record", "id": "one", "body": {"data": {"title": "other"}}},
+    {"operation": "delete_record", "id": "one"},
+]
+
+
+def dies_at(deadly: int, act: Callable[[], None]) -> bool:
+    """Whether a child of this process, which is killed at its so-manieth event, came so far."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _deadly_from(deadly)
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def _deadly_from(deadly: int) -> None:
+    """Count what is written and sent, before and after each."""
+    count = itertools.count(1)
+
+    def dying(call: Any) -> Any:
+        def then(*args: Any, **kwargs: Any) -> Any:
+            if next(count) == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = call(*args, **kwargs)
+            if next(count) == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return then
+
+    for owner, name in ((Journal, "_add"), (Journal, "seal"), (Notes, "_write"), (Wire, "_exchange")):
+        setattr(owner, name, dying(getattr(owner, name)))
+
+
+@pytest.mark.parametrize(
+    ("change", "catalogue"),
+    [
+        (CHANGES[0], "kinto"),
+        (CHANGES[0], "without keys"),
+        (CHANGES[1], "kinto"),
+        pytest.param(CHANGES[2], "kinto", marks=pytest.mark.soak),
+    ],
+    ids=["create", "create without keys", "put", "delete"],
+)
+def test_killed_at_every_event_of_an_action_it_is_done_once_or_not_at_all(
+    kinto: int, reader: Reader, tmp_path: Path, change: dict[str, Any], catalogue: str
+):
+    if catalogue != "kinto":
+        catalogue = without_keys(tmp_path)
+    services = {"kinto": connection(kinto, catalogue=catalogue, patience_s=0.1)}
+
+    def act() -> None:
+        with opened(tmp_path, services) as session:
+            done(session, bucket=reader.bucket, collection="notes", **change)
+
+    reader.put("one", title="first")
+    before, num_done = reader.records(), 0
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, act)
+        with opened(tmp_path, services) as session:
+            now, standings = reader.records(), session.journal.standings()
+            assert {each.state for each in standings} <= {S.PROPOSED, S.APPROVED, S.FAILED, S.UNDONE, S.EXECUTED}, (
+                deadly
+            )
+            stands = [each for each in standings if each.state is S.EXECUTED]
+            assert len(stands) == (now != before), (deadly, now)
+            if stands:
+                num_done += 1
+                session.undo(stands[0].action)
+            assert reader.records() == before, deadly
+            assert session.audit() == []
+        if not was_killed:
+            break
+    assert deadly > 15
+    assert 3 < num_done < deadly
+    made = [event for event, _ in reader.history() if event == "create"]
+    assert (
+        len(made)
+        == {"create_record": 1 + num_done, "put_record": 1, "delete_record": 1 + num_done}[change["operation"]]
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [CHANGES[0], *(pytest.param(each, marks=pytest.mark.soak) for each in CHANGES[1:])],
+    ids=["create", "put", "delete"],
+)
+def test_killed_at_every_event_of_undo_and_redo_these_come_to_their_end(
+    kinto: int, reader: Reader, tmp_path: Path, change: dict[str, Any]
+):
+    services = {"kinto": connection(kinto, patience_s=0.1)}
+    reader.put("one", title="first")
+    before = reader.records()
+    with opened(tmp_path, services) as session:
+        action = done(session, bucket=reader.bucket, collection="notes", **change)
+    after = reader.records()
+    turns = (("undo", before, after, (S.UNDONE,)), ("redo", after, before, (S.REDONE,)))
+    for what, wanted, other, ends in turns:
+
+        def turn(what: str = what) -> None:
+            with opened(tmp_path, services) as session:
+                getattr(session, what)(action)
+
+        for deadly in itertools.count(1):
+            was_killed = dies_at(deadly, turn)
+            with opened(tmp_path, services) as session:
+                state = session.journal.standing(action).state
+                if state in ends:
+                    assert reader.records() == wanted, (what, deadly)
+                    if was_killed:  # and once more from the beginning
+                        _turned(session, action, "redo" if what == "undo" else "undo")
+                else:
+                    assert reader.records() == other, (what, deadly)
+            if not was_killed:
+                break
+        assert deadly > 15
+
+
+@pytest.mark.soak
+def test_killed_at_every_event_of_a_batch_and_its_undo_it_is_whole_or_not_at_all(
+    kinto: int, reader: Reader, tmp_path: Path
+):
+    services = {"kinto": connection(kinto, patience_s=0.1)}
+    records = f"{reader.place}/records"
+    requests = [
+        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
+        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
+        {"method": "DELETE", "path": f"{records}/two"},
+    ]
+    reader.put("one", title="first")
+    reader.put("two", title="second")
+    before = reader.records()
+
+    def act() -> None:
+        with opened(tmp_path, services) as session:
+            done(session, "batch", body={"requests": requests})
+
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, act)
+        with opened(tmp_path, services) as session:
+            stands = [each for each in session.journal.standings() if each.state is S.EXECUTED]
+            assert len(stands) == (reader.records() != before), deadly
+            if stands and was_killed:
+                session.undo(stands[0].action)
+                assert reader.records() == before, deadly
+        if not was_killed:
+            break
+    after = reader.records()
+    action = stands[0].action
+
+    def undo() -> None:
+        with opened(tmp_path, services) as session:
+            session.undo(action)
+
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, undo)
+        with opened(tmp_path, services) as session:
+            state = session.journal.standing(action).state
+            assert reader.records() == (before if state is S.UNDONE else after), (deadly, state)
+            if state is S.UNDONE and was_killed:
+                session.redo(action)
+                assert reader.records() == after, deadly
+        if not was_killed:
+            break
+    assert deadly > 30
+
+
+def _turned(session: Session, action: str, what: str) -> None:
+    session.redo(action) if what == "redo" else session.undo(action)

@@ -1,0 +1,250 @@
+"""Whatever happens to a request or its answer, it is done once or not at all, and the journal says which."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
+from tests.runtime.rest.catalogues import without_keys
+from tests.runtime.rest.faulty_proxy import FAULTS, Fault, FaultyProxy
+
+S = ActionState
+CHANGES: list[dict[str, Any]] = [
+    {"operation": "create_record", "body": {"data": {"title": "new"}}},
+    {"operation": "put_record", "id": "own-id", "body": {"data": {"title": "new"}}},
+    {"operation": "put_record", "id": "one", "body": {"data": {"title": "other"}}},
+    {"operation": "delete_record", "id": "one"},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: f"{each['operation']}-{each.get('id', '')}")
+def test_a_fault_in_act_undo_and_redo_neither_loses_nor_doubles_anything(
+    shaky: Session, reader: Reader, proxy: FaultyProxy, fault: Fault, change: dict[str, Any]
+):
+    reader.put("one", title="first")
+    before = reader.records()
+    proxy.faults(fault)
+    action = done(shaky, bucket=reader.bucket, collection="notes", **change)
+    after = reader.records()
+    assert after != before
+    assert abs(len(after) - len(before)) <= 1
+    proxy.faults(fault)
+    shaky.undo(action)
+    assert reader.records() == before
+    proxy.faults(fault)
+    shaky.redo(action)
+    assert reader.records() == after
+    assert shaky.journal.standing(action).state is S.REDONE
+    assert sum(each == fault for _, _, each in proxy.seen) == 3
+
+
+@pytest.mark.parametrize("fault", ["cut_before", "gateway_before"])
+def test_what_has_no_key_and_did_not_reach_the_service_has_failed(
+    proxy: FaultyProxy, reader: Reader, tmp_path: Path, fault: Fault
+):
+    with opened(
+        tmp_path, {"kinto": connection(proxy.port, catalogue=without_keys(tmp_path))}, secret(proxy.port)
+    ) as session:
+        proxy.faults(fault)
+        proposal = session.propose(
+            asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+        )
+        with pytest.raises(InputError, match="it was not done"):
+            session.run(proposal.action, proposal.plan.digest)
+        assert session.journal.standing(proposal.action).state is S.FAILED
+    assert reader.records() == {}
+    assert [method for method, _, _ in proxy.seen].count("POST") == 1  # never sent again
+
+
+@pytest.mark.parametrize("fault", ["cut_after", "half", "gateway_after"])
+def test_what_has_no_key_and_was_done_is_found_in_the_listing_also_on_a_later_page(
+    proxy: FaultyProxy, reader: Reader, tmp_path: Path, fault: Fault
+):
+    for number in range(25):  # ten on a page
+        reader.put(f"r{number}", n=number)
+    before = reader.records()
+    with opened(
+        tmp_path, {"kinto": connection(proxy.port, catalogue=without_keys(tmp_path))}, secret(proxy.port)
+    ) as session:
+        proxy.before_forwarding = lambda method: (
+            [reader.put(f"late{n}", n=-n) for n in range(25)] if method == "POST" else None
+        )
+        proxy.faults(fault)
+        action = done(session, "create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 100}})
+        made = [name for name, data in reader.records().items() if data == {"n": 100}]
+        assert len(made) == 1
+        assert session.journal.standing(action).body["writes"][0].endswith(made[0])
+        assert [method for method, _, _ in proxy.seen].count("POST") == 1
+        session.undo(action)
+    assert made[0] not in reader.records()
+    assert reader.records().keys() >= before.keys()
+
+
+def test_where_two_could_be_the_one_a_person_has_to_say(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
+    with opened(
+        tmp_path, {"kinto": connection(proxy.port, catalogue=without_keys(tmp_path))}, secret(proxy.port)
+    ) as session:
+        proxy.before_forwarding = lambda method: reader.put("theirs", n=1) if method == "POST" else None
+        proxy.faults("cut_after")
+        proposal = session.propose(
+            asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+        )
+        with pytest.raises(InputError, match="nobody can tell"):
+            session.run(proposal.action, proposal.plan.digest)
+        assert session.journal.standing(proposal.action).state is S.IN_DOUBT
+        with pytest.raises(InputError, match=r"still in doubt: .*2 new ones"):
+            session.look_again(proposal.action)
+        reader.delete("theirs")
+        assert session.look_again(proposal.action).state is S.EXECUTED
+        session.undo(proposal.action)
+    assert reader.records() == {}
+
+
+def test_what_arrives_after_the_client_was_cut_off_is_done_once(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    proxy.faults("late")
+    done(shaky, "create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    proxy.faults("late")
+    done(shaky, "put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"n": 2}})
+    proxy.close()  # all that was under way has arrived
+    assert sorted(data["n"] for data in reader.records().values()) == [1, 2]
+
+
+def test_what_was_lost_long_ago_is_not_sent_again_but_looked_up(
+    shaky: Session, reader: Reader, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+):
+    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    proposal, now = shaky.propose(given), time.time()
+    manager = manager_of(shaky)
+    find_out = manager.find_out
+
+    def later(*given: Any) -> Any:
+        monkeypatch.setattr(time, "time", lambda: now + 3600)
+        return find_out(*given)
+
+    manager.find_out = later
+    proxy.faults("cut_before")
+    with pytest.raises(InputError, match="it was not done"):
+        shaky.run(proposal.action, proposal.plan.digest)
+    assert shaky.journal.standing(proposal.action).state is S.FAILED
+    assert [method for method, _, _ in proxy.seen].count("POST") == 1
+
+
+def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    proxy.delay_s = 0.6
+    with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=0.3)}, secret(proxy.port)) as session:
+        proxy.faults("delay")
+        place = {"bucket": reader.bucket, "collection": "notes"}
+        action = done(session, "create_record", **place, body={"data": {"n": 1}})
+        proxy.faults("delay")
+        session.undo(action)
+        proxy.faults("delay")
+        done(session, "delete_record", **place, id="one")
+        proxy.close()  # what was late has arrived
+    assert reader.records() == {}
+    assert sorted(event for event, _ in reader.history()) == ["create", "create", "delete", "delete"]
+
+
+def test_without_a_connection_nothing_was_sent_and_it_has_failed(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
+    reader.put("one", title="first")
+    proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
+    execute = manager_of(shaky).execute
+
+    def unreachable(*given: Any) -> Any:
+        proxy.close()
+        return execute(*given)
+
+    manager_of(shaky).execute = unreachable
+    with pytest.raises(HostError, match="nothing was sent"):
+        shaky.run(proposal.action, proposal.plan.digest)
+    assert shaky.journal.standing(proposal.action).state is S.FAILED
+    assert list(reader.records()) == ["one"]
+
+
+def test_where_nothing_shows_whether_it_was_done_it_is_not_sent_again(
+    proxy: FaultyProxy, reader: Reader, tmp_path: Path
+):
+    given = {"do": "request", "service": "kinto", "method": "POST", "path": f"{reader.place}/records?x=1"}
+    given |= {"body": {"data": {"n": 1}}}
+    with opened(
+        tmp_path, {"kinto": connection(proxy.port, allows_free=True, hold_s=0.0)}, secret(proxy.port)
+    ) as session:
+        proxy.faults("cut_after")
+        proposal = session.propose(given)
+        with pytest.raises(InputError, match="nothing shows whether it was done"):
+            session.run(proposal.action, proposal.plan.digest)
+        with pytest.raises(InputError, match="still in doubt"):
+            session.look_again(proposal.action)
+        assert [method for method, _, _ in proxy.seen].count("POST") == 1
+        assert session.resolve(proposal.action, S.EXECUTED, "I looked").state is S.EXECUTED
+        with pytest.raises(InputError, match="cannot be taken back"):
+            session.undo(proposal.action)
+    assert list(reader.records().values()) == [{"n": 1}]
+
+
+# --- Many faults -----------------------------------------------------------------------------------------------------
+
+
+def act_under_faults(session: Session, reader: Reader, proxy: FaultyProxy, number: int, seed: int) -> int:
+    """So many faults in random acts and undos, with a plain dict beside; how many effects there should have been."""
+    draw = random.Random(seed)
+    expected, undoable, num_effects, num_faults = dict[str, Any](), list[tuple[str, dict[str, Any]]](), 0, 0
+    while num_faults < number:
+        is_plain = draw.random() < 0.2  # whose faults can be told by a listing only
+        fault = draw.choice([each for each in FAULTS if not (is_plain and each == "twice")])
+        proxy.faults(fault)
+        before = dict(expected)
+        kind = draw.choice(["create", "create", "put", "patch", "delete", "undo"])
+        data = {"n": draw.randrange(10**9)}
+        names = sorted(expected)
+        if kind == "undo" and undoable:
+            action, wanted = undoable.pop()
+            session.undo(action)
+            expected = wanted
+        elif kind == "create" or not names:
+            service = "plain" if is_plain else "kinto"
+            given = asked("create_record", service, bucket=reader.bucket, collection="notes", body={"data": data})
+            proposal = session.propose(given)
+            try:
+                session.run(proposal.action, proposal.plan.digest)
+            except InputError:
+                assert fault in ("cut_before", "gateway_before")
+                assert is_plain
+                num_faults += 1
+                continue
+            made = str(session.journal.standing(proposal.action).body["parts"][0]["subject"]["target"])
+            expected[made.rpartition("/")[2]] = data
+            undoable.append((proposal.action, before))
+        else:
+            place = {"bucket": reader.bucket, "collection": "notes", "id": draw.choice(names)}
+            body = {} if kind == "delete" else {"body": {"data": data}}
+            undoable.append((done(session, f"{kind if kind != 'undo' else 'put'}_record", **place, **body), before))
+            expected.pop(place["id"]) if kind == "delete" else expected.update({place["id"]: data})
+        num_effects += 1
+        num_faults += 1
+    assert reader.records() == expected
+    return num_effects
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(2000, marks=pytest.mark.soak)])
+def test_under_many_faults_nothing_is_lost_and_nothing_done_twice(
+    proxy: FaultyProxy, reader: Reader, tmp_path: Path, number: int
+):
+    proxy.delay_s = 0.01
+    services = {"kinto": connection(proxy.port), "plain": connection(proxy.port, catalogue=without_keys(tmp_path))}
+    with opened(tmp_path, services, secret(proxy.port)) as session:
+        num_effects = act_under_faults(session, reader, proxy, number, seed=number)
+        assert session.audit() == []
+        assert session.journal.standings((S.IN_DOUBT, S.UNDO_IN_DOUBT)) == []
+    assert sum(fault != "none" for _, _, fault in proxy.seen) >= number
+    assert len(reader.history()) == num_effects  # by the service's own account of what was done

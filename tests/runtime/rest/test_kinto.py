@@ -1,0 +1,287 @@
+"""Actions on a real Kinto are taken back, as another client of it sees; others' changes are left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import InputError
+from autoclave.runtime.interface import Choice, Guarantee, NotUndone
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.runtime.rest.acting import Reader, asked, done
+from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
+
+S = ActionState
+CHANGES: list[dict[str, Any]] = [
+    {"operation": "create_record", "body": {"data": {"title": "new"}}},
+    {"operation": "put_record", "id": "own-id", "body": {"data": {"title": "new"}}},
+    {"operation": "put_record", "id": "one", "body": {"data": {"title": "other"}}},
+    {"operation": "patch_record", "id": "one", "body": {"data": {"more": [1, {"a": None}], "title": "other"}}},
+    {"operation": "delete_record", "id": "one"},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: f"{each['operation']}-{each.get('id', '')}")
+def test_what_was_done_is_taken_back_done_again_and_taken_back(
+    session: Session, reader: Reader, change: dict[str, Any]
+):
+    reader.put("one", title="first", tags=["a", "b"])
+    reader.put("two", title="second")
+    before = reader.records()
+    action = done(session, bucket=reader.bucket, collection="notes", **change)
+    after = reader.records()
+    assert after != before
+    assert session.undo(action) == [action]
+    assert reader.records() == before
+    assert session.journal.standing(action).state is S.UNDONE
+    session.redo(action)
+    assert reader.records() == after
+    session.undo(action)
+    assert reader.records() == before
+    assert session.audit() == []
+
+
+# --- Others ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_somebody_else_changed_is_not_overwritten_without_a_choice(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    action = done(session, "put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"n": 1}})
+    reader.put("one", title="theirs")
+    place = f"services/kinto{reader.place}/records/one"
+    assert session.conflicts_of(action) == [place]
+    with pytest.raises(InputError, match=f"somebody else has changed {place} since; nothing was taken back"):
+        session.undo(action)
+    assert reader.records() == {"one": {"title": "theirs"}}
+    assert session.journal.standing(action).state is S.EXECUTED
+
+
+@pytest.mark.parametrize(
+    ("change", "theirs"),
+    [
+        ({"operation": "put_record", "id": "one", "body": {"data": {"title": "ours"}}}, {"one": {"title": "theirs"}}),
+        ({"operation": "delete_record", "id": "one"}, {"one": {"title": "theirs"}}),
+        ({"operation": "put_record", "id": "new", "body": {"data": {"title": "ours"}}}, {"new": {"title": "theirs"}}),
+        ({"operation": "patch_record", "id": "one", "body": {"data": {"title": "ours"}}}, {"one": None}),
+    ],
+    ids=["changed", "made again", "changed new one", "deleted"],
+)
+def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, change: Any, theirs: Any):
+    reader.put("one", title="first")
+    before = reader.records()
+    for choice in (Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE):
+        action = done(session, bucket=reader.bucket, collection="notes", **change)
+        for name, data in theirs.items():
+            reader.delete(name) if data is None else reader.put(name, **data)
+        with_theirs = reader.records()
+        session.undo(action, on_conflict=choice)
+        now = reader.records()
+        if choice is Choice.SKIP:
+            assert now == with_theirs
+            reader.put("one", title="first")
+            if "new" in now:
+                reader.delete("new")
+            continue
+        asides = {name: data for name, data in now.items() if name not in ("one", "new")}
+        assert {name: data for name, data in now.items() if name in ("one", "new")} == before
+        kept = [data for data in theirs.values() if data and choice is Choice.SAVE_ASIDE]
+        assert list(asides.values()) == kept
+        session.redo(action)  # theirs comes again
+        assert reader.records() == with_theirs
+        session.undo(action)
+        assert {name: data for name, data in reader.records().items() if name in ("one", "new")} == before
+        for name in asides.keys() & reader.records().keys():
+            reader.delete(name)
+
+
+def test_a_change_in_the_last_moment_is_found_by_the_entity_tag(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    reader.put("one", title="first")
+    given = {"bucket": reader.bucket, "collection": "notes", "id": "one", "body": {"data": {"title": "ours"}}}
+    proxy.before_forwarding = lambda method: reader.put("one", title="theirs") if method == "PUT" else None
+    proposal = shaky.propose(asked("put_record", **given))
+    with pytest.raises(InputError, match=r"412.*: somebody else has changed it meanwhile"):
+        shaky.run(proposal.action, proposal.plan.digest)
+    assert shaky.journal.standing(proposal.action).state is S.FAILED
+    assert reader.records() == {"one": {"title": "theirs"}}
+    proxy.before_forwarding = lambda method: None
+    action = done(shaky, "put_record", **given)
+    proxy.before_forwarding = lambda method: reader.put("one", title="again") if method == "PUT" else None
+    with pytest.raises(NotUndone, match="somebody else has changed it meanwhile"):
+        shaky.undo(action)
+    assert shaky.journal.standing(action).state is S.UNDO_FAILED
+    assert reader.records() == {"one": {"title": "again"}}
+    proxy.before_forwarding = lambda method: None
+    shaky.undo(action, on_conflict=Choice.FORCE)
+    assert reader.records() == {"one": {"title": "theirs"}}
+
+
+def test_a_change_right_after_ours_is_not_taken_for_ours(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    reader.put("one", title="first")
+    methods: list[str] = []
+
+    def right_after(method: str) -> None:
+        methods.append(method)
+        if methods[-2:] == ["PUT", "GET"] and methods.count("PUT") == 1:
+            reader.put("one", title="theirs")
+
+    proxy.before_forwarding = right_after
+    place = {"bucket": reader.bucket, "collection": "notes", "id": "one"}
+    action = done(shaky, "put_record", **place, body={"data": {"title": "ours"}})
+    with pytest.raises(InputError, match="somebody else has changed"):
+        shaky.undo(action)
+    assert reader.records() == {"one": {"title": "theirs"}}
+
+
+def test_exactly_what_was_planned_is_done_or_nothing(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    proposal = session.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
+    reader.put("one", title="somebody needs this")
+    with pytest.raises(InputError, match="has changed since it was planned"):
+        session.run(proposal.action, proposal.plan.digest)
+    assert reader.records() == {"one": {"title": "somebody needs this"}}
+
+
+# --- Several ---------------------------------------------------------------------------------------------------------
+
+
+def test_later_actions_on_the_same_are_named_and_taken_back_with_it(session: Session, reader: Reader):
+    place = {"bucket": reader.bucket, "collection": "drafts"}
+    made = done(session, "put_collection", **place)
+    record = done(session, "create_record", **place, body={"data": {"n": 1}})
+    apart = done(session, "put_record", bucket=reader.bucket, collection="notes", id="x", body={"data": {}})
+    with pytest.raises(InputError, match=f"{record} came later and depend on it"):
+        session.undo(made)
+    assert session.undo(made, dependents=True) == [record, made]
+    assert reader.ask("GET", f"/v1/buckets/{reader.bucket}/collections/drafts")[0] == 404
+    assert session.undo(apart) == [apart]
+
+
+def test_independent_creations_commute_and_are_one_group(session: Session, reader: Reader):
+    place = {"bucket": reader.bucket, "collection": "notes"}
+    actions = [done(session, "create_record", **place, body={"data": {"n": n}}) for n in range(3)]
+    assert session.groups() == [actions]
+    session.undo(actions[1])
+    assert sorted(data["n"] for data in reader.records().values()) == [0, 2]
+
+
+def test_what_others_put_into_a_new_collection_is_not_deleted_with_it(session: Session, reader: Reader):
+    drafts = Reader(reader.port, reader.bucket, "drafts")
+    action = done(session, "put_collection", bucket=reader.bucket, collection="drafts")
+    drafts.put("theirs", n=1)
+    with pytest.raises(InputError, match="there are 1 things in it, which would go with it"):
+        session.undo(action)
+    assert list(drafts.records()) == ["theirs"]
+
+
+def test_only_an_empty_collection_can_come_back(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    given = asked("delete_collection", bucket=reader.bucket, collection="notes")
+    assert session.plan(given).guarantee is Guarantee.NONE
+    reader.delete("one")
+    assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+    action = done(session, "delete_collection", bucket=reader.bucket, collection="notes")
+    assert reader.ask("GET", reader.place)[0] == 404
+    session.undo(action)
+    assert reader.ask("GET", reader.place)[0] == 200
+
+
+def test_a_batch_is_one_action_and_is_taken_back_whole(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    reader.put("two", title="second")
+    before, records = reader.records(), f"{reader.place}/records"
+    requests = [
+        {"path": records, "body": {"data": {"n": 1}}},
+        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
+        {"method": "DELETE", "path": f"{records}/two"},
+    ]
+    action = done(session, "batch", body={"defaults": {"method": "POST"}, "requests": requests})
+    assert sorted(data.get("n", 0) for data in reader.records().values()) == [1, 2]
+    session.undo(action)
+    assert reader.records() == before
+    session.redo(action)
+    assert sorted(data.get("n", 0) for data in reader.records().values()) == [1, 2]
+    session.undo(action)
+    assert reader.records() == before
+
+
+def test_of_a_batch_that_was_done_in_part_that_part_is_taken_back(shaky: Session, reader: Reader, proxy: FaultyProxy):
+    reader.put("one", title="first")
+    records = f"{reader.place}/records"
+    requests = [
+        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
+        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
+    ]
+    proxy.before_forwarding = lambda method: reader.put("one", title="theirs") if method == "POST" else None
+    proposal = shaky.propose(asked("batch", body={"requests": requests}))
+    with pytest.raises(InputError, match="1 of 2 requests were done, and taken back"):
+        shaky.run(proposal.action, proposal.plan.digest)
+    assert shaky.journal.standing(proposal.action).state is S.FAILED
+    assert reader.records() == {"one": {"title": "theirs"}}
+
+
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after", "half", "gateway_before", "gateway_after"])
+def test_a_batch_whose_answer_was_lost_is_looked_up_part_by_part(
+    shaky: Session, reader: Reader, proxy: FaultyProxy, fault: Fault
+):
+    reader.put("one", title="first")
+    before, records = reader.records(), f"{reader.place}/records"
+    requests = [
+        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
+        {"method": "DELETE", "path": f"{records}/one"},
+    ]
+    proxy.faults(fault)
+    proposal = shaky.propose(asked("batch", body={"requests": requests}))
+    if "before" in fault:
+        with pytest.raises(InputError, match="it was not done"):
+            shaky.run(proposal.action, proposal.plan.digest)
+    else:
+        shaky.run(proposal.action, proposal.plan.digest)
+        assert list(reader.records().values()) == [{"n": 1}]
+        shaky.undo(proposal.action)
+    assert reader.records() == before
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_only_reads_is_answered_when_it_is_planned_and_changes_nothing(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    proposal = session.propose(asked("get_record", bucket=reader.bucket, collection="notes", id="one"))
+    assert json.loads(proposal.plan.output["stdout"])["data"]["title"] == "first"
+    assert proposal.plan.guarantee is Guarantee.EXACT
+    reader.put("one", title="other")
+    session.run(proposal.action, proposal.plan.digest)
+    session.undo(proposal.action)
+    assert reader.records() == {"one": {"title": "other"}}
+    with pytest.raises(InputError, match="answered 404"):
+        session.propose(asked("get_record", bucket=reader.bucket, collection="notes", id="nothing"))
+
+
+def test_large_bodies_are_kept_beside_the_journal_and_come_back(session: Session, reader: Reader, tmp_path: Path):
+    text = "ä\n\u2028" * 50_000
+    reader.put("one", text=text)
+    action = done(session, "delete_record", bucket=reader.bucket, collection="notes", id="one")
+    assert len(str([record.body for record in session.journal.records(action)])) < 20_000
+    assert (session.journal.standing(action).kept_bytes or 0) > 150_000
+    session.undo(action)
+    assert reader.records() == {"one": {"text": text}}
+    session.redo(action)
+    session.undo(action)
+    assert reader.records() == {"one": {"text": text}}
+    other = done(session, "delete_record", bucket=reader.bucket, collection="notes", id="one")
+    session.commit(other)
+    assert not (tmp_path / "rest" / other).exists()
+
+
+def test_what_would_be_and_was_changed_is_shown_as_lines(session: Session, reader: Reader):
+    reader.put("one", title="first")
+    given = asked("patch_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"title": "other"}})
+    proposal = session.propose(given)
+    assert any('+    "title": "other"' in line for line in session.difference(proposal.action))
+    session.run(proposal.action, proposal.plan.digest)
+    lines = session.difference(proposal.action)
+    assert '-    "title": "first"' in [line.rstrip(",") for line in lines]

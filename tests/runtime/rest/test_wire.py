@@ -1,0 +1,497 @@
+"""Keys go to their service and nowhere else; limits, tokens that end, redirects and odd answers are dealt with."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime import permissions
+from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
+from autoclave.runtime.policy import Decision
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from autoclave.runtime.vault import Secret
+from autoclave.runtime.vault.traces import found_in
+from tests.runtime.rest.acting import METHODS, asked, connection, done, manager_of, opened
+from tests.runtime.rest.catalogues import written
+from tests.runtime.rest.odd_service import CATALOGUE, OddService
+
+S = ActionState
+TOKEN = "tk-7hQ2pLw9XcVbN4mZ"
+
+
+@pytest.fixture
+def service() -> Iterator[OddService]:
+    with OddService(tokens={TOKEN}) as service:
+        yield service
+
+
+def token(service: OddService, **others: Any) -> Secret:
+    plain: dict[str, Any] = {"service": "odd", "value": TOKEN, "hosts": (f"localhost:{service.port}",)}
+    return Secret(**{**plain, "allows_private": True, "methods": METHODS, **others})
+
+
+def opened_on(service: OddService, folder: Path, key: Secret | None = None, **others: Any) -> Session:
+    settings = {name: others.pop(name) for name in list(others) if name in ServiceConnection.model_fields}
+    settings = {"catalogue": written(folder, CATALOGUE), "secret": "odd", **settings}
+    return opened(folder, {"odd": connection(service.port, **settings)}, key or token(service), **others)
+
+
+@pytest.fixture
+def odd(service: OddService, tmp_path: Path) -> Iterator[Session]:
+    with opened_on(service, tmp_path) as session:
+        yield session
+
+
+def put(session: Session, name: str, **data: Any) -> str:
+    return done(session, "put", "odd", id=name, body={"cost": 0, **data})
+
+
+# --- Keys ------------------------------------------------------------------------------------------------------------
+
+
+def everything(folder: Path, session: Session) -> bytes:
+    """All that is written, told or known of a session."""
+    files = b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return files + repr([record.body for record in session.journal.records()]).encode() + session.told().encode()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{}, {"place": "query", "name": "api_key"}, {"name": "X-Key"}, {"place": "basic"}],
+    ids=["bearer", "query", "header", "basic"],
+)
+def test_the_key_is_in_requests_and_nowhere_else(service: OddService, tmp_path: Path, place: dict[str, Any]):
+    service.tokens = set()
+    with opened_on(service, tmp_path, token(service, **place)) as session:
+        action = put(session, "x", n=1)
+        proposal = session.propose(asked("get", "odd", id="x"))
+        session.undo(action)
+        service.tokens = {"another"}
+        with pytest.raises(InputError) as refused:
+            session.propose(asked("get", "odd", id="x"))
+        told = everything(tmp_path, session) + f"{proposal.plan} {refused.value}".encode()
+        assert found_in(told, {"key": TOKEN}) == []
+    sent = repr(service.asked)
+    if place.get("place") == "basic":
+        assert base64.b64encode(f"us:{TOKEN}".encode()).decode() in sent
+    else:
+        assert TOKEN in sent
+
+
+def test_a_key_goes_only_where_its_secret_says(service: OddService, tmp_path: Path):
+    for given, rule in (
+        ({"hosts": ("localhost",)}, "is no host of a service"),
+        ({"methods": ("GET",)}, "is not for this action"),
+        ({"paths": ("/files/**",)}, "is not for this action"),
+        ({"allows_private": False}, "may not go to private networks"),
+    ):
+        (folder := tmp_path / rule.replace(" ", "-") / next(iter(given))).mkdir(parents=True)
+        with opened_on(service, folder, token(service, **given)) as session, pytest.raises(AutoclaveError, match=rule):
+            put(session, "x", n=1)
+    assert service.items == {}
+
+
+def test_a_token_that_ends_in_the_middle_is_renewed_and_the_same_request_goes_on(service: OddService, tmp_path: Path):
+    keys = {"odd": token(service)}
+    renewed: list[str] = []
+
+    def refresh(name: str) -> None:
+        renewed.append(name)
+        service.tokens = {"tk-fresh-0123456789"}
+        keys[name] = keys[name].model_copy(update={"value": "tk-fresh-0123456789"})
+
+    with opened_on(service, tmp_path, key_of=lambda name: keys[name], refresh=refresh) as session:
+        action = put(session, "x", n=1)
+        service.tokens = {"another"}
+        session.undo(action)
+    assert renewed == ["odd"]
+    assert service.items == {}
+    assert [method for method, _, headers in service.asked if method == "DELETE"] == ["DELETE"]
+
+
+def test_with_a_token_that_was_revoked_an_action_stands_and_is_taken_back_later(odd: Session, service: OddService):
+    action = put(odd, "x", n=1)
+    manager = manager_of(odd)
+    undo = manager.undo
+
+    def revoked(*given: Any, **others: Any) -> Any:
+        service.tokens, kept = {"another"}, service.tokens
+        try:
+            return undo(*given, **others)
+        finally:
+            service.tokens = kept
+
+    manager.undo = revoked
+    with pytest.raises(NotUndone, match="Mend: its key is not valid"):
+        odd.undo(action)
+    assert odd.journal.standing(action).state is S.UNDO_FAILED
+    assert service.items == {"x": {"cost": 0, "n": 1}}
+    manager.undo = undo
+    odd.undo(action)
+    assert service.items == {}
+
+
+# --- Limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_that_asks_to_wait_is_asked_again_in_act_and_in_undo(odd: Session, service: OddService):
+    service.num_limited = 2
+    action = put(odd, "x", n=1)
+    service.num_limited = 2
+    odd.undo(action)
+    assert service.items == {}
+    assert [method for method, _, _ in service.asked if method in ("PUT", "DELETE")] == ["PUT"] * 3 + ["DELETE"] * 3
+
+
+def test_who_asks_to_wait_too_long_is_not_waited_for_and_nothing_is_done(odd: Session, service: OddService):
+    service.num_limited, service.retry_after = 1, "3600"
+    with pytest.raises(InputError, match="too many requests; try again in 3600 s"):
+        put(odd, "x", n=1)
+    assert odd.journal.standings()[-1].state is S.FAILED
+    action = put(odd, "x", n=1)
+    service.num_limited = 1
+    with pytest.raises(NotUndone, match="try again in 3600 s"):
+        odd.undo(action)
+    assert odd.undo(action) == [action]
+
+
+def test_who_is_refused_and_then_gone_has_done_nothing(service: OddService, tmp_path: Path):
+    def gone(name: str) -> None:
+        raise HostError("no network to renew it")
+
+    with opened_on(service, tmp_path, refresh=gone) as session:
+        proposal = session.propose(asked("put", "odd", id="x", body={"cost": 0}))
+        manager = manager_of(session)
+        execute = manager.execute
+
+        def revoked(*given: Any) -> Any:
+            service.tokens, kept = {"another"}, service.tokens
+            try:
+                return execute(*given)
+            finally:
+                service.tokens = kept
+
+        manager.execute = revoked
+        with pytest.raises(InputError, match="its key is not valid"):
+            session.run(proposal.action, proposal.plan.digest)
+        assert session.journal.standing(proposal.action).state is S.FAILED
+    assert service.items == {}
+
+
+def test_what_comes_to_show_late_is_waited_for(odd: Session, service: OddService):
+    put(odd, "x", n=1)
+    service.num_late = 0
+    action = put(odd, "y", n=1)
+    manager = manager_of(odd)
+    execute, undo = manager.execute, manager.undo
+
+    def late(call: Any) -> Any:
+        def then(*given: Any, **others: Any) -> Any:
+            service.num_late = 3
+            return call(*given, **others)
+
+        return then
+
+    manager.execute = late(execute)
+    other = put(odd, "z", n=2)
+    assert odd.conflicts_of(other) == []
+    service.num_late = 0
+    odd.undo(action)
+    assert sorted(service.items) == ["x", "z"]
+    manager.undo = undo
+
+
+# --- Places ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "rule"),
+    [
+        ("elsewhere", "leads to '127.0.0.1:.*', where nothing of this service goes"),
+        ("loop", "leads to"),
+        ("bomb", "larger than 1048576 bytes"),
+        ("large", "larger than 1048576 bytes"),
+        ("strange", "encoded as 'br'"),
+    ],
+)
+def test_answers_that_lead_away_or_are_too_large_are_refused(
+    service: OddService, tmp_path: Path, where: str, rule: str
+):
+    with (
+        opened_on(service, tmp_path, most_response_bytes=1 << 20) as session,
+        pytest.raises(AutoclaveError, match=rule),
+    ):
+        session.plan(asked("go", "odd", where=where))
+
+
+def test_answers_from_here_and_packed_ones_are_read(odd: Session, service: OddService):
+    put(odd, "x", n=1)
+    assert '"n": 1' in odd.plan(asked("go", "odd", where="here")).output["stdout"]
+    assert odd.plan(asked("go", "odd", where="packed")).output["stdout"] == "0" * 100
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("https://user:key@api.example.com", "must have no user"),
+        ("https://api.example.com.", "must be a plain name"),
+        ("https://127.0.0.1", "must be a plain name"),
+        ("https://[::1]", "must be a plain name"),
+        ("https://0x7f000001", "must be a plain name"),
+        ("https://exämple.com", "must be https"),
+        ("https://api.example.com/a/../b", "read in several ways"),
+        ("https://api.example.com/%2e%2e", "read in several ways"),
+        ("https://api.example.com?x=1", "must be https"),
+        ("https://api.example.com\r\nX: 1", "must be https"),
+        ("ftp://api.example.com", "must be https"),
+        ("http://api.example.com", "http is for private networks only"),
+        ("https://api.example.com:x", "no number"),
+    ],
+)
+def test_a_base_url_has_one_meaning_or_is_refused(url: str, rule: str):
+    with pytest.raises(ValidationError, match=rule):
+        ServiceConnection(base_url=url)
+
+
+def test_case_of_the_host_does_not_count():
+    assert ServiceConnection(base_url="https://API.Example.com/v1/").base_url == "https://api.example.com/v1"
+
+
+def test_a_name_that_leads_to_a_private_address_is_refused_whenever_it_does(
+    service: OddService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def found(address: str) -> Any:
+        return lambda host, port, **_: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    settings = {"base_url": f"https://rebound.example:{service.port}", "allows_private": False, "secret": ""}
+    with opened_on(service, tmp_path, **settings) as session:
+        for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0"):
+            monkeypatch.setattr(socket, "getaddrinfo", found(address))
+            with pytest.raises(InputError, match="is on a private network"):
+                session.plan(asked("get", "odd", id="x"))
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"id": "../secrets"}, "plain, and without"),
+        ({"id": ".."}, "cannot be a part"),
+        ({"id": "a/b"}, "read in several ways"),
+        ({"id": "a%2fb"}, "read in several ways"),
+        ({"id": ""}, "cannot be a part"),
+        ({"id": "a\r\nX: 1"}, "cannot be a part"),
+        ({"id": 7}, "is not of type 'string'"),
+        ({}, "get.id: is missing"),
+        ({"id": "x", "sudo": True}, "get.sudo: no such argument"),
+    ],
+)
+def test_arguments_stay_what_they_are(odd: Session, service: OddService, arguments: Any, rule: str):
+    with pytest.raises(InputError, match=rule):
+        odd.plan(asked("get", "odd", **arguments))
+    assert service.asked == []
+
+
+def test_a_line_break_does_not_get_into_a_header(odd: Session, service: OddService):
+    with pytest.raises(InputError, match="must be printable ASCII"):
+        odd.plan(asked("go", "odd", where="x", note="a\r\nX-Admin: 1"))
+    assert service.asked == []
+
+
+# --- Bodies ----------------------------------------------------------------------------------------------------------
+
+
+def test_binary_content_is_replaced_and_comes_back_byte_by_byte(odd: Session, service: OddService):
+    service.files["x"] = first = bytes(range(256)) * 2000
+    second = first[::-1]
+    action = done(odd, "put_file", "odd", id="x", body={"base64": base64.b64encode(second).decode()})
+    assert service.files["x"] == second
+    odd.undo(action)
+    assert service.files["x"] == first
+    with pytest.raises(InputError, match="is no base64"):
+        odd.plan(asked("put_file", "odd", id="x", body={"base64": "?"}))
+
+
+def test_a_part_that_was_refused_in_a_207_takes_the_others_back(odd: Session, service: OddService):
+    service.items["a"] = {"n": 0}
+    parts = [
+        {"verb": "PUT", "href": "/items/a", "content": {"n": 1, "cost": 0}},
+        {"verb": "PUT", "href": "/items/b", "content": {"n": 2, "cost": 0}},
+        {"verb": "DELETE", "href": "/items/a"},
+    ]
+    service.refuses_in_many = "/items/b"
+    proposal = odd.propose(asked("many", "odd", body={"parts": parts[:2]}))
+    with pytest.raises(InputError, match="1 of 2 requests were done, and taken back"):
+        odd.run(proposal.action, proposal.plan.digest)
+    assert service.items == {"a": {"n": 0}}
+    service.refuses_in_many = ""
+    action = done(odd, "many", "odd", body={"parts": parts[:2]})
+    assert service.items == {"a": {"n": 1, "cost": 0}, "b": {"n": 2, "cost": 0}}
+    odd.undo(action)
+    assert service.items == {"a": {"n": 0}}
+
+
+# --- Services that are no REST ---------------------------------------------------------------------------------------
+
+
+def test_a_refusal_with_a_good_status_is_one(service: OddService, tmp_path: Path):
+    with opened_on(service, tmp_path, hold_s=0.0) as session:
+        with pytest.raises(InputError, match="no such lamp"):
+            done(session, "on", "odd", body={"id": "nowhere"})
+        assert session.journal.standings()[-1].state is S.FAILED
+
+
+def test_what_is_looked_at_by_a_call_is_taken_back_and_told_apart(odd: Session, service: OddService):
+    service.lamps = {"a": False, "b": True}
+    first, second = done(odd, "on", "odd", body={"id": "a"}), done(odd, "off", "odd", body={"id": "b"})
+    assert odd.dependents_of(first) == []  # another lamp, though at the same path
+    service.lamps["b"] = True
+    assert len(odd.conflicts_of(second)) == 1
+    odd.undo(first)
+    assert service.lamps["a"] is False
+    odd.redo(first)
+    assert service.lamps["a"] is True
+
+
+def test_without_conditions_a_change_before_an_undo_is_sent_is_found_by_looking(odd: Session, service: OddService):
+    action = put(odd, "x", n=1)
+    manager = manager_of(odd)
+    undo = manager.undo
+
+    def after_somebody_else(*given: Any, **others: Any) -> Any:
+        service.items["x"] = {"n": "theirs"}
+        return undo(*given, **others)
+
+    manager.undo = after_somebody_else
+    with pytest.raises(NotUndone, match="somebody else has changed it meanwhile"):
+        odd.undo(action)
+    assert service.items == {"x": {"n": "theirs"}}
+
+
+def test_what_changed_nothing_is_taken_back_by_nothing(odd: Session, service: OddService):
+    service.lamps = {"a": True}
+    action = done(odd, "on", "odd", body={"id": "a"})
+    odd.undo(action)
+    assert service.lamps == {"a": True}
+    assert manager_of(odd).pairs.all() == {}
+
+
+def test_additions_to_one_thing_commute(odd: Session, service: OddService):
+    actions = [done(odd, "vote", "odd", id="x") for _ in range(3)]
+    assert odd.groups() == [actions]
+    assert odd.undo(actions[0]) == [actions[0]]
+    assert service.votes == 2
+
+
+# --- Permission ------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_taken_back_needs_a_grant_that_says_so_and_is_held(service: OddService, tmp_path: Path):
+    plain = Grant(resources=("services/odd/**",), verbs=("*",))
+    mail = asked("send", "odd", body={"to": "all"})
+    with opened_on(service, tmp_path, grants=(plain,), hold_s=60.0) as session:
+        with pytest.raises(NotPermitted) as denied:
+            session.propose(mail)
+        assert "for what can be taken back better than none" in denied.value.hint
+        session.permissions.grant(
+            Grant(resources=("services/odd/POST/mails",), verbs=("create",), minimum_guarantee=Guarantee.NONE)
+        )
+        proposal = session.propose(mail)
+        assert proposal.plan.guarantee is Guarantee.NONE
+        assert proposal.plan.changes == ("send: POST /mails; cannot be taken back",)
+        assert session.run(proposal.action, proposal.plan.digest).state is S.APPROVED
+        assert service.asked == []
+        assert session.withdraw(proposal.action).state is S.FAILED
+        assert service.asked == []
+
+
+def test_nothing_goes_out_that_is_not_permitted_not_even_a_look(service: OddService, tmp_path: Path):
+    grants = (Grant(resources=("services/odd/PUT/items/mine-*",), verbs=("modify",)),)
+    with opened_on(service, tmp_path, grants=grants) as session:
+        for given in (asked("put", "odd", id="theirs", body={"cost": 0}), asked("delete", "odd", id="mine-1")):
+            with pytest.raises(NotPermitted):
+                session.propose(given)
+        assert service.asked == []
+        put(session, "mine-1", n=1)
+    assert list(service.items) == ["mine-1"]
+
+
+def test_what_got_past_the_decision_is_seen_afterwards_and_taken_back(
+    service: OddService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    grants = (Grant(resources=("services/odd/PUT/items/mine-*",), verbs=("modify",)),)
+    with opened_on(service, tmp_path, grants=grants) as session:
+        monkeypatch.setattr(permissions, "decide", lambda *_: Decision(True))
+        with pytest.raises(NotPermitted, match=r"did modify 'services/odd/PUT/items/theirs'"):
+            put(session, "theirs", n=1)
+        assert session.journal.standings()[-1].state is S.FAILED
+        assert [record.kind for record in session.journal.records_of_kinds("alarm")] == ["alarm"]
+    assert service.items == {}
+    assert [method for method, _, _ in service.asked if method != "GET"] == ["PUT", "DELETE"]
+
+
+def test_grades_are_told_and_shown_before_anything_is_done(odd: Session, service: OddService):
+    service.items["there"] = {}
+    told = odd.told()
+    assert "put(id, body): PUT /items/{id} [undo: equivalent]" in told
+    assert "get(id): GET /items/{id} [reads only]" in told
+    assert "send(body): Send a mail [undo: none]" in told
+    plans = {name: odd.plan(asked("put", "odd", id=name, body={"cost": 0})) for name in ("new", "there")}
+    assert {name: plan.guarantee for name, plan in plans.items()} == {
+        "new": Guarantee.EXACT,
+        "there": Guarantee.EQUIVALENT,
+    }
+    assert plans["new"].changes == ("put: PUT /items/new; undo: delete, exact (unproven)",)
+
+
+def test_spending_is_counted_and_limited(service: OddService, tmp_path: Path):
+    grants = (Grant(resources=("services/odd/**",), verbs=("*",), max_spend=10.0),)
+    with opened_on(service, tmp_path, grants=grants) as session:
+        done(session, "put", "odd", id="x", body={"cost": 6})
+        with pytest.raises(NotPermitted) as denied:
+            session.propose(asked("put", "odd", id="y", body={"cost": 6}))
+        assert "is for 10.0 spend, and this would make 12" in denied.value.hint
+        with pytest.raises(InputError, match="must be a number"):
+            session.propose(asked("put", "odd", id="y", body={"cost": -6}))
+
+
+def test_free_requests_are_those_of_the_catalogue_or_need_a_permission(service: OddService, tmp_path: Path):
+    free = {"do": "request", "service": "odd", "method": "PUT", "path": "/items/x", "body": {"cost": 0}}
+    other = {"do": "request", "service": "odd", "method": "POST", "path": "/unknown", "body": {}}
+    with opened_on(service, tmp_path) as session:
+        assert session.plan(free).guarantee is Guarantee.EXACT
+        assert session.plan({**free, "path": "/%69tems/x"}).request == session.plan(free).request
+        with pytest.raises(InputError, match="is no operation of its catalogue"):
+            session.plan(other)
+        for path in ("items/x", "//items/x", "/items/../x", "/items/x#y", "/items/x y", "/items%2fx"):
+            with pytest.raises(InputError):
+                session.plan({**free, "path": path})
+    with opened_on(service, tmp_path, allows_free=True) as session:
+        assert session.plan(other).guarantee is Guarantee.NONE
+        assert [each.resource for each in session.plan(other).request.accesses] == ["services/odd/POST/unknown"]
+
+
+def test_services_that_are_not_connected_or_cannot_be_reached_say_so(service: OddService, tmp_path: Path):
+    with opened_on(service, tmp_path, patience_s=0.0) as session:
+        with pytest.raises(InputError, match="service 'od': is not connected; did you mean odd"):
+            session.plan(asked("get", "od", id="x"))
+        service.close()
+        with pytest.raises(HostError, match=r"nothing was sent.*try again when the service is well"):
+            session.plan(asked("get", "odd", id="x"))
+
+
+def test_what_is_told_of_an_operation_is_json(odd: Session):
+    with pytest.raises(InputError, match="give either operation"):
+        odd.plan({"do": "request", "service": "odd"})
+    json.dumps(odd.operations["request"].model_json_schema())

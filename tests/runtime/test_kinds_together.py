@@ -1,0 +1,185 @@
+"""A session that touched files, a database and a service goes back as a whole, or not at all; seen by other readers."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.connections import Connections, VaultPlace, save_connections
+from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from autoclave.runtime.vault import KeyFile, Vault
+from tests.runtime.rest.acting import Reader, connection, secret
+from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
+from tests.runtime.rest.servers import kinto_running
+from tests.runtime.trees import done, texts
+
+S = ActionState
+
+
+@pytest.fixture(scope="module")
+def kinto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with kinto_running(tmp_path_factory.mktemp("kinto")) as port:
+        yield port
+
+
+@dataclass
+class Worlds:
+    """A folder, a database and a service that one session is on, as others see them."""
+
+    root: Path
+    database: Path
+    notes: Reader
+    proxy: FaultyProxy
+
+    def seen(self) -> tuple[Any, ...]:
+        with sqlite3.connect(self.database) as connection:
+            rows = connection.execute("SELECT * FROM item ORDER BY id").fetchall()
+        connection.close()
+        return texts(self.root), rows, self.notes.records()
+
+    def session(self) -> Session:
+        session = open_session(self.root, self.root.parent / "state")
+        if not session.permissions.grants():
+            resources = ("files/**", "databases/**", "services/**")
+            session.permissions.grant(Grant(resources=resources, verbs=("*",), minimum_guarantee=Guarantee.NONE))
+        return session
+
+    def act(self, session: Session, rounds: int = 2) -> list[str]:
+        """Something in each world, one after the other; once, or once more."""
+        note = {"bucket": self.notes.bucket, "collection": self.notes.collection}
+        asked = {"do": "request", "service": "notes"}
+        first = [
+            done(session, do="write", path="b.txt", content="changed\n"),
+            done(session, do="sql", database="shop", statements=["UPDATE item SET price = price * 2"]),
+            done(session, **asked, operation="create_record", arguments={**note, "body": {"data": {"title": "new"}}}),
+        ]
+        if rounds == 1:
+            return first
+        again = {"do": "sql", "database": "shop", "statements": ["DELETE FROM item WHERE id = 2"]}
+        return [*first, done(session, do="delete", path="docs", recursive=True), done(session, **again)]
+
+
+@pytest.fixture
+def worlds(root: Path, kinto: int, tmp_path: Path) -> Iterator[Worlds]:
+    notes = Reader(kinto, f"b-{tmp_path.name}"[:60])
+    notes.make()
+    notes.put("old", title="there")
+    database = tmp_path / "shop.db"
+    with sqlite3.connect(database) as connection_:
+        connection_.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, price)")
+        connection_.execute("INSERT INTO item VALUES (1, 5), (2, 7)")
+    connection_.close()
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    with FaultyProxy(kinto) as proxy:
+        vault = tmp_path / "vault"
+        Vault(vault, KeyFile(tmp_path / "vault.key")).add(secret(proxy.port))
+        shop = DatabaseConnection(engine="sqlite", path=str(database))
+        place = VaultPlace(path=str(vault))
+        services = {"notes": connection(proxy.port)}
+        save_connections(state, Connections(vault=place, databases={"shop": shop}, services=services))
+        yield Worlds(root, database, notes, proxy)
+
+
+def test_all_kinds_go_back_to_a_mark_and_forward_again(worlds: Worlds):
+    before = worlds.seen()
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act(session)
+        assert all(one != other for one, other in zip(worlds.seen(), before, strict=True))
+        session.undo_to("start")
+        assert worlds.seen() == before
+        assert {session.journal.standing(each).state for each in actions} == {S.UNDONE}
+        for action in actions:
+            session.redo(action)
+        session.undo_to("start")
+        assert worlds.seen() == before
+        assert session.audit() == []
+
+
+def test_what_somebody_else_changed_in_one_world_keeps_all_of_them_as_they_are(worlds: Worlds):
+    with worlds.session() as session:
+        session.mark("start")
+        worlds.act(session)
+        (record,) = set(worlds.notes.records()) - {"old"}
+        worlds.notes.put(record, title="theirs")
+        found = worlds.seen()
+        with pytest.raises(InputError, match="somebody else has changed"):
+            session.undo_to("start")
+        assert worlds.seen() == found
+
+
+@pytest.mark.parametrize("fault", ["gateway_before", "cut_before"])
+def test_where_one_world_does_not_answer_the_others_are_done_again(worlds: Worlds, fault: Fault):
+    before = worlds.seen()
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act(session)
+        found = worlds.seen()
+        worlds.proxy.choose = lambda method, path: fault if method == "DELETE" else "none"
+        with pytest.raises(InputError, match="the others stand as they did"):
+            session.undo_to("start")
+        assert worlds.seen()[:2] == found[:2]
+        assert session.journal.standing(actions[2]).state is S.UNDO_IN_DOUBT
+        worlds.proxy.choose = lambda method, path: "none"
+        assert session.look_again(actions[2]).state is S.UNDONE
+        session.undo_to("start")
+        assert worlds.seen() == before
+
+
+def test_an_answer_that_was_lost_keeps_nothing_from_going_back(worlds: Worlds):
+    before = worlds.seen()
+    with worlds.session() as session:
+        session.mark("start")
+        worlds.act(session)
+        worlds.proxy.choose = lambda method, path: "cut_after" if method == "DELETE" else "none"
+        session.undo_to("start")
+        assert worlds.seen() == before
+
+
+def test_where_a_world_is_not_there_nothing_is_taken_back(worlds: Worlds):
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act(session)
+        found = worlds.seen()
+        worlds.proxy.close()
+        with pytest.raises((InputError, HostError)):
+            session.undo_to("start")
+        assert worlds.seen() == found
+        assert not {session.journal.standing(each).state for each in actions} - {S.EXECUTED, S.REDONE, S.UNDO_FAILED}
+
+
+def test_killed_at_every_event_all_kinds_have_gone_back_or_none(worlds: Worlds, dies_at: Callable[..., bool]):
+    before = worlds.seen()
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act(session, rounds=1)
+        after = worlds.seen()
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, worlds.root, {"undo_to": "start"})
+        with worlds.session() as session:
+            states = {session.journal.standing(each).state for each in actions}
+            assert len(states) == 1, (deadly, states)
+            if states == {S.UNDONE}:
+                assert worlds.seen() == before
+                for action in actions:
+                    session.redo(action)
+            files, rows, notes = worlds.seen()
+            assert (files, rows) == after[:2]
+            assert sorted(map(str, notes.values())) == sorted(map(str, after[2].values()))
+            assert session.audit() == []
+        if not was_killed:
+            break
+    assert deadly > 20

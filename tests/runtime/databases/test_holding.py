@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -177,15 +180,33 @@ def test_elsewhere_it_ends_with_us_and_is_recorded_as_undone(shop: Shop, server:
             server.settle(max_prepared_transactions=8)
 
 
-def test_a_connection_that_is_cut_rolls_it_back(server: Postgres, tmp_path: Any):
+def test_a_connection_that_is_cut_rolls_it_back(server: Postgres, tmp_path: Path):
     server.settle(max_prepared_transactions=0)
     try:
         shop = make_postgres_shop(server, tmp_path)
         with shop.session() as session:
             action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-            shop.others("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+            idle = "FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+            shop.others(f"SELECT pg_terminate_backend(pid) {idle}")
+            until(lambda: not shop.others(f"SELECT pid {idle}"))
             with pytest.raises(InputError, match="is undone, so it cannot become committed"):
                 session.commit(action)
+    finally:
+        server.settle(max_prepared_transactions=8)
+
+
+def test_a_connection_that_is_cut_by_its_commit_is_looked_into(server: Postgres, tmp_path: Path):
+    server.settle(max_prepared_transactions=0)
+    try:
+        shop = make_postgres_shop(server, tmp_path)
+        with shop.session() as session:
+            action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+            (held,) = session._manager_of(session.journal.standing(action))._engine("shop")._holding._open.values()
+            with socket.socket(fileno=os.dup(held.fileno())) as way:
+                way.shutdown(socket.SHUT_RDWR)
+            with pytest.raises(InputError, match=r"was rolled back before it was committed|is undone"):
+                session.commit(action)
+            assert shop.others("SELECT price FROM item WHERE id = 1")[0][0] != 1
     finally:
         server.settle(max_prepared_transactions=8)
 

@@ -85,6 +85,12 @@ def owned_by_the_role(shop: Shop) -> None:
     shop.others("; ".join([*changes, "ALTER VIEW dear OWNER TO agent", "ALTER TYPE mood OWNER TO agent"]))
 
 
+def test_rows_count_where_something_is_defined_as_well(postgres_shop: Shop):
+    owned_by_the_role(postgres_shop)
+    with postgres_shop.session(max_rows=3) as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "ALTER TABLE log ADD COLUMN more text", "UPDATE item SET price = 1", mode="hold")
+
+
 def test_a_held_action_keeps_others_of_the_session_off_its_tables(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
     with pytest.raises(InputError, match=f"is held by action {action}; commit it or undo it first"):

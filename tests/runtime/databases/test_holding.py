@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -80,6 +83,12 @@ def owned_by_the_role(shop: Shop) -> None:
     names = [name for (name,) in shop.others("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     changes = [f"ALTER TABLE {name} OWNER TO agent" for name in names]
     shop.others("; ".join([*changes, "ALTER VIEW dear OWNER TO agent", "ALTER TYPE mood OWNER TO agent"]))
+
+
+def test_rows_count_where_something_is_defined_as_well(postgres_shop: Shop):
+    owned_by_the_role(postgres_shop)
+    with postgres_shop.session(max_rows=3) as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "ALTER TABLE log ADD COLUMN more text", "UPDATE item SET price = 1", mode="hold")
 
 
 def test_a_held_action_keeps_others_of_the_session_off_its_tables(shop: Shop, opened: Session):
@@ -177,15 +186,33 @@ def test_elsewhere_it_ends_with_us_and_is_recorded_as_undone(shop: Shop, server:
             server.settle(max_prepared_transactions=8)
 
 
-def test_a_connection_that_is_cut_rolls_it_back(server: Postgres, tmp_path: Any):
+def test_a_connection_that_is_cut_rolls_it_back(server: Postgres, tmp_path: Path):
     server.settle(max_prepared_transactions=0)
     try:
         shop = make_postgres_shop(server, tmp_path)
         with shop.session() as session:
             action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-            shop.others("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+            idle = "FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+            shop.others(f"SELECT pg_terminate_backend(pid) {idle}")
+            until(lambda: not shop.others(f"SELECT pid {idle}"))
             with pytest.raises(InputError, match="is undone, so it cannot become committed"):
                 session.commit(action)
+    finally:
+        server.settle(max_prepared_transactions=8)
+
+
+def test_a_connection_that_is_cut_by_its_commit_is_looked_into(server: Postgres, tmp_path: Path):
+    server.settle(max_prepared_transactions=0)
+    try:
+        shop = make_postgres_shop(server, tmp_path)
+        with shop.session() as session:
+            action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+            (held,) = session._manager_of(session.journal.standing(action))._engine("shop")._holding._open.values()
+            with socket.socket(fileno=os.dup(held.fileno())) as way:
+                way.shutdown(socket.SHUT_RDWR)
+            with pytest.raises(InputError, match=r"was rolled back before it was committed|is undone"):
+                session.commit(action)
+            assert shop.others("SELECT price FROM item WHERE id = 1")[0][0] != 1
     finally:
         server.settle(max_prepared_transactions=8)
 

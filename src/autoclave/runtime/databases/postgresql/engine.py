@@ -224,6 +224,8 @@ class PostgresDatabase:
             is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
         )
         self._require_limits(connection, effect, after)
+        if not listens and sum(map(sum, counts.values())) > self._settings.max_rows:
+            raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
         return _Done(effect, unheard, counts)
 
     def execute(self, connection: Any, operation: Sql, number: int) -> None:

@@ -38,7 +38,9 @@ _MOST_TOLD = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The steps that do to the tree what a command did; how it ended, as JSON data; and a digest of what it saw."""
+    """The steps that do to the tree what a command did; how it ended, as JSON data; and a digest of the tree that it
+    saw, as it was before the command began.
+    """
 
     capture: Capture
     told: Json
@@ -67,8 +69,7 @@ class CommandRunner:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
 
         Raises:
-            InputError: it failed, met a limit, or is none; its undo does not take it back; or somebody has changed
-                meanwhile what it saw.
+            InputError: it failed, met a limit, or is none; or its undo does not take it back.
             HostError: the host lacks what is needed to seal it.
             SandboxFault: it could not be run.
         """
@@ -92,17 +93,15 @@ class CommandRunner:
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
-        if self.seen_by(operation) != seen:
-            raise InputError(
-                f"{operation.do}: somebody changed the folder {operation.within or '.'!r} while it ran, so it may have "
-                "seen something else; nothing was done. Mend: propose it again, or give it a part (within)"
-            )
         if capture.left_out:
             told["left_out"] = capture.left_out
         return Ran(capture, told, seen)
 
     def seen_by(self, operation: Command) -> str:
-        """A digest of what a command sees of the tree as it is now, which changes when somebody changes that."""
+        """A digest of what a command sees of the tree as it is now, which changes when somebody changes that.
+
+        O(what is in its folder), 3 to 4 microseconds for each.
+        """
         return glance_inside(operation.within, self._scope)
 
     def _prepare_upper(self, tree: int, upper: Path) -> None:

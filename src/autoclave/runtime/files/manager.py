@@ -144,7 +144,7 @@ class FileManager:
 
     def _made_ready(self, action: str, operation: Config, plan: Plan) -> Planned:
         if isinstance(operation, Command):
-            return self._planner.of_command_before(action, operation, plan.kept)
+            return self._planner.of_command_before(action, operation, plan.kept, plan.kept["seen"])
         planned = self._planner.of_data(operation)
         folder = self._fresh_folder(action)
         try:
@@ -354,7 +354,10 @@ class FileManager:
         given = receipt["reversal"]["operation"]
         folder = self._fresh_folder(action)
         undo = cast("Command", OPERATIONS[given["do"]].model_validate(given))
-        capture = self._commands.run(undo, folder).capture
+        ran = self._commands.run(undo, folder)
+        if self._commands.seen_by(undo) != ran.seen:
+            raise InputError("somebody changed the folder while its undo ran; nothing was taken back. Mend: try again")
+        capture = ran.capture
         own = receipt["before"]
         if beyond := [path for path in paths_of(capture.steps) if not any(_is_within(path, each) for each in own)]:
             raise InputError(f"its undo would change {_named(beyond)}, which it did not touch; nothing was taken back")

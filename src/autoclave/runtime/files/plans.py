@@ -69,15 +69,15 @@ class Planner:
             require_no_new_way_out(ran.capture.steps, made, self._scope, operation.within)
         return Planned(ran.capture.steps, self._surveyed(action), output=ran.told, seen=ran.seen)
 
-    def of_command_before(self, action: str, operation: Command, kept: Json) -> Planned:
-        """What a command did when it was planned (`kept`), with a digest of what it would see by now.
+    def of_command_before(self, action: str, operation: Command, kept: Json, seen: str = "") -> Planned:
+        """What a command did when it was planned (`kept`), and a digest of what it would see now (`seen`, if given).
 
         Raises:
             InputError: what it made is not kept any more.
         """
         if not (self._stash / action).is_dir():
             raise InputError(f"action {action}: what its command made is not kept any more; propose it again")
-        seen = self._commands.seen_by(operation)
+        seen = seen or self._commands.seen_by(operation)
         return Planned(steps_from(kept["steps"]), self._surveyed(action), output=kept["output"], seen=seen)
 
     def _surveyed(self, action: str) -> dict[str, Survey]:
@@ -104,7 +104,7 @@ class Planner:
             ),
             footprint=_footprint(operation, planned.steps, before.values()),
             guarantee=guarantee_of(operation),
-            kept={"steps": plain, "output": planned.output} if is_command else {},
+            kept={"steps": plain, "output": planned.output, "seen": planned.seen} if is_command else {},
             output=output,
         )
 

@@ -34,8 +34,12 @@ def dying_at(deadly):
         return then
     return dying
 
-def act(deadly, root, what, options):
+def act(deadly, root, what, options, is_journal_alone):
     dying = dying_at(deadly)
+    journal.Journal._add = dying(journal.Journal._add)
+    journal.Journal.seal = dying(journal.Journal.seal)
+    if is_journal_alone:
+        dying = lambda call: call
     libc = steps._libc
     steps._libc = type("Libc", (), {"renameat2": staticmethod(dying(libc.renameat2)), "syncfs": libc.syncfs})
     steps._set_facts = dying(steps._set_facts)
@@ -44,8 +48,6 @@ def act(deadly, root, what, options):
     manager.remove_tree_or_file = dying(manager.remove_tree_or_file)
     for name in ("keep", "restore", "forget", "_write_content"):
         setattr(git_store.GitStore, name, dying(getattr(git_store.GitStore, name)))
-    journal.Journal._add = dying(journal.Journal._add)
-    journal.Journal.seal = dying(journal.Journal.seal)
     with opening.open_session(root, root.parent / "state", **options) as opened:
         for name in ("undo", "undo_to", "redo", "commit"):
             if name in what and "do" not in what:
@@ -60,7 +62,7 @@ for line in sys.stdin:
         signal.alarm(120)
         code = 1
         try:
-            act(given["deadly"], Path(given["root"]), given["what"], given["options"])
+            act(given["deadly"], Path(given["root"]), given["what"], given["options"], given["is_journal_alone"])
             code = 0
         except BaseException:
             import traceback
@@ -82,14 +84,19 @@ class Deaths:
     def __exit__(self, *_: object) -> None:
         self._server.communicate(timeout=120)
 
-    def dies_at(self, deadly: int, root: Path, what: dict[str, Any], **options: Any) -> bool:
+    def dies_at(
+        self, deadly: int, root: Path, what: dict[str, Any], *, is_journal_alone: bool = False, **options: Any
+    ) -> bool:
         """Whether a process that is killed at its so-manieth event came so far. `options`: see `open_session`.
+
+        Events are before and after each record, checkpoint, and (but for `is_journal_alone`) change of what is kept.
 
         `what` is an operation, or `{"undo": ACTION}`, and likewise `undo_to`, `redo` and `commit`.
         """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         given = {"deadly": deadly, "root": str(root), "what": what, "options": options}
+        given["is_journal_alone"] = is_journal_alone
         self._server.stdin.write(json.dumps(given) + "\n")
         self._server.stdin.flush()
         code = int(self._server.stdout.readline())

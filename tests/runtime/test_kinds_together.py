@@ -161,14 +161,16 @@ def test_where_a_world_is_not_there_nothing_is_taken_back(worlds: Worlds):
         assert not {session.journal.standing(each).state for each in actions} - {S.EXECUTED, S.REDONE, S.UNDO_FAILED}
 
 
-def test_killed_at_every_event_all_kinds_have_gone_back_or_none(worlds: Worlds, dies_at: Callable[..., bool]):
+def test_killed_at_every_step_of_the_journal_all_kinds_have_gone_back_or_none(
+    worlds: Worlds, dies_at: Callable[..., bool]
+):
     before = worlds.seen()
     with worlds.session() as session:
         session.mark("start")
         actions = worlds.act(session, rounds=1)
         after = worlds.seen()
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, worlds.root, {"undo_to": "start"})
+        was_killed = dies_at(deadly, worlds.root, {"undo_to": "start"}, is_journal_alone=True)
         with worlds.session() as session:
             states = {session.journal.standing(each).state for each in actions}
             assert len(states) == 1, (deadly, states)

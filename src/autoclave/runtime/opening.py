@@ -119,6 +119,7 @@ def _connected(
 ) -> Iterator[Manager]:
     """The managers of databases and services that are connected. The vault is opened when a key is needed first."""
     from autoclave.runtime.databases.manager import DatabaseManager
+    from autoclave.runtime.rest.leases import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
     connections = load_connections(place)
@@ -131,6 +132,7 @@ def _connected(
             found.append(open_vault(connections.vault, journal.append))
         return found[0].secret(name, "connection")
 
+    opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))
     databases = DatabaseManager(connections.databases, place / "databases", lambda name: secret(name).value)
     opening.callback(databases.close)
     yield databases

@@ -72,7 +72,8 @@ class Worlds:
 
 
 @pytest.fixture
-def worlds(root: Path, kinto: int, tmp_path: Path) -> Iterator[Worlds]:
+def worlds(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "leases"))
     notes = Reader(kinto, f"b-{tmp_path.name}"[:60])
     notes.make()
     notes.put("old", title="there")

@@ -50,7 +50,13 @@ def service(service: str, settings: tuple[str, ...], root: Path, state: Path | N
 
 @connect.command()
 @click.argument("path", type=FILE)
-@click.option("--key", type=click.Choice(("passphrase", "file", "keyring")), default="file", show_default=True)
+@click.option(
+    "--key",
+    type=click.Choice(("passphrase", "file", "keyring")),
+    default="file",
+    show_default=True,
+    help="What opens it.",
+)
 @on_state
 def vault(path: Path, key: str, root: Path, state: Path | None) -> None:
     """Take keys out of the vault at PATH, which --key opens.

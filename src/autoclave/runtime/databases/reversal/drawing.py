@@ -110,8 +110,9 @@ class Draw:
             names = dict(zip(reference.columns, _target(parent, reference), strict=True))
             for each in (*self._templates[place], *self._needed[place]):
                 wanted = {names[name].lower(): each[name.lower()] for name in names if name.lower() in each}
-                if wanted and wanted not in self._needed[reference.table]:
-                    self._needed[reference.table].append(wanted)
+                for one in (wanted, {name: tuple(map(_other_case, values)) for name, values in wanted.items()}):
+                    if one and one not in self._needed[reference.table]:
+                        self._needed[reference.table].append(one)
 
     def _fitting(self, place: str) -> list[_Values]:
         columns = {column.name.lower() for column in self._shape.schema.tables[place].columns}
@@ -319,7 +320,12 @@ def _near(value: Value) -> tuple[Value, ...]:
         return ()
     if isinstance(value, int | float):
         return (value + 1, value - 1)
-    return (value.upper(), value.lower(), value.title(), f"{value} ", f"{value}x", value[:1])
+    near = (value.upper(), value.lower(), value.title(), f"{value} ", f"{value}x", value[:1])
+    return tuple(each for each in near if each != value)
+
+
+def _other_case(value: Value) -> Value:
+    return value.swapcase() if isinstance(value, str) else value
 
 
 def _cut(template: Template, columns: set[str]) -> _Values:

@@ -18,8 +18,8 @@ from autoclave.runtime.databases.schema import Schema
 
 _COMPARED = re.compile(
     r"""(?P<column>\w+)["`\]]?\)?(?:::[\w ]+)?\)?\s*
-    (?:=|<>|!=|<=|>=|<|>|\bIS\b|\bLIKE\b|~~|\bIN\b|=\s*ANY)\s*
-    (?P<values>(?:[\s(,\[]|ARRAY|::[\w ]+|[\])]|'(?:[^']|'')*'|-?\d+(?:\.\d+)?)+)""",
+    (?:=\s*ANY|<>|!=|<=|>=|=|<|>|~~|\bIS\b|\bLIKE\b|\bIN\b|\bBETWEEN\b)\s*
+    (?P<values>(?:[\s(,\[]|ARRAY|AND\b|::[\w ]+|[\])]|'(?:[^']|'')*'|-?\d+(?:\.\d+)?)+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _LITERAL = re.compile(r"'((?:[^']|'')*)'|(-?\d+(?:\.\d+)?)")

@@ -72,6 +72,7 @@ def try_out(ground: Ground, act: Sql, undo: Sql, *, num_worlds: int = NUM_WORLDS
     ]
     order = parents_first(schema, tables)
     changed, counters = dict[str, None](), dict[str, None]()
+    empty = {place for place in hints.tables if place in order}
     num_tested, num_lost, why = 0, 0, "it changes nothing"
     for recipe in recipes(num_worlds, seed):
         with ground.world() as world:
@@ -82,6 +83,7 @@ def try_out(ground: Ground, act: Sql, undo: Sql, *, num_worlds: int = NUM_WORLDS
                 why = f"{idle}"
                 continue
         num_tested += 1
+        empty -= found.filled
         num_lost += found.num_lost
         changed.update(dict.fromkeys(found.changed))
         counters.update(dict.fromkeys(found.counters))
@@ -92,14 +94,19 @@ def try_out(ground: Ground, act: Sql, undo: Sql, *, num_worlds: int = NUM_WORLDS
             f"undo: cannot be tested: on rows that are made for it, the action does nothing to be undone ({why}); "
             "leave it out, and rows are kept"
         )
+    if empty:
+        raise NotTestable(
+            f"undo: cannot be tested: no rows were found that {min(empty)} takes; leave it out, and rows are kept"
+        )
     return Trial(num_tested, tuple(changed), tuple(counters))
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was seen in one world. `num_lost`: rows that the action took or changed, all of which came back."""
+    """What was seen in one world. `filled`: tables that had rows before. `num_lost`: rows that the action took or changed, all of which came back."""
 
     changed: list[str]
+    filled: set[str]
     num_lost: int
     counters: list[str]
 
@@ -156,7 +163,10 @@ def _both_ways(world: World, act: Sql, undo: Sql) -> _Found:
     moved = world.counters()
     lost = sum(_missing(before[name], first.get(name, ())).total() for name in changed_tables(before, first))
     return _Found(
-        list(changed), lost, [name for name in {**counters, **moved} if counters.get(name) != moved.get(name)]
+        list(changed),
+        {name for name, rows in before.items() if rows},
+        lost,
+        [name for name in {**counters, **moved} if counters.get(name) != moved.get(name)],
     )
 
 

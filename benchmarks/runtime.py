@@ -10,11 +10,13 @@ as growth. An entry of the journal is compared with the same bytes in a bare SQL
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,9 @@ from typing import Any
 
 from harness import argument_parser, compare, finish, print_environment, seconds
 
+from autoclave.runtime.databases.manager import DatabaseManager
+from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Access, Grant, Request, Usage, decide
@@ -40,6 +45,7 @@ def main() -> None:
     rounds = 10 if args.quick else 50
     with tempfile.TemporaryDirectory(dir=args.place) as place:
         figures = {**trees(Path(place), args.files, rounds), **policy(rounds), **journal(Path(place), rounds)}
+        figures |= databases(Path(place), 3 if args.quick else 15)
     finish("runtime", figures, args.json)
 
 
@@ -141,6 +147,89 @@ def journal(place: Path, rounds: int) -> dict[str, float]:
     bare.close()
     print(f"journal over bare SQLite: {found}")
     return {"journal_ratio_vs_sqlite": found.median}
+
+
+# --- Databases -------------------------------------------------------------------------------------------------------
+
+_ROWS = 20_000
+_TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, note TEXT, price NUMERIC)"
+_UPDATE = "UPDATE item SET price = price + 1 WHERE kind = 'book'"
+
+
+def databases(place: Path, rounds: int) -> dict[str, float]:
+    """The time of an update of 20,000 rows as the execution of an action, over that of the same and its commit."""
+    figures = {"row_image_overhead_sqlite": row_images(place / "images", sqlite_item(place), rounds)}
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            import pgserver
+        except ImportError:
+            print("row images of PostgreSQL: not measured, since pgserver is not installed")
+            return figures
+    with tempfile.TemporaryDirectory() as folder, pgserver.get_server(folder, cleanup_mode="stop") as server:
+        found = row_images(place / "images of postgresql", postgresql_item(server.get_uri()), rounds)
+    return {**figures, "row_image_overhead_postgresql": found}
+
+
+def sqlite_item(place: Path) -> tuple[DatabaseConnection, Callable[[], object]]:
+    """The settings of a file with a table, and the bare update."""
+    path = f"{place / 'item.db'}"
+    bare = sqlite3.connect(path, isolation_level=None)
+    bare.execute("PRAGMA synchronous = FULL")
+    bare.execute(_TABLE)
+    rows = ((number, f"name {number}", "book", "some words " * 3, number) for number in range(_ROWS))
+    bare.execute("BEGIN")
+    bare.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?)", rows)
+    bare.execute("COMMIT")
+
+    def update() -> None:
+        for statement in ("BEGIN IMMEDIATE", _UPDATE, "COMMIT"):
+            bare.execute(statement)
+
+    return DatabaseConnection(engine="sqlite", path=path, max_rows=_ROWS), update
+
+
+def postgresql_item(uri: str) -> tuple[DatabaseConnection, Callable[[], object]]:
+    """Likewise of a database."""
+    import psycopg
+
+    bare = psycopg.connect(uri, autocommit=True)
+    bare.execute(_TABLE)
+    bare.execute(
+        "INSERT INTO item SELECT n, 'name ' || n, 'book', repeat('some words ', 3), n FROM generate_series(1, %s) n",
+        (_ROWS,),
+    )
+    bare.execute("CREATE ROLE agent; GRANT ALL ON item TO agent")
+    about = bare.info
+    settings = DatabaseConnection(
+        engine="postgresql",
+        host=about.host,
+        port=about.port,
+        dbname=about.dbname,
+        user=about.user,
+        role="agent",
+        max_rows=_ROWS,
+    )
+    return settings, lambda: bare.execute(_UPDATE)
+
+
+def row_images(state: Path, given: tuple[DatabaseConnection, Callable[[], object]], rounds: int) -> float:
+    """Median of the ratio; the two alternate."""
+    settings, update = given
+    manager = DatabaseManager({"item": settings}, state, lambda _: "")
+    operation = Sql(database="item", statements=(_UPDATE,))
+    number = itertools.count()
+
+    def act() -> float:
+        action = f"{next(number)}"
+        started = manager.prepare(action, operation, manager.plan(action, operation))
+        spent = seconds(lambda: manager.execute(action, started))
+        manager.discard(action)
+        return spent
+
+    found = compare(act, lambda: seconds(update), rounds=rounds)
+    manager.close()
+    print(f"an update of {_ROWS} rows of {settings.engine} with row images over the bare one: {found}")
+    return found.median
 
 
 def times(count: int, work: Callable[[], object]) -> None:

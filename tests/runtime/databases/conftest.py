@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def postgres_shop(server: Postgres, tmp_path: Path) -> Shop:
 def shop(request: pytest.FixtureRequest) -> Shop:
     """The same shop in each engine."""
     return request.getfixturevalue("sqlite_shop" if request.param == "sqlite" else "postgres_shop")
+
+
+@pytest.fixture
+def make_shop(server: Postgres, tmp_path: Path) -> Callable[[str], Shop]:
+    """make_shop(engine): one more shop; that of PostgreSQL takes the place of the one before."""
+    count = itertools.count()
+
+    def make(engine: str) -> Shop:
+        folder = tmp_path / f"shop{next(count)}"
+        return make_sqlite_shop(folder) if engine == "sqlite" else make_postgres_shop(server, folder)
+
+    return make
 
 
 @pytest.fixture

@@ -106,6 +106,16 @@ def test_rows_of_others_that_depend_on_it_are_not_touched_by_an_undo(
     assert opened.journal.standing(action).state is S.UNDO_FAILED
 
 
+def test_an_undo_that_the_database_does_in_another_way_is_rolled_back(postgres_shop: Shop):
+    with postgres_shop.session() as session:
+        action = done(session, "INSERT INTO note VALUES ('ours', 1)")
+        postgres_shop.others("CREATE RULE keep AS ON DELETE TO note DO INSTEAD INSERT INTO log VALUES ('kept', 1)")
+        there = postgres_shop.content()
+        with pytest.raises(NotUndone, match="more would change than it changed"):
+            session.undo(action)
+        assert postgres_shop.content() == there
+
+
 def test_what_changed_since_the_undo_is_not_overwritten_by_a_redo(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 2")
     opened.undo(action)
@@ -135,6 +145,18 @@ def test_what_depends_on_it_is_taken_back_with_it_or_nothing(shop: Shop, opened:
         opened.undo(first)
     assert opened.undo(first, dependents=True) == [third, second, first]
     assert shop.content() == before
+
+
+def test_what_a_trigger_looks_at_is_depended_on(postgres_shop: Shop):
+    postgres_shop.others(
+        "CREATE FUNCTION total() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.log "
+        "SELECT 'total', sum(b) FROM public.sum_of; RETURN NEW; END $$; "
+        "CREATE TRIGGER total AFTER INSERT ON kind FOR EACH ROW EXECUTE FUNCTION total()"
+    )
+    with postgres_shop.session() as session:
+        first = done(session, "UPDATE sum_of SET b = 100 WHERE a = 1")
+        second = done(session, "INSERT INTO kind (name) VALUES ('new')")
+        assert session.dependents_of(first) == [second]
 
 
 def test_no_two_sessions_work_on_one_table(shop: Shop, opened: Session):

@@ -67,7 +67,9 @@ IN_SQLITE = {
     "a view with a trigger": ["UPDATE dear SET price = 500"],
     "words that are added": ["INSERT INTO words VALUES ('a new fox')"],
     "words that are removed": ["DELETE FROM words WHERE words MATCH 'fox'"],
-    "a type that changes, but no value": ["UPDATE note SET number = CAST(number AS TEXT) WHERE number = 1"],
+    "a type that changes, but no value": [
+        "UPDATE note SET number = CAST(number AS REAL) WHERE typeof(number) = 'integer'"
+    ],
     "a key that is null": ["CREATE TABLE odd (k TEXT PRIMARY KEY, v)", "INSERT INTO odd VALUES (NULL, 1), (NULL, 2)"],
 }
 IN_POSTGRESQL = {

@@ -8,9 +8,14 @@ inverse.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -21,15 +26,15 @@ Image = tuple[str, Any]
 """A row: its key in words (empty if it has none), and JSON data in the engine's own form that say all of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableEffect:
     """What became of the rows of one table.
 
     Attributes:
         table: `SCHEMA/NAME`.
         layout: columns and key, in the engine's words: images fit into a table of the same layout only.
-        removed: rows that went.
-        added: rows that came. None of them is among `removed`.
+        removed: rows that went, in the order of their keys.
+        added: rows that came, likewise. None of them is among `removed`.
     """
 
     table: str
@@ -47,11 +52,17 @@ class TableEffect:
         """Whether each of its rows has a key."""
         return all(key for key, _ in (*self.removed, *self.added))
 
+    @cached_property
+    def texts(self) -> tuple[str, str]:
+        """What went and what came, as JSON."""
+        return _text(self.removed), _text(self.added)
+
+    @cached_property
     def counts(self) -> dict[str, int]:
         """How many rows were created, modified and deleted, by these verbs."""
-        went, came = [key for key, _ in self.removed], [key for key, _ in self.added]
-        both = len(set(filter(None, went)) & set(filter(None, came)))
-        counts = {"create": len(came) - both, "modify": both, "delete": len(went) - both}
+        went, came = {key for key, _ in self.removed}, {key for key, _ in self.added}
+        both = len((went & came) - {""})
+        counts = {"create": len(self.added) - both, "modify": both, "delete": len(self.removed) - both}
         return {verb: number for verb, number in counts.items() if number}
 
     def inverse(self) -> TableEffect:
@@ -114,7 +125,7 @@ class Effect:
     @property
     def num_rows(self) -> int:
         """Rows that it changes."""
-        return sum(sum(table.counts().values()) for table in self.tables)
+        return sum(sum(table.counts.values()) for table in self.tables)
 
     def inverse(self) -> Effect:
         """What takes it back."""
@@ -126,9 +137,10 @@ class Effect:
             counters={name: (after, before) for name, (before, after) in self.counters.items()},
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "tables": [[each.table, each.layout, each.removed, each.added] for each in self.tables],
+    def to_text(self) -> str:
+        """As JSON."""
+        tables = (f"[{_text(each.table)},{_text(each.layout)},{','.join(each.texts)}]" for each in self.tables)
+        rest = {
             "created": [[each.kind, each.name, each.statement, each.layout] for each in self.created],
             "dropped": [[each.kind, each.name, each.statement, each.layout] for each in self.dropped],
             "counters": self.counters,
@@ -136,6 +148,7 @@ class Effect:
             "leaks": self.leaks,
             "is_settled": self.is_settled,
         }
+        return f'{{"tables":[{",".join(tables)}],{_text(rest)[1:]}'
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> Effect:
@@ -158,10 +171,9 @@ class Effect:
         """Of what went, and of what came as far as that is settled; of the rest, how much."""
         told: list[Any] = [[each.kind, each.name, each.statement] for each in (*self.created, *self.dropped)]
         for table in sorted(self.tables, key=lambda each: each.table):
-            came = sorted(map(canonical_json, table.added)) if self.is_settled else [f"{len(table.added)}".encode()]
-            went = sorted(map(canonical_json, table.removed))
-            rows = hashlib.sha256(b"\n".join([*went, b"", *came])).hexdigest()
-            told.append([table.table, table.layout, rows])
+            went, came = table.texts
+            rows = [went, came if self.is_settled else f"{len(table.added)}"]
+            told.append([table.table, table.layout, *(hashlib.sha256(text.encode()).hexdigest() for text in rows)])
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
@@ -171,9 +183,9 @@ NUM_KEYS = 300
 
 def keys_of(table: TableEffect) -> list[str]:
     """What it writes, below the database: rows, or the table when they are many or have no keys."""
-    keys = table.keys
-    if not table.has_keys or len(keys) > NUM_KEYS:
+    if max(len(table.removed), len(table.added)) > NUM_KEYS or not table.has_keys:
         return [table.table]
+    keys = table.keys
     return [f"{table.table}/{as_name(key)}" for key in keys]
 
 
@@ -185,12 +197,33 @@ def as_name(text: str) -> str:
 def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
     """What the policy decides about: rows by table and verb, definitions, and tables that were read."""
     for table in effect.tables:
-        for verb, rows in table.counts().items():
+        for verb, rows in table.counts.items():
             yield Access(verb, f"databases/{database}/{table.table}", rows=rows)
     for each in (*effect.created, *effect.dropped):
         yield Access("define", f"databases/{database}/{each.name}")
     for table in sorted({"/".join(key.split("/")[:2]) for key in effect.reads}):
         yield Access("read", f"databases/{database}/{table}")
+
+
+@contextlib.contextmanager
+def without_collection() -> Generator[None]:
+    """Many rows are made in the block: the collector would walk them over and over, and none of them has a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, separators=(",", ":"))
+
+
+def is_same(one: Image | None, other: Image | None) -> bool:
+    """Whether two rows are the same to the last bit; 1 and 1.0 are not."""
+    return one == other and repr(one) == repr(other)
 
 
 def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[Image], list[Image]]:
@@ -203,8 +236,8 @@ def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[
     for place, old, new in events:
         before.setdefault(place, old)
         after[place] = new
-    changed = [place for place, old in before.items() if old != after[place]]
+    changed = [place for place, old in before.items() if not is_same(old, after[place])]
     return (
-        [old for place in changed if (old := before[place]) is not None],
-        [new for place in changed if (new := after[place]) is not None],
+        sorted((old for place in changed if (old := before[place]) is not None), key=itemgetter(0)),
+        sorted((new for place in changed if (new := after[place]) is not None), key=itemgetter(0)),
     )

@@ -24,12 +24,9 @@ class KeptRows:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
 
-    def put(self, action: str, name: str, effect: Effect) -> int:
-        """Keep an effect, durably; the bytes that it takes."""
-        text = json.dumps(effect.to_json(), ensure_ascii=False, separators=(",", ":"))
-        content = text.encode("utf-8", "surrogatepass")
-        self._write(action, f"{name}.json", content)
-        return len(content)
+    def put(self, action: str, name: str, effect: Effect) -> None:
+        """Keep an effect, durably."""
+        self._write(action, f"{name}.json", effect.to_text().encode())
 
     def get(self, action: str, name: str) -> Effect:
         """An effect.
@@ -41,6 +38,10 @@ class KeptRows:
         if found is None:
             raise InputError(f"action {action}: the rows that it changed are not kept any more")
         return Effect.from_json(found)
+
+    def num_bytes(self, action: str, name: str) -> int:
+        """What an effect takes."""
+        return (self._folder / action / f"{name}.json").stat().st_size
 
     def put_mark(self, action: str, name: str, mark: Mapping[str, Any]) -> None:
         """Keep a mark, durably."""
@@ -69,4 +70,4 @@ class KeptRows:
             content = (self._folder / action / name).read_bytes()
         except FileNotFoundError:
             return None
-        return json.loads(content.decode("utf-8", "surrogatepass"))
+        return json.loads(content)

@@ -87,14 +87,13 @@ class DatabaseManager:
         return self.plan(action, operation)
 
     def _plan_of(self, sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str]) -> Plan:
-        told = [sql.model_dump(mode="json"), mode, sorted(defined), effect.digest()]
         guarantee = Guarantee.EQUIVALENT if effect.leaks else Guarantee.EXACT
         accesses = list(accesses_of(effect, sql.database))
         known = {access.resource for access in accesses}
         resources = [f"{_ROOT}/{sql.database}/{name}" for name in sorted(defined)]
         accesses += [Access("define", resource) for resource in resources if resource not in known]
         return Plan(
-            digest=hashlib.sha256(canonical_json(told)).hexdigest(),
+            digest=_digest(sql, mode, effect, defined),
             changes=(*_changes(sql.database, effect, defined), *self._held_in_words(sql, mode)),
             request=Request(tuple(accesses), guarantee),
             footprint=_footprint(sql.database, effect, defined),
@@ -158,27 +157,29 @@ class DatabaseManager:
         defined = frozenset(started["defined"])
 
         def keep(effect: Effect, mark: Json) -> None:
-            if self._plan_of(sql, mode, effect, defined).digest != started["plan"]:
+            if _digest(sql, mode, effect, defined) != started["plan"]:
                 raise InputError(
                     f"action {action}: what it is about has changed since it was planned; propose it again"
                 )
             self._kept.put(action, "done", effect)
             self._kept.put_mark(action, "done", mark)
+            found.append(effect)
 
+        found: list[Effect] = []
         if mode is Mode.HOLD:
             engine.hold(action, sql, keep)
             self._held[action] = (sql.database, _tables(started))
         else:
             engine.perform(sql, keep)
-        return self._receipt(action, started)
+        return self._receipt(action, started, found[-1])
 
-    def _receipt(self, action: str, started: Json) -> Json:
-        effect = self._kept.get(action, started["images"])
+    def _receipt(self, action: str, started: Json, effect: Effect | None = None) -> Json:
+        effect = effect or self._kept.get(action, started["images"])
         footprint = _footprint(started["database"], effect, frozenset(started["defined"]))
         mark = self._kept.get_mark(action, started["images"]) or {}
         held = {"held_until": mark["until"]} if started["mode"] == Mode.HOLD else {}
         receipt = {**started, **held, "reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
-        return {**receipt, "kept_bytes": len(canonical_json(effect.to_json())), "leaks": list(effect.leaks)}
+        return {**receipt, "kept_bytes": self._kept.num_bytes(action, started["images"])}
 
     def find_out(self, action: str, started: Json) -> Json | None:
         mark = self._kept.get_mark(action, "done")
@@ -381,9 +382,15 @@ def _asked(database: str, reading: Reading) -> Iterator[Access]:
         yield Access("read", f"{_ROOT}/{database}/{table}")
 
 
+def _digest(sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str]) -> str:
+    """Of the statements and of what they do."""
+    told = [sql.model_dump(mode="json"), mode, sorted(defined), effect.digest()]
+    return hashlib.sha256(canonical_json(told)).hexdigest()
+
+
 def _changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[str]:
     for table in effect.tables:
-        for verb, rows in table.counts().items():
+        for verb, rows in table.counts.items():
             yield f"{verb} {rows} row{'' if rows == 1 else 's'} of {database}/{table.table}"
     for each in effect.created:
         yield f"define {each.kind} {database}/{each.name}"

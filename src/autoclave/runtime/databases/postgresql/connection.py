@@ -23,9 +23,12 @@ class Server:
         self.where, self.settings, self._password = f"database {name}", settings, password
         self._connection: Any = None
         self._leases: Any = None
-        with translated(self.where):
-            self._require_roles(self.connection)
-            self._leases = self.connect()
+        with contextlib.ExitStack() as opening:
+            opening.callback(self.close)
+            with translated(self.where):
+                self._require_roles(self.connection)
+                self._leases = self.connect()
+            opening.pop_all()
 
     def connect(self) -> Any:
         """A new connection."""
@@ -79,17 +82,21 @@ class Server:
     @contextlib.contextmanager
     def transaction(self, connection: Any | None = None) -> Generator[Any]:
         """A transaction that is rolled back unless the block commits it (`commit`)."""
-        used = connection or self.connection
+        import psycopg
+
         with translated(self.where):
+            used = connection or self.connection
             used.execute("BEGIN")
             try:
                 used.execute(f"SET LOCAL lock_timeout = {int(self.settings.lock_timeout_s * 1000)}")
                 used.execute(f"SET LOCAL statement_timeout = {int(self.settings.statement_timeout_s * 1000)}")
                 used.execute("SET LOCAL row_security = off")
+                used.execute("SET LOCAL search_path = pg_catalog")  # names in what the catalogue says are whole
                 yield used
             finally:
                 if not used.closed and used.info.transaction_status != 0:
-                    used.execute("ROLLBACK")
+                    with contextlib.suppress(psycopg.OperationalError):  # the server rolls back by itself
+                        used.execute("ROLLBACK")
 
     def commit(self, connection: Any) -> None:
         """Commit.
@@ -104,6 +111,7 @@ class Server:
         except psycopg.OperationalError as error:
             if error.sqlstate and not error.sqlstate.startswith(("08", "57")):
                 raise
+            connection.close()
             raise InDoubt(f"{self.where}: the connection was lost while it was committed") from None
 
     def plain_texts(self, connection: Any) -> None:

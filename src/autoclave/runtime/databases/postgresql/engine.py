@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import NUM_KEYS, Definition, Effect, Image, TableEffect, as_name
+from autoclave.runtime.databases.effects import (
+    NUM_KEYS,
+    Definition,
+    Effect,
+    Image,
+    TableEffect,
+    as_name,
+    without_collection,
+)
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.points import named_rows
@@ -151,7 +159,7 @@ class PostgresDatabase:
             return done.effect
 
     def perform(self, operation: Sql, keep: Keep) -> None:
-        with self._running(operation, Mode.IMAGES) as (connection, done):
+        with without_collection(), self._running(operation, Mode.IMAGES) as (connection, done):
             keep(done.effect, self._server.mark(connection))
             self._server.commit(connection)
 
@@ -199,18 +207,19 @@ class PostgresDatabase:
             for place in sorted(created)
             if (rows := self._rows_of_new(connection, after.tables[place]))
         ]
-        counts = recorder.counts()
+        counts, looked_at = recorder.counts(), recorder.looked_at() & after.tables.keys()
         recorder.close()
         moved = self._moved(counters, self._counters(connection))
         restarted = {name: values for name, values in moved.items() if values[1] < values[0]}
+        reads = {key for n, each in enumerate(statements) for key in self._reads(operation, n, each, after, written)}
+        reads |= {key for each in effects for key in _parents(each, after)}
+        if any(catalogue.tables[each.table].triggers for each in effects if each.table in catalogue.tables):
+            reads |= looked_at - written - {"/".join(key.split("/")[:2]) for key in reads}  # what triggers look at
         effect = Effect(
             tuple(effects),
             tuple(made),
             counters=restarted,
-            reads=frozenset(
-                {key for n, each in enumerate(statements) for key in self._reads(operation, n, each, after, written)}
-                | {key for each in effects for key in _parents(each, after)}
-            ),
+            reads=frozenset(reads),
             leaks=tuple(_leaks(moved.keys() - restarted.keys(), effects, catalogue)),
             is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
         )
@@ -260,7 +269,7 @@ class PostgresDatabase:
         if effect.num_rows > self._settings.max_rows:
             raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
         for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts()
+            counts = each.counts
             changed = counts.get("modify", 0) + counts.get("delete", 0)
             (left,) = connection.execute(f"SELECT count(*) FROM {catalogue.tables[each.table].quoted}").fetchone()
             if changed > self._settings.max_share * max(left + len(each.removed) - len(each.added), 1):
@@ -464,6 +473,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
     try:
         import pglast  # noqa: F401
         import psycopg  # noqa: F401
+        import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
             f"database {name}: PostgreSQL needs {error.name}. Mend: pip install 'autoclave[databases]'"
@@ -523,6 +533,6 @@ def _is_settled(
         if table is None:
             continue
         given = filled.get(effect.table, frozenset())
-        if table.triggers or (effect.counts().get("create") and given is not None and table.unsettled - given):
+        if table.triggers or (effect.counts.get("create") and given is not None and table.unsettled - given):
             return False
     return True

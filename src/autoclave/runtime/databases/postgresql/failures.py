@@ -53,8 +53,10 @@ def translated(where: str) -> Generator[None]:
         state = error.sqlstate or ""
         if state in _BUSY:
             raise HostError(f"{where}: others have locked what it needs. Mend: wait, and try again") from None
-        if not state or (state[:2] in ("08", "57") and state != "57014") or state[:2] in ("53", "58"):
-            kind = type(error).__name__
+        kind = type(error).__name__
+        if state[:2] in ("53", "58"):
+            raise HostError(f"{where}: the server lacks something ({kind}). Mend: look at its disk") from None
+        if not state or (state[:2] in ("08", "57") and state != "57014"):
             raise HostError(f"{where}: does not answer ({kind}). Mend: look whether the server runs") from None
         raise InputError(f"{where}: {words(error)}") from None
     except (UnicodeError, OverflowError) as error:

@@ -16,7 +16,10 @@ from typing import Any
 from autoclave.runtime.databases.engine import Held, Json
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
+from autoclave.runtime.interface import InDoubt
 
+_PATIENCE_S = 5.0
+_PAUSE_S = 0.05
 _WAITING = """
 SELECT DISTINCT a.pid, a.application_name, a.wait_event_type
 FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_locks w
@@ -82,14 +85,22 @@ class Holding:
             connection.execute(f"ROLLBACK PREPARED '{_name(action)}'")
 
     def held(self, action: str, mark: Json) -> Held:
-        status, _ = self._server.status(mark)
-        if status == "committed":
-            return Held(False, True)
+        until = time.monotonic() + _PATIENCE_S
+        while (status := self._server.status(mark)[0]) == "in progress" and not self._is_kept(action):
+            if time.monotonic() > until:
+                raise InDoubt(f"{self._server.where}: the server still ends the transaction of a connection that died")
+            time.sleep(_PAUSE_S)
         if status != "in progress":
-            return Held(False)
+            return Held(False, status == "committed")
         with translated(self._server.where):
             rows = self._server.connection.execute(_WAITING, (mark["transaction"],)).fetchall()
         return Held(True, waiting=tuple(f"process {pid} of {name or 'somebody'}" for pid, name, _ in rows))
+
+    def _is_kept(self, action: str) -> bool:
+        """Whether a transaction is held by us or prepared, and is not that of a connection that died."""
+        query = "SELECT FROM pg_catalog.pg_prepared_xacts WHERE gid = %s"
+        with translated(self._server.where):
+            return action in self._open or bool(self._server.connection.execute(query, (_name(action),)).fetchall())
 
     def end(self, action: str, *, commit: bool) -> None:
         """Commit or roll back; nothing if it is over."""

@@ -55,6 +55,11 @@ WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog',
     AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
 """
 
+_SCANNED = """
+SELECT schemaname || '/' || relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
+FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
+"""
+
 Counts = dict[str, tuple[int, ...]]
 
 
@@ -79,7 +84,7 @@ class Recorder:
 
     def __init__(self, connection: Any, tables: Iterable[TableFacts], most: int) -> None:
         self._connection, self._most = connection, most
-        self._before = counted(connection)
+        self._before, self._scanned = counted(connection), dict(connection.execute(_SCANNED).fetchall())
         self._tables = [table for table in tables if table.kind in TABLES]
         connection.execute(
             f"CREATE TEMPORARY TABLE {_IMAGES.removeprefix('pg_temp.')} "
@@ -123,11 +128,16 @@ class Recorder:
         """How many rows were created, modified and deleted, by table."""
         return counted_since(self._before, self._connection)
 
+    def looked_at(self) -> set[str]:
+        """Tables that somebody looked at, be it a trigger."""
+        now = self._connection.execute(_SCANNED).fetchall()
+        return {place for place, number in now if number != self._scanned.get(place, 0)}
+
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
         rows = self._connection.execute(
             f"SELECT place, key, image, sum(sign) FROM {_IMAGES} GROUP BY place, key, image HAVING sum(sign) <> 0 "
-            "ORDER BY place, key, image"
+            'ORDER BY place, key COLLATE "C", image COLLATE "C"'
         ).fetchall()
         removed: dict[int, list[Image]] = {}
         added: dict[int, list[Image]] = {}

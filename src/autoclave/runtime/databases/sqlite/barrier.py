@@ -119,7 +119,9 @@ class Barrier:
 
 
 @contextlib.contextmanager
-def guarded(connection: apsw.Connection, number: int, *, allows_code: bool, runs: bool = True) -> Generator[Seen]:
+def guarded(
+    connection: apsw.Connection, text: str, number: int, *, allows_code: bool, runs: bool = True
+) -> Generator[Seen]:
     """Have a connection compile, and run unless told otherwise, no more than one statement that is an action.
 
     Raises:
@@ -132,7 +134,7 @@ def guarded(connection: apsw.Connection, number: int, *, allows_code: bool, runs
     def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:
         nonlocal count
         count += 1
-        if count > 1:
+        if count > 1 or text[len(sql) :].strip():
             raise InputError(f"statement {number}: holds several; give each as a text of its own")
         require_action(cursor, barrier.seen, number)
         return runs
@@ -142,7 +144,9 @@ def guarded(connection: apsw.Connection, number: int, *, allows_code: bool, runs
         yield barrier.seen
     except apsw.ExecTraceAbort:
         return
-    except apsw.AuthError:
+    except (apsw.AuthError, apsw.SQLError):
+        if not barrier.seen.refused:
+            raise
         raise InputError(f"statement {number}: is refused: {barrier.seen.refused}") from None
     finally:
         connection.authorizer = connection.exec_trace = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import apsw
 
 _VIRTUAL, _STORED = 2, 3
-PLAIN = frozenset({str, int, type(None)})
+PLAIN = frozenset({str, int, float, type(None)})
 """Types of values that images hold as they are."""
 
 
@@ -24,16 +24,12 @@ def quoted(name: str) -> str:
 
 
 def coded(value: Any) -> Any:
-    """A value of SQLite as JSON data that tells its type."""
-    if isinstance(value, float):
-        return {"f": value.hex()}
+    """A value of SQLite as JSON data that tells its type: that of floats keeps all bits, and is no integer's."""
     return {"b": value.hex()} if isinstance(value, bytes) else value
 
 
 def decoded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return float.fromhex(value["f"]) if "f" in value else bytes.fromhex(value["b"])
-    return value
+    return bytes.fromhex(value["b"]) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,14 @@ class TableMaker:
 
     def image(self, rowid: int, values: Sequence[Any]) -> Image:
         """The image of a row, out of the values of its stored columns."""
-        row = [value if type(value) in PLAIN else coded(value) for value in values]
+        row = list(values)
+        if not PLAIN.issuperset(map(type, row)):
+            row = [value if type(value) in PLAIN else coded(value) for value in row]
         return self._key(rowid, row), [rowid if self.has_rowid else None, row]
 
     def _key(self, rowid: int, row: Sequence[Any]) -> str:
+        if len(self.key) == 1 and type(row[self.key[0]]) is int:
+            return f"{row[self.key[0]]}"
         values = [row[number] for number in self.key]
         if not values or None in values:
             return f"rowid {rowid}"

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import NUM_KEYS, Definition, Effect, Image, TableEffect, as_name
+from autoclave.runtime.databases.effects import (
+    NUM_KEYS,
+    Definition,
+    Effect,
+    Image,
+    TableEffect,
+    as_name,
+    without_collection,
+)
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.points import named_rows
@@ -128,13 +136,13 @@ class SqliteDatabase:
         if mode is Mode.CLONE:
             with self._clone() as clone:
                 return self._run(clone, operation, mode)
-        with translated(self._where), _transaction(self._acting) as end:
+        with translated(self._where), without_collection(), _transaction(self._acting) as end:
             effect = self._run(self._acting, operation, mode)
             end(False)
             return effect
 
     def perform(self, operation: Sql, keep: Keep) -> None:
-        with translated(self._where), _transaction(self._acting) as end:
+        with translated(self._where), without_collection(), _transaction(self._acting) as end:
             keep(self._run(self._acting, operation, Mode.IMAGES), {})
             end(True)
 
@@ -187,8 +195,9 @@ class SqliteDatabase:
         connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
         values = operation.values_of(number)
         try:
-            with guarded(connection, number + 1, allows_code=self._settings.allows_code, runs=runs) as seen:
-                for _ in connection.execute(operation.statements[number], values or None):
+            text, allows_code = operation.statements[number], self._settings.allows_code
+            with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
+                for _ in connection.execute(text, values or None):
                     pass
         finally:
             connection.set_progress_handler(None)
@@ -202,7 +211,7 @@ class SqliteDatabase:
         if effect.num_rows > self._settings.max_rows:
             raise InputError(f"{self._where}: {self._too_many}")
         for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts()
+            counts = each.counts
             changed = counts.get("modify", 0) + counts.get("delete", 0)
             name = tables[each.table.partition("/")[2]].name.replace('"', '""')
             ((left,),) = connection.execute(f'SELECT count(*) FROM main."{name}"')
@@ -230,12 +239,12 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where):
+        with translated(self._where), without_collection():
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with translated(self._where), _transaction(connection) as end:
+        with translated(self._where), without_collection(), _transaction(connection) as end:
             rows = Rows(connection)
             if contested := rows.contested(effect):
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])
@@ -318,8 +327,11 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
     """See `Open`."""
     try:
         import apsw  # noqa: F401
-    except ImportError:
-        raise HostError(f"database {name}: SQLite files need apsw. Mend: pip install 'autoclave[databases]'") from None
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise HostError(
+            f"database {name}: SQLite needs {error.name}. Mend: pip install 'autoclave[databases]'"
+        ) from None
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")
     if connection.schemas not in ((), ("main",)):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Image, TableEffect, net
+from autoclave.runtime.databases.effects import Image, TableEffect, is_same, net
 from autoclave.runtime.databases.sqlite.catalogue import TableMaker, quoted
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Recorder:
             raise InputError(
                 f"table {name}: has columns that are computed, and more than {_WHOLE_ROWS} rows to compare"
             )
-        changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        changed = [key for key in {**before, **after} if not is_same(before.get(key), after.get(key))]
         return (
             [before[key] for key in changed if key in before],
             [after[key] for key in changed if key in after],

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
+from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, is_same
 from autoclave.runtime.databases.engine import Contested
 from autoclave.runtime.databases.sqlite.catalogue import (
     TableMaker,
@@ -58,7 +58,7 @@ class Rows:
         gone = set()
         for image in effect.removed:
             gone.add(image[0])
-            if (now := self._found(table, image)) != image:
+            if not is_same(now := self._found(table, image), image):
                 yield (effect.table, image[0]), now
         for image in effect.added:
             if image[0] in gone or image[0].startswith("rowid "):

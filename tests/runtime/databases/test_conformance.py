@@ -1,0 +1,56 @@
+"""The engines that are here do what every engine must."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from autoclave.core import HostError
+from autoclave.runtime.databases.conformance import EngineConformance, Ground
+from autoclave.runtime.databases.engine import open_engine
+from autoclave.runtime.databases.settings import DatabaseConnection
+from tests.postgresql import Postgres
+from tests.runtime.databases.shops import make_postgres_shop
+
+
+class TestSqlite(EngineConformance):
+    @pytest.fixture
+    def ground(self, tmp_path: Path) -> Ground:
+        path = f"{tmp_path / 'here.db'}"
+        apsw.Connection(path).close()
+        Path(path).touch()
+
+        def others(statement: str) -> Any:
+            with contextlib.closing(apsw.Connection(path)) as connection:
+                return list(connection.execute(statement))
+
+        return Ground(DatabaseConnection(engine="sqlite", path=path), others, "main")
+
+
+class TestPostgresql(EngineConformance):
+    @pytest.fixture
+    def ground(self, server: Postgres, tmp_path: Path) -> Ground:
+        shop = make_postgres_shop(server, tmp_path)
+        shop.others("ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO agent")
+        return Ground(shop.settings, shop.others, "public")
+
+
+@pytest.mark.parametrize(
+    ("engine", "missing"),
+    [("sqlite", "apsw"), ("sqlite", "sqlglot"), ("postgresql", "pglast"), ("postgresql", "psycopg")],
+)
+def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
+    settings = DatabaseConnection(engine=engine, **({"path": "x"} if engine == "sqlite" else {"dbname": "x"}))
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(HostError, match=rf"needs {missing}. Mend: pip install 'autoclave\[databases\]'"):
+        open_engine("here", settings, "")
+
+
+def test_an_engine_that_nobody_has_is_told():
+    with pytest.raises(HostError, match='engine = "oracle": no installed package has it; there are postgresql, sqlite'):
+        open_engine("here", DatabaseConnection(engine="oracle", path="x"), "")

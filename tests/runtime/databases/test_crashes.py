@@ -1,0 +1,246 @@
+"""A process that dies at any step, and connections that do: what was begun is done or not, and recorded as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import signal
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.kept import KeptRows
+from autoclave.runtime.databases.postgresql.connection import Server
+from autoclave.runtime.databases.postgresql.holding import Holding
+from autoclave.runtime.databases.sqlite import engine as sqlite_engine
+from autoclave.runtime.journal import Journal, Standing
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.postgresql import Postgres
+from tests.runtime.databases.shops import Shop, done
+
+S = ActionState
+STATEMENTS = ("DELETE FROM kind WHERE name = 'book'", "INSERT INTO note VALUES ('new', 1)")
+
+
+def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
+    """Whether a process that is killed at its so-manieth event came so far. Events are writes and commits, before and
+    after each.
+    """
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+            def then(*args: Any, **kwargs: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count == deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                found = call(*args, **kwargs)
+                count += 1
+                if count == deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return found
+
+            return then
+
+        whole = sqlite_engine._transaction
+
+        @contextlib.contextmanager
+        def transaction(connection: Any) -> Iterator[Any]:
+            with whole(connection) as end:
+                yield dying(end)
+
+        try:
+            for owner, name in ((Journal, "_add"), (Journal, "seal"), (KeptRows, "_write"), (Server, "commit")):
+                setattr(owner, name, dying(getattr(owner, name)))
+            Holding.end = dying(Holding.end)  # type: ignore[method-assign]
+            sqlite_engine._transaction = transaction
+            with shop.session() as session:
+                work(session)
+        except BaseException:  # noqa: BLE001
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def test_killed_at_every_event_an_action_is_done_or_not(shop: Shop):
+    before = shop.content()
+    with shop.session() as session:
+        action = done(session, *STATEMENTS)
+        after = shop.content()
+        session.undo(action)
+    seen = set()
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session: done(session, *STATEMENTS))
+        with shop.session() as session:
+            last = session.journal.standings()[-1]
+            assert last.state in (S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED, S.UNDONE)
+            assert shop.content() == (after if last.state is S.EXECUTED else before), (deadly, last.state)
+            seen.add(last.state)
+            if last.state is S.EXECUTED:
+                session.undo(last.action)
+            assert shop.content() == before
+            assert session.audit() == []
+        if not was_killed:
+            break
+    assert seen >= {S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED}
+
+
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(shop: Shop):
+    before = shop.content()
+    with shop.session() as session:
+        action = done(session, *STATEMENTS)
+    after = shop.content()
+    for verb, started, ended, wanted in (
+        ("undo", S.EXECUTED, S.UNDONE, before),
+        ("redo", S.UNDONE, S.REDONE, after),
+        ("undo", S.REDONE, S.UNDONE, before),
+        ("redo", S.UNDONE, S.REDONE, after),
+        ("commit", S.REDONE, S.COMMITTED, after),
+    ):
+        for deadly in itertools.count(1):
+            was_killed = dies_at(deadly, shop, lambda session, verb=verb: getattr(session, verb)(action))
+            with shop.session() as session:
+                state = session.journal.standing(action).state
+                assert state in (started, ended)
+                if state is ended:
+                    break
+            assert was_killed
+        assert shop.content() == wanted
+    assert not (shop.state / "rows" / action).exists()
+
+
+def test_killed_at_every_event_a_held_action_is_held_or_rolled_back(postgres_shop: Shop):
+    shop, before = postgres_shop, postgres_shop.content()
+    proposed_nowhere = Standing("none", S.PROPOSED, 0, 0.0, {}, {}, None)
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session: done(session, *STATEMENTS, mode="hold"))
+        with shop.session() as session:
+            last = (session.journal.standings() or [proposed_nowhere])[-1]
+            assert last.state in (S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED)
+            if last.state is S.EXECUTED:
+                assert shop.others("SELECT gid FROM pg_prepared_xacts") == [(f"autoclave-{last.action}",)]
+                session.undo(last.action)
+            assert shop.others("SELECT gid FROM pg_prepared_xacts") == []
+            assert shop.content() == before
+        if not was_killed:
+            break
+
+
+def test_killed_at_every_event_of_its_commit_a_held_action_is_committed(postgres_shop: Shop):
+    shop = postgres_shop
+    for deadly in itertools.count(1):
+        with shop.session() as session:
+            action = done(session, f"INSERT INTO note VALUES ('{deadly}', 1)", mode="hold")
+        was_killed = dies_at(deadly, shop, lambda session, action=action: session.commit(action))
+        with shop.session() as session:
+            if session.journal.standing(action).state is not S.COMMITTED:
+                session.commit(action)
+            assert shop.others(f"SELECT count(*) FROM note WHERE text = '{deadly}'") == [(1,)]
+        if not was_killed:
+            break
+
+
+class Cutting:
+    """Cuts the way to the server at the next commit that is armed; `is_heard`: after the server has committed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole, self.is_armed, self.is_heard = Server.commit, False, True
+
+        def commit(server: Server, connection: Any) -> None:
+            if self.is_armed:
+                self.is_armed = False
+                if self.is_heard:
+                    connection.pgconn.send_query(b"COMMIT")
+                    connection.pgconn.flush()
+                    assert select.select([connection.fileno()], [], [], 20.0)[0]  # it has answered; nobody reads that
+                with socket.socket(fileno=os.dup(connection.fileno())) as way:
+                    way.shutdown(socket.SHUT_RDWR)
+            whole(server, connection)
+
+        monkeypatch.setattr(Server, "commit", commit)
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["committed", "not committed"])
+def test_a_connection_lost_while_it_commits_is_looked_into(
+    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+):
+    shop, before = postgres_shop, postgres_shop.content()
+    cutting = Cutting(monkeypatch)
+    cutting.is_heard = is_heard
+    with shop.session() as session:
+        cutting.is_armed = True
+        if not is_heard:
+            with pytest.raises(InputError, match="it was not done"):
+                done(session, *STATEMENTS)
+            assert shop.content() == before
+            assert session.journal.standings()[-1].state is S.FAILED
+            return
+        action = done(session, *STATEMENTS)
+        assert session.journal.standing(action).state is S.EXECUTED
+        assert shop.content() != before
+        cutting.is_armed = True
+        session.undo(action)
+        assert session.journal.standing(action).state is S.UNDONE
+        assert shop.content() == before
+
+
+def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(postgres_shop: Shop, server: Postgres):
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        action = done(session, *STATEMENTS)
+        server.stop()
+        with pytest.raises(HostError, match="does not answer"):
+            session.undo(action)
+        server.start()
+    with postgres_shop.session() as session:
+        session.undo(action)
+        assert postgres_shop.content() == before
+
+
+def test_a_number_of_a_transaction_that_was_lost_in_a_crash_is_not_believed(postgres_shop: Shop, server: Postgres):
+    """The server may give it to somebody else. So the rows are looked at, too."""
+    with postgres_shop.session() as session:
+        action = done(session, *STATEMENTS)
+        session.undo(action)
+        manager = session._manager_of(session.journal.standing(action))
+        effect, mark = manager._kept.get(action, "done"), manager._kept.get_mark(action, "done")
+        engine = manager._engine("shop")
+        assert engine.was_committed(mark, effect)
+        assert not engine.was_committed({**mark, "started": "before a crash"}, effect)
+        session.redo(action)
+        assert engine.was_committed({**mark, "started": "before a crash"}, effect)
+
+
+def test_a_full_disk_stops_an_action_before_it_is_committed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    before = shop.content()
+    with shop.session() as session:
+
+        def full(*_: object) -> None:
+            raise HostError("the disk is full")
+
+        monkeypatch.setattr(KeptRows, "put_mark", full)
+        with pytest.raises(HostError, match="the disk is full"):
+            done(session, *STATEMENTS)
+        assert shop.content() == before
+        assert session.journal.standings()[-1].state is S.FAILED
+
+
+def test_the_journal_holds_no_rows(shop: Shop):
+    with shop.session() as session:
+        action = done(session, "DELETE FROM item WHERE id = 4")
+        session.undo(action)
+    with contextlib.closing(sqlite3.connect(shop.state / "journal.sqlite")) as journal:
+        (text,) = journal.execute("SELECT group_concat(body) FROM records").fetchone()
+    assert "canary" not in text

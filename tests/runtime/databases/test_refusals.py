@@ -1,0 +1,351 @@
+"""What is refused, with which reason, and what a model never gets to see."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.postgresql.engine import PostgresDatabase
+from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.interface import NotPermitted
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.session import Session
+from tests.runtime.databases.shops import CANARY, Shop, done, session_on
+
+OF_BOTH = [
+    ("SELECT 1", "is no action"),
+    ("SELECT * FROM item", "is no action"),
+    ("", "is no action|holds 0 statements"),
+    ("-- only words", "is no action|holds 0 statements"),
+    ("SELECT 1; DROP TABLE item", "several|holds 2 statements|is no action"),
+    ("DELETE FROM log; DELETE FROM item", "several|holds 2 statements"),
+    ("DELETE FROM log;;; DELETE FROM item", "several|holds"),
+    ("DELETE FROM log/*; */; COMMIT", "refused|holds 2 statements"),
+    ("BEGIN", "refused"),
+    ("COMMIT", "refused"),
+    ("ROLLBACK", "refused"),
+    ("SAVEPOINT x", "refused"),
+    ("/* SELECT */ COMMIT -- SELECT", "refused"),
+    ("EXPLAIN DELETE FROM item", "is no action|refused: it changes nothing"),
+    ("DROP TABLE log", "hold"),
+    ("ALTER TABLE item ADD COLUMN x TEXT", "hold"),
+    ("CREATE TEMPORARY TABLE t (a int)", "temporary"),
+    ("VACUUM", "is no action|cannot be taken back"),
+    ("ANALYZE", "ANALYZE"),
+    ("REINDEX", "REINDEX|syntax error"),
+    ("DELETE FROM nothing_such", "no such table|there is no table"),
+    ("DELETE FROM item WHERE absent = 1", "column"),
+    ("NONSENSE", "syntax error"),
+    ("DELETE FROM item WHERE name = 'never closed", "unterminated|unrecognized|syntax|refuses it"),
+    ("DELETE FROM item WHERE \0 = 1", "."),
+]
+OF_SQLITE = [
+    ("PRAGMA foreign_keys = OFF", "PRAGMA"),
+    ("PRAGMA writable_schema = ON", "PRAGMA"),
+    ("pragma /* */ journal_mode(DELETE)", "PRAGMA"),
+    ("ATTACH 'x.db' AS x", "another file"),
+    ("VACUUM INTO 'copy.db'", "is no action|another file"),
+    ("DELETE FROM item WHERE load_extension('x')", "load_extension"),
+    ("UPDATE item SET name = LOAD_EXTENSION('x', 'y')", "load_extension"),
+    ("WITH a AS (SELECT load_extension('x')) DELETE FROM item WHERE id IN a", "load_extension"),
+    ("UPDATE sqlite_master SET sql = 'x'", "may not be modified"),
+    ("INSERT INTO words_data VALUES (1, x'00')", "may not be modified"),
+    ("CREATE VIRTUAL TABLE more USING fts5 (t)", "programs of their own"),
+    ("CREATE TRIGGER t AFTER DELETE ON item BEGIN DELETE FROM log; END", "allows_code"),
+    ("DROP TRIGGER item_log", "allows_code"),
+]
+OF_POSTGRESQL = [
+    ("WITH x AS (DELETE FROM hidden.secret RETURNING *) SELECT * FROM x", "there is no table hidden.secret"),
+    ("INSERT INTO log SELECT text, 1 FROM hidden.secret", "there is no table hidden.secret"),
+    ("INSERT INTO log SELECT rolname, 1 FROM pg_authid", "there is no table pg_authid"),
+    ("INSERT INTO log SELECT 'x', 1 FROM pg_catalog.pg_class", "there is no table pg_catalog.pg_class"),
+    ("INSERT INTO other.public.item VALUES (1)", "another database"),
+    ("SET ROLE owner", "settings and roles"),
+    ("RESET ROLE", "settings and roles"),
+    ("SET session_replication_role = replica", "settings and roles"),
+    ("SET LOCAL statement_timeout = 0", "settings and roles"),
+    ("DO $$ BEGIN DELETE FROM item; END $$", "block of code"),
+    ("CALL something()", "procedure"),
+    ("COPY item TO PROGRAM 'cat'", "COPY"),
+    ("COPY item FROM '/etc/passwd'", "COPY"),
+    ("COPY item TO STDOUT", "COPY"),
+    ("COPY item FROM STDIN", "COPY"),
+    ("NOTIFY x, 'y'", "notification"),
+    ("LISTEN x", "connection"),
+    ("LOCK TABLE item", "locks are taken"),
+    ("PREPARE p AS DELETE FROM item", "hides"),
+    ("EXECUTE p", "hides"),
+    ("DECLARE c CURSOR FOR SELECT 1", "connection"),
+    ("LOAD 'x'", "library"),
+    ("CREATE INDEX CONCURRENTLY i ON item (price)", "CONCURRENTLY"),
+    ("DROP INDEX CONCURRENTLY i", "CONCURRENTLY"),
+    ("CREATE DATABASE x", "outside of transactions"),
+    ("DROP DATABASE x", "outside of transactions"),
+    ("ALTER SYSTEM SET work_mem = '1MB'", "outside of transactions"),
+    ("CREATE TABLESPACE x LOCATION '/x'", "outside of transactions"),
+    ("CREATE ROLE x", "whole server"),
+    ("GRANT owner TO agent", "whole server"),
+    ("CREATE EXTENSION dblink", "code of its own"),
+    ("CREATE SERVER s FOREIGN DATA WRAPPER w", "another server"),
+    ("CREATE FUNCTION f() RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'", "allows_code"),
+    ("SELECT * INTO copied FROM item", "CREATE TABLE"),
+    ("DELETE FROM item WHERE set_config('role', 'owner', false) <> ''", "pg_catalog.set_config"),
+    ("INSERT INTO log SELECT pg_read_file('/etc/passwd'), 1", "pg_catalog.pg_read_file"),
+    ("INSERT INTO log SELECT 'x', lo_import('/etc/passwd')::int", "pg_catalog.lo_import"),
+    ("INSERT INTO log SELECT 'x', lo_creat(-1)::int", "pg_catalog.lo_creat"),
+    ("DELETE FROM item WHERE pg_sleep(100) IS NULL", "pg_catalog.pg_sleep"),
+    ("INSERT INTO log SELECT 'x', 1 WHERE pg_notify('a', 'b') IS NULL", "pg_catalog.pg_notify"),
+    ("INSERT INTO log SELECT 'x', 1 WHERE pg_advisory_lock(1) IS NULL", "pg_catalog.pg_advisory_lock"),
+    ("INSERT INTO log SELECT query_to_xml('select 1', true, true, '')::text, 1", "pg_catalog.query_to_xml"),
+    ("INSERT INTO log SELECT 'x', setval('review_id_seq', 1)", "pg_catalog.setval"),
+    ("INSERT INTO log SELECT 'x', public.twice(1)", "public.twice"),
+    ("INSERT INTO log SELECT 'x', twice(1)", "public.twice"),
+    ("WITH item AS (SELECT 1) DELETE FROM note", "its WITH is that of a table"),
+    ('DELETE FROM "item" WHERE U&"\\0064" = 1', "column"),
+]
+
+
+@pytest.mark.parametrize(("statement", "reason"), OF_BOTH)
+def test_what_is_no_action_or_cannot_be_taken_back_is_refused(shop: Shop, opened: Session, statement: str, reason: str):
+    check_refused(shop, opened, statement, reason)
+
+
+@pytest.mark.parametrize(("statement", "reason"), OF_SQLITE)
+def test_so_is_what_reaches_beyond_an_sqlite_file(sqlite_shop: Shop, statement: str, reason: str):
+    with sqlite_shop.session() as session:
+        check_refused(sqlite_shop, session, statement, reason)
+
+
+def test_so_is_what_reaches_beyond_the_tables_of_postgresql(postgres_shop: Shop):
+    shop = postgres_shop
+    shop.others("CREATE FUNCTION twice(n int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT n * 2'")
+    before = shop.content()
+    wrong: dict[str, str] = {}
+    with shop.session() as session:
+        for statement, reason in OF_POSTGRESQL:
+            try:
+                done(session, statement)
+                wrong[statement] = "was done"
+            except InputError as error:
+                if not re.search(reason, str(error)):
+                    wrong[statement] = str(error)
+        assert session.journal.standings() == []
+    assert wrong == {}
+    assert shop.content() == before
+
+
+def check_refused(shop: Shop, session: Session, statement: str, reason: str) -> None:
+    before = shop.content()
+    with pytest.raises(InputError, match=reason):
+        done(session, statement)
+    assert shop.content() == before
+    assert session.journal.standings() == []
+
+
+def test_functions_of_somebodys_own_are_called_when_they_are_allowed(postgres_shop: Shop):
+    postgres_shop.others("CREATE FUNCTION twice(n int) RETURNS int LANGUAGE sql AS 'SELECT n * 2'")
+    with postgres_shop.session(functions=("public.twice",)) as session:
+        done(session, "INSERT INTO log SELECT 'x', twice(4)")
+    assert postgres_shop.others("SELECT id FROM log") == [(8,)]
+
+
+# --- The role --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM hidden.secret",
+        "SELECT * FROM pg_temp.autoclave_images",
+        "DELETE FROM pg_temp.autoclave_images",
+        'DROP TRIGGER "!autoclave insert" ON note',
+        "ALTER TABLE item DISABLE TRIGGER ALL",
+        "SET session_replication_role = replica",
+        "CREATE DATABASE other",
+        "COPY item TO PROGRAM 'cat'",
+        "SELECT * FROM pg_authid",
+        "SELECT pg_read_file('/etc/passwd')",
+        "DROP TABLE item",
+        "CREATE TABLE hidden.more (a int)",
+    ],
+)
+def test_the_role_cannot_reach_what_is_not_its_own_whatever_the_parser_lets_through(
+    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
+):
+    """Here the statement is run in the middle of an action, without any look at it."""
+    whole = PostgresDatabase.execute
+
+    def execute(self: PostgresDatabase, connection: Any, operation: Any, number: int) -> None:
+        whole(self, connection, operation, number)
+        connection.execute(statement.encode())
+
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        monkeypatch.setattr(PostgresDatabase, "execute", execute)
+        with pytest.raises(InputError, match=r"42501|25001|42P01"):
+            done(session, "DELETE FROM note")
+    assert postgres_shop.content() == before
+
+
+@pytest.mark.parametrize("statement", ["RESET ROLE", "SET ROLE owner", "SELECT set_config('role', 'owner', true)"])
+def test_a_statement_that_changed_who_it_is_ends_the_action(
+    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
+):
+    whole = PostgresDatabase.execute
+
+    def execute(self: PostgresDatabase, connection: Any, operation: Any, number: int) -> None:
+        whole(self, connection, operation, number)
+        connection.execute(statement.encode())
+
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        monkeypatch.setattr(PostgresDatabase, "execute", execute)
+        with pytest.raises(InputError, match="changed who they are"):
+            done(session, "DELETE FROM note")
+    assert postgres_shop.content() == before
+
+
+@pytest.mark.parametrize(
+    ("role", "rule"), [("", "name a role"), ("nobody", "there is none"), ("owner", "may do every")]
+)
+def test_a_role_that_is_none_or_may_do_everything_is_refused(postgres_shop: Shop, role: str, rule: str):
+    with postgres_shop.session(role=role) as session, pytest.raises(InputError, match=rule):
+        done(session, "DELETE FROM note")
+
+
+# --- Limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_more_rows_than_are_allowed_are_not_changed(shop: Shop):
+    before = shop.content()
+    with shop.session(max_rows=3) as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "UPDATE item SET price = 1")
+    assert shop.content() == before
+
+
+def test_cascades_count(shop: Shop):
+    with shop.session(max_rows=4) as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "DELETE FROM kind WHERE name = 'book'")  # one kind, two items, two reviews
+
+
+def test_a_larger_share_of_a_table_than_is_allowed_is_not_changed(shop: Shop):
+    with shop.session(max_share=0.5) as session:
+        with pytest.raises(InputError, match="max_share"):
+            done(session, "UPDATE place SET item = 'x' || item WHERE shelf IN ('A', 'B')")
+        done(session, "UPDATE place SET item = 'x' WHERE shelf = 'B'")
+
+
+def test_what_the_planner_expects_to_be_far_too_much_is_not_even_run(postgres_shop: Shop):
+    postgres_shop.others("INSERT INTO note SELECT 'many', n FROM generate_series(1, 5000) n; ANALYZE note")
+    with postgres_shop.session(max_rows=100) as session, pytest.raises(InputError, match="was not run"):
+        done(session, "UPDATE note SET number = 1")
+
+
+def test_what_the_planner_takes_for_little_is_stopped_while_it_runs(postgres_shop: Shop):
+    postgres_shop.others("INSERT INTO note SELECT 'many', n FROM generate_series(1, 5000) n; ANALYZE note")
+    before = postgres_shop.content()
+    with (
+        postgres_shop.session(max_rows=10) as session,
+        pytest.raises(InputError, match="changes more rows than max_rows"),
+    ):
+        done(session, "UPDATE note SET text = 'few' WHERE number * 0 = 0")
+    assert postgres_shop.content() == before
+
+
+@pytest.mark.soak
+def test_a_million_rows_are_refused_before_and_changed_and_taken_back_where_they_are_allowed(shop: Shop):
+    many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
+    shop.others(f"INSERT INTO note {many} SELECT 'many', i FROM n")
+    if shop.schema == "public":
+        shop.others("ANALYZE note")
+    before = shop.content()
+    with shop.session() as session, pytest.raises(InputError, match="max_rows"):
+        done(session, "UPDATE note SET number = number + 1")
+    with shop.session(max_rows=2_000_000, statement_timeout_s=300.0) as session:
+        action = done(session, "UPDATE note SET number = number + 1 WHERE text = 'many'")
+        session.undo(action)
+    assert shop.content() == before
+
+
+def test_a_statement_that_runs_too_long_is_ended(shop: Shop):
+    slow = "INSERT INTO log WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000) "
+    slow += "SELECT 'x', max(i) FROM n"
+    with shop.session(statement_timeout_s=0.3) as session, pytest.raises(InputError, match="statement_timeout_s"):
+        done(session, slow)
+
+
+# --- Permission ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_done_that_is_not_granted_cascades_included(shop: Shop):
+    place = f"databases/shop/{shop.schema}"
+    before = shop.content()
+    with session_on({"shop": shop.settings}, shop.state, granted=False) as session:
+        with pytest.raises(NotPermitted):
+            done(session, "DELETE FROM kind WHERE name = 'book'")
+        session.permissions.grant(Grant(resources=(f"{place}/*",), verbs=("read",)))
+        session.permissions.grant(Grant(resources=(f"{place}/kind",), verbs=("delete", "create")))
+        with pytest.raises(NotPermitted, match=f"delete '{place}/item'"):
+            done(session, "DELETE FROM kind WHERE name = 'book'")
+        done(session, "INSERT INTO kind (name) VALUES ('more')")
+        session.permissions.grant(Grant(resources=(f"{place}/note",), verbs=("delete",), max_rows=2))
+        with pytest.raises(NotPermitted):
+            done(session, "DELETE FROM note WHERE text = 'x'")
+    assert len(shop.content()["kind"]) - len(before["kind"]) == 1
+
+
+# --- What a model sees -----------------------------------------------------------------------------------------------
+
+CARELESS = [
+    "INSERT INTO item (id, name) SELECT 10, name FROM item WHERE name LIKE 'canary%'",
+    "INSERT INTO item (id, name, price) VALUES (11, 'x', -1)",
+    "UPDATE item SET kind = name",
+    "UPDATE item SET id = 1",
+    "UPDATE item SET price = price / 0, name = NULL",
+    "UPDATE review SET item = 1000",
+    "UPDATE item SET price = CAST(name AS INTEGER) / 0 WHERE id = 4",
+    "UPDATE place SET row = item",
+    "DELETE FROM item WHERE name = (SELECT name FROM item)",
+    "UPDATE sum_of SET total = 5",
+]
+
+
+def test_no_value_of_a_row_is_told_to_a_model(shop: Shop, opened: Session, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    shop.others(f"UPDATE kind SET note = '{CANARY}'")
+    texts = [opened.told()]
+    for statement in CARELESS:
+        try:
+            plan = opened.plan({"do": "sql", "database": "shop", "statements": [statement]})
+            texts += [*plan.changes, json.dumps(plan.output)]
+        except (InputError, HostError) as error:
+            texts += [str(error), repr(error), str(error.__cause__), str(getattr(error, "hint", ""))]
+    texts += [record.getMessage() for record in caplog.records]
+    assert "item" in texts[0]
+    assert "price" in texts[0]
+    assert [text for text in texts if "canary" in text] == []
+
+
+def test_no_statement_is_logged(sqlite_shop: Shop, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    with sqlite_shop.session() as session:
+        done(session, "REPLACE INTO note VALUES ('words of a model', 1)")
+    assert "words of a model" not in caplog.text
+
+
+def test_errors_say_what_is_wrong_with_which_column(shop: Shop, opened: Session):
+    with pytest.raises(InputError, match=r"item.name|item_name_key"):
+        done(opened, "INSERT INTO item (id, name) VALUES (9, 'a')")
+    with pytest.raises(InputError, match=r"NOT NULL constraint failed: item.name|table item, column name"):
+        done(opened, "INSERT INTO item (id, name) VALUES (9, NULL)")
+
+
+def test_a_password_in_the_settings_is_no_setting():
+    with pytest.raises(ValidationError, match="password"):
+        DatabaseConnection.model_validate({"engine": "postgresql", "dbname": "x", "password": "y"})

@@ -1,0 +1,100 @@
+"""What is special of SQLite files."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import apsw
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.settings import DatabaseConnection
+from tests.runtime.databases.shops import Shop, done, make_sqlite_shop, session_on
+
+
+def test_with_a_write_ahead_log_as_without(tmp_path: Path):
+    shop = make_sqlite_shop(tmp_path, wal=True)
+    before = shop.content()
+    with shop.session() as session, contextlib.closing(apsw.Connection(shop.settings.path)) as reader:
+        reading = reader.execute("SELECT id FROM item")
+        next(reading)  # somebody reads meanwhile
+        action = done(session, "DELETE FROM kind")
+        assert shop.content() != before
+        session.undo(action)
+    assert shop.content() == before
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path):
+    settings = DatabaseConnection(engine="sqlite", path=f"{tmp_path / 'no.db'}")
+    with session_on({"shop": settings}, tmp_path / "state") as session, pytest.raises(InputError, match="no such file"):
+        session.told()
+
+
+def test_what_is_no_database_is_told(tmp_path: Path):
+    (tmp_path / "no.db").write_text("not a database at all, but long enough to be read as the head of one" * 20)
+    settings = DatabaseConnection(engine="sqlite", path=f"{tmp_path / 'no.db'}")
+    with session_on({"shop": settings}, tmp_path / "state") as session, pytest.raises(InputError, match="no SQLite"):
+        session.told()
+
+
+def test_a_file_that_may_be_read_only_is_told(tmp_path: Path):
+    shop = make_sqlite_shop(tmp_path)
+    with shop.session() as session:
+        engine = session._managers["sql"]._engine("shop")
+        engine._acting.execute("PRAGMA query_only = ON")
+        with pytest.raises(HostError, match="may be read only"):
+            done(session, "DELETE FROM note")
+
+
+def test_a_held_transaction_says_who_must_end_it_to_others(sqlite_shop: Shop):
+    with sqlite_shop.session() as session:
+        done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        with pytest.raises(apsw.BusyError):
+            sqlite_shop.others("UPDATE item SET price = 2 WHERE id = 2")
+
+
+def test_a_plan_on_a_copy_holds_no_lock_and_the_action_is_taken_back_as_ever(sqlite_shop: Shop):
+    before = sqlite_shop.content()
+    with sqlite_shop.session() as session:
+        with contextlib.closing(apsw.Connection(sqlite_shop.settings.path)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            sql = {"do": "sql", "database": "shop", "statements": ["DELETE FROM kind WHERE name = 'book'"]}
+            plan = session.plan({**sql, "mode": "clone"})
+        assert "delete 1 row of shop/main/kind" in plan.changes
+        action = done(session, *sql["statements"], mode="clone")
+        assert sqlite_shop.content() != before
+        session.undo(action)
+        assert sqlite_shop.content() == before
+
+
+def test_rows_changed_by_a_virtual_table_are_found_by_it_again(sqlite_shop: Shop):
+    find = "SELECT text FROM words WHERE words MATCH 'fox'"
+    with sqlite_shop.session() as session:
+        first = sqlite_shop.others(find)
+        action = done(session, "UPDATE words SET text = 'the slow fox' WHERE words MATCH 'lazy'")
+        assert len(sqlite_shop.others(find)) == 2
+        session.undo(action)
+        assert sqlite_shop.others(find) == first
+        assert sqlite_shop.others("SELECT text FROM words WHERE words MATCH 'lazy'") == [("the lazy dog",)]
+        sqlite_shop.others("INSERT INTO words (words) VALUES ('integrity-check')")
+
+
+def test_triggers_that_call_themselves_are_heard(sqlite_shop: Shop):
+    sqlite_shop.others(
+        "CREATE TRIGGER chain AFTER DELETE ON part BEGIN DELETE FROM note; UPDATE item SET price = 0; END"
+    )
+    before = sqlite_shop.content()
+    with sqlite_shop.session() as session:
+        action = done(session, "DELETE FROM part WHERE id = 4")
+        session.undo(action)
+    assert sqlite_shop.content() == before
+
+
+def test_foreign_keys_that_were_broken_before_do_not_stop_an_undo(sqlite_shop: Shop):
+    sqlite_shop.others("PRAGMA foreign_keys = OFF; INSERT INTO review (item, text) VALUES (999, 'lost')")
+    before = sqlite_shop.content()
+    with sqlite_shop.session() as session:
+        action = done(session, "DELETE FROM item WHERE id = 4")
+        session.undo(action)
+    assert sqlite_shop.content() == before

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import Image
@@ -54,7 +53,7 @@ SELECT pg_catalog.md5(pg_catalog.string_agg(told, ' ' ORDER BY told)) FROM (
 ) told
 """
 _OWNED = """
-SELECT s.oid::regclass::text, n.nspname, c.relname, a.attname FROM pg_catalog.pg_class s
+SELECT s.oid, n.nspname, c.relname, a.attname FROM pg_catalog.pg_class s
 JOIN pg_catalog.pg_depend d ON d.objid = s.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 JOIN pg_catalog.pg_class c ON c.oid = d.refobjid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid
@@ -158,9 +157,8 @@ class PostgresWorld:
     def settle(self) -> None:
         """See `World`. Sequences go on after the numbers that there are, as they do where they have drawn them."""
         for sequence, schema, table, column in self._ground.owned:
-            self._ground.owner.execute(
-                f"SELECT setval('{sequence}', GREATEST((SELECT max({quoted(column)}) FROM {quoted(schema, table)}), 1))"
-            )
+            most = f"SELECT max({quoted(column)}) FROM {quoted(schema, table)}"
+            self._ground.owner.execute(f"SELECT setval({sequence}::oid::regclass, GREATEST(({most}), 1))")
 
     def run(self, operation: Sql) -> None:
         import psycopg

@@ -117,7 +117,7 @@ class SqliteWorld:
             with translated(self._where):
                 connection.execute("BEGIN IMMEDIATE")
                 for number, statement in enumerate(operation.statements):
-                    with guarded(connection, number + 1, allows_code=False):
+                    with guarded(connection, statement, number + 1, allows_code=False):
                         values = operation.values_of(number) or None
                         for _ in connection.execute(statement, values, can_cache=False):  # each is asked about anew
                             pass

@@ -1,8 +1,8 @@
 """A PostgreSQL server of our own, for generated rows only: in a temporary folder, on a socket in it, for one process.
 
-Theory of operation. A shell starts the server and reads from a pipe of which this process holds the other end. When that
-is closed, by `close` or because this process died in whatever way, the shell ends the server and removes the folder. The
-server listens on no address. Statements are run by `trial`, who owns the tables there and may do nothing else.
+Theory of operation. A shell starts the server and reads from a pipe of which this process holds the other end. When it
+is closed, by `close` or because this process died in whatever way, the shell ends the server and removes the folder.
+The server listens on no address. Statements are run by `trial`, who owns the tables there and may do nothing else.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ class Programs:
 
 
 class Throwaway:
-    """One server. Ends with the process at the latest."""
+    """One server. Ends with the process at the latest. `folder`: all of it is in there."""
 
     def __init__(self, programs: Programs) -> None:
         self._num_made = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="autoclave-trial-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="autoclave-trial-"))
         who = _unprivileged()
         if who is not None:
-            os.chown(self._folder, who.pw_uid, who.pw_gid)
+            os.chown(self.folder, who.pw_uid, who.pw_gid)
         run: dict[str, Any] = (
             {} if who is None else {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": list[int]()}
         )
         run |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-        run["env"] = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "FOLDER": f"{self._folder}"}
-        data = self._folder / "data"
+        run["env"] = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "FOLDER": f"{self.folder}"}
+        data = self.folder / "data"
         made = [programs.folder / "initdb", "-D", data, "-U", _OWNER, "-A", "trust", "-E", "UTF8", "--no-sync"]
-        server = [programs.folder / "postgres", "-D", data, "-k", self._folder]
+        server = [programs.folder / "postgres", "-D", data, "-k", self.folder]
         try:
             subprocess.run([*map(str, made)], check=True, timeout=_DEADLINE_S, **run)
             words = [*map(str, server), *(word for setting in _SETTINGS for word in ("-c", setting))]
@@ -77,7 +77,7 @@ class Throwaway:
                 ["/bin/sh", "-c", _SHELL, "sh", *words], stdin=subprocess.PIPE, start_new_session=True, **run
             )
         except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise HostError(
                 f"{programs.folder}: no server could be started to test reverse statements on ({type(error).__name__})"
             ) from None
@@ -102,7 +102,7 @@ class Throwaway:
         """A connection that commits each statement."""
         import psycopg
 
-        return psycopg.connect(host=f"{self._folder}", dbname=database, user=user, autocommit=True)
+        return psycopg.connect(host=f"{self.folder}", dbname=database, user=user, autocommit=True)
 
     def make_database(self) -> str:
         """An empty database that `trial` owns; its name."""
@@ -132,9 +132,8 @@ class Throwaway:
         self._shell.wait(_DEADLINE_S)
 
 
-@functools.cache
-def _started(programs: Programs) -> Throwaway:
-    return Throwaway(programs)
+_servers: dict[tuple[int, Programs], Throwaway] = {}
+"""By process: one that was forked must not speak to the server of its parent."""
 
 
 def throwaway(version: int) -> tuple[Throwaway, Programs]:
@@ -149,8 +148,18 @@ def throwaway(version: int) -> tuple[Throwaway, Programs]:
             f"undo: to test reverse statements, the programs of PostgreSQL {version} or later are needed here (initdb, "
             "postgres, pg_dump). Mend: install them, or leave the undo out, and rows are kept"
         )
+    mine = os.getpid(), found[0]
     with _lock:
-        return _started(found[0]), found[0]
+        if mine not in _servers:
+            _servers[mine] = Throwaway(found[0])
+        return _servers[mine], found[0]
+
+
+def end_throwaways() -> None:
+    """End the servers of this process now. One is started again when it is needed."""
+    with _lock:
+        for mine in [each for each in _servers if each[0] == os.getpid()]:
+            _servers.pop(mine).close()
 
 
 def _programs() -> Iterator[Programs]:

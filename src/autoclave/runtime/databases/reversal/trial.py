@@ -103,7 +103,14 @@ def try_out(ground: Ground, act: Sql, undo: Sql, *, num_worlds: int = NUM_WORLDS
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was seen in one world. `filled`: tables that had rows before. `num_lost`: rows that the action took or changed, all of which came back."""
+    """What was seen in one world.
+
+    Attributes:
+        changed: tables that the action changed.
+        filled: tables that had rows before.
+        num_lost: rows that the action took or changed, all of which came back.
+        counters: those that are not as before.
+    """
 
     changed: list[str]
     filled: set[str]

@@ -54,6 +54,11 @@ class KeptRows:
     def forget_mark(self, action: str, name: str) -> None:
         (self._folder / action / f"{name}.mark").unlink(missing_ok=True)
 
+    def forget(self, action: str, name: str) -> None:
+        """Forget one effect and its mark, if they are kept."""
+        for kind in ("json", "mark"):
+            (self._folder / action / f"{name}.{kind}").unlink(missing_ok=True)
+
     def discard(self, action: str) -> None:
         """Forget all of an action. May be called again."""
         shutil.rmtree(self._folder / action, ignore_errors=True)

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,8 @@ from autoclave.runtime.databases.effects import Effect, Image, accesses_of, as_n
 from autoclave.runtime.databases.engine import Contested, Engine, Held, Reading, Rejected, open_engine
 from autoclave.runtime.databases.kept import KeptRows
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.reversal.outlines import is_digest
+from autoclave.runtime.databases.reversal.statements import ReverseStatements, in_words, reading_of_both
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
@@ -77,25 +79,28 @@ class DatabaseManager:
         self._require_free(sql.database, reading)
         engine, mode = self._engine(sql.database), self._mode(sql)
         engine.lease({*reading.writes, *reading.reads})
-        effect = engine.rehearse(sql, mode)
+        told = tuple(in_words(self._reverse(sql.database).tested(sql), sql)) if mode is Mode.REVERSAL else ()
+        effect = engine.rehearse(sql, Mode.IMAGES if mode is Mode.REVERSAL else mode)
         if effect.is_nothing and not reading.defines:
             raise InputError(f"database {sql.database}: the statements change nothing as it is now")
         defined = reading.defines if mode is Mode.HOLD else frozenset[str]()
-        self._kept.put(action, "plan", effect)
-        return self._plan_of(sql, mode, effect, defined)
+        shown = self._reverse(sql.database).outlined(effect) if mode is Mode.REVERSAL else effect
+        self._kept.put(action, "plan", shown)
+        return self._plan_of(sql, mode, effect, defined, told)
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
         return self.plan(action, operation)
 
-    def _plan_of(self, sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str]) -> Plan:
-        guarantee = Guarantee.EQUIVALENT if effect.leaks else Guarantee.EXACT
+    def _plan_of(self, sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str], told: tuple[str, ...]) -> Plan:
+        is_less = effect.leaks or mode is Mode.REVERSAL
+        guarantee = Guarantee.EQUIVALENT if is_less else Guarantee.EXACT
         accesses = list(accesses_of(effect, sql.database))
         known = {access.resource for access in accesses}
         resources = [f"{_ROOT}/{sql.database}/{name}" for name in sorted(defined)]
         accesses += [Access("define", resource) for resource in resources if resource not in known]
         return Plan(
             digest=_digest(sql, mode, effect, defined),
-            changes=(*_changes(sql.database, effect, defined), *self._held_in_words(sql, mode)),
+            changes=(*_changes(sql.database, effect, defined), *self._held_in_words(sql, mode), *told),
             request=Request(tuple(accesses), guarantee),
             footprint=_footprint(sql.database, effect, defined),
             guarantee=guarantee,
@@ -112,11 +117,12 @@ class DatabaseManager:
         if sql.database not in self._connections:
             known = ", ".join(self._connections) or "none"
             raise InputError(f"database {sql.database!r}: there is no such database; there are {known}")
-        return self._engine(sql.database).read(sql, self._mode(sql))
+        engine, mode = self._engine(sql.database), self._mode(sql)
+        return reading_of_both(engine, sql) if mode is Mode.REVERSAL else engine.read(sql, mode)
 
     def _mode(self, sql: Sql) -> Mode:
-        mode = sql.mode or self._connections[sql.database].mode
-        if mode not in self._engine(sql.database).modes:
+        mode = Mode.REVERSAL if sql.undo else sql.mode or self._connections[sql.database].mode
+        if mode is not Mode.REVERSAL and mode not in self._engine(sql.database).modes:
             raise InputError(f'database {sql.database}: its engine has no mode "{mode}"')
         return mode
 
@@ -128,6 +134,11 @@ class DatabaseManager:
             password = self._key_of(settings.password_secret) if settings.password_secret else ""
             self._engines[name] = open_engine(name, settings, password)
         return self._engines[name]
+
+    def _reverse(self, name: str) -> ReverseStatements:
+        engine, settings = self._engine(name), self._connections[name]
+        password = self._key_of(settings.password_secret) if settings.password_secret else ""
+        return ReverseStatements(name, settings, password, engine)
 
     def _require_free(self, database: str, reading: Reading) -> None:
         """Look whether a held transaction has what an action is about."""
@@ -180,6 +191,9 @@ class DatabaseManager:
         mark = self._kept.get_mark(action, started["images"]) or {}
         held = {"held_until": mark["until"]} if started["mode"] == Mode.HOLD else {}
         receipt = {**started, **held, "reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
+        if started["mode"] == Mode.REVERSAL:
+            shown = self._reverse(started["database"]).outlined(effect)
+            return {**receipt, "kept_bytes": len(shown.to_text().encode())}
         return {**receipt, "kept_bytes": self._kept.num_bytes(action, started["images"])}
 
     def find_out(self, action: str, started: Json) -> Json | None:
@@ -224,7 +238,11 @@ class DatabaseManager:
         return True
 
     def keep(self, action: str, receipt: Json) -> None:
-        """See `Manager`: the rows are where they stay."""
+        """See `Manager`: the rows are where they stay. Where statements take it back, their digests are enough now."""
+        if receipt["mode"] == Mode.REVERSAL:
+            effect = self._kept.get(action, receipt["images"])
+            self._kept.put(action, receipt["images"], self._reverse(receipt["database"]).outlined(effect))
+            self._kept.forget(action, receipt.get("past", ""))
 
     def kept_bytes(self, receipt: Json) -> int:
         return int(receipt["kept_bytes"])
@@ -278,12 +296,18 @@ class DatabaseManager:
         for action, receipt in done:
             if receipt["mode"] != Mode.HOLD:
                 name = receipt["database"]
-                effect = self._kept.get(action, receipt["images"]).inverse()
-                contested = self._engine(name).contested(effect)
+                contested = self._contested(action, receipt)
                 names = [_row_name(name, table, key) for table, key in contested]
                 found[action] = [each for each in names if not meet({f"{_ROOT}/{each}"}, seen)]
             seen |= set(receipt["writes"])
         return {action: names for action, names in found.items() if names}
+
+    def _contested(self, action: str, receipt: Json) -> Collection[tuple[str, str]]:
+        """Rows that are not as an action left them, by table and key."""
+        effect, name = self._kept.get(action, receipt["images"]), receipt["database"]
+        if receipt["mode"] == Mode.REVERSAL:
+            return self._reverse(name).contested(Sql.model_validate(receipt["operation"]), effect)
+        return self._engine(name).contested(effect.inverse())
 
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
@@ -292,6 +316,12 @@ class DatabaseManager:
         told = {"database": name, "mode": receipt["mode"], "reads": receipt["reads"], "writes": receipt["writes"]}
         if receipt["mode"] == Mode.HOLD:
             return {**told, "images": ""}
+        if receipt["mode"] == Mode.REVERSAL:
+            chosen = {default, *choices.values()}
+            if chosen & {Choice.SKIP, Choice.SAVE_ASIDE} and self._contested(action, receipt):
+                raise InputError(f"action {action}: the undo is statements: force it, or leave it as it is")
+            more = {"act": receipt["images"], "operation": receipt["operation"], "forced": Choice.FORCE in chosen}
+            return {**told, **more, "images": f"undo-{secrets.token_hex(4)}"}
         effect = self._kept.get(action, receipt["images"]).inverse()
         contested = self._engine(name).contested(effect)
         for table, key in contested:
@@ -310,12 +340,36 @@ class DatabaseManager:
             engine.end_hold(action, commit=False)
             self._held.pop(action, None)
             return dict(undoing)
+        if undoing["mode"] == Mode.REVERSAL:
+            self._reverse_by_statements(action, undoing, engine, is_late=is_late)
+            return dict(undoing)
         effect = self._kept.get(action, undoing["images"])
         try:
             self._write(action, undoing["images"], effect, engine, is_late=is_late)
         except (Contested, Rejected) as error:
             raise NotUndone(str(error)) from None
         return dict(undoing)
+
+    def _reverse_by_statements(self, action: str, undoing: Json, engine: Engine, *, is_late: bool) -> None:
+        """Run the statements that take an action back, unless that was done before a crash."""
+        name = undoing["images"]
+        if is_late and self._was_written(action, name, engine):
+            return
+        sql, act = Sql.model_validate(undoing["operation"]), self._kept.get(action, undoing["act"])
+
+        def keep(effect: Effect, mark: Json) -> None:
+            self._kept.put(action, name, effect)
+            self._kept.put_mark(action, name, mark)
+
+        try:
+            self._reverse(undoing["database"]).use(sql, act, keep, is_forced=undoing["forced"])
+        except InDoubt as error:
+            if not self._was_written(action, name, engine):
+                raise HostError(f"{error}. Mend: try again when the database answers") from None
+
+    def _was_written(self, action: str, name: str, engine: Engine) -> bool:
+        mark = self._kept.get_mark(action, name)
+        return mark is not None and engine.was_committed(mark, self._kept.get(action, name))
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         if undone["mode"] == Mode.HOLD:
@@ -327,7 +381,7 @@ class DatabaseManager:
             raise InputError(f"action {action}: {names} changed since it was undone")
         images = f"redo-{secrets.token_hex(4)}"
         self._kept.put(action, images, effect)
-        return {"database": name, "images": images}
+        return {"database": name, "images": images, "past": undone["images"]}
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
         """See `Manager`: as it was the first time."""
@@ -339,7 +393,7 @@ class DatabaseManager:
             self._write(action, redoing["images"], effect, self._engine_of(redoing), is_late=is_late)
         except (Contested, Rejected) as error:
             raise InDoubt(f"it was not done again: {error}") from None
-        return self._receipt(action, {**receipt, "images": redoing["images"]})
+        return self._receipt(action, {**receipt, "images": redoing["images"], "past": redoing["past"]})
 
     def _write(self, action: str, name: str, effect: Effect, engine: Engine, *, is_late: bool) -> None:
         """Write an effect under a mark, unless that was done before a crash."""
@@ -452,5 +506,8 @@ def _row_lines(table: str, removed: Sequence[Image], added: Sequence[Image]) -> 
         yield f"{table}: {len(removed)} rows go, {len(added)} rows come; too many to show"
         return
     for sign, images in (("-", removed), ("+", added)):
-        for _, data in images:
+        for key, data in images:
+            if is_digest(data):
+                yield f"{sign} {table}: {key or 'a row'}; what it holds is not kept"
+                continue
             yield f"{sign} {table}: {data if isinstance(data, str) else canonical_json(data).decode()}"

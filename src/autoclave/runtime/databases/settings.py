@@ -16,6 +16,8 @@ class Mode(StrEnum):
     """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
     HOLD = "hold"
     """Its transaction stays open until it is committed or taken back, with its locks, for `hold_s` at most."""
+    REVERSAL = "reversal"
+    """Nothing is kept but digests: the action brings statements that take it back (`undo`), which are tested before."""
     CLONE = "clone"
     """As `images`, but planned on a copy of the database: planning holds no lock, and moves no sequence."""
 
@@ -63,6 +65,8 @@ class DatabaseConnection(Config):
     def _names_one_place(self) -> DatabaseConnection:
         if bool(self.path) == bool(self.dbname):
             raise ValueError("path, dbname: give one of both: the path of a file, or the name of a database")
+        if self.mode is Mode.REVERSAL:
+            raise ValueError('mode "reversal": is for actions that bring an undo, and cannot be the usual one')
         if len(set(self.schemas)) < len(self.schemas):
             raise ValueError(f"schemas {self.schemas}: each once")
         return self

@@ -78,11 +78,10 @@ def act(session: Session, operation: dict[str, object]) -> str | Refused:
     return str(proposal.plan.output.get("stdout", "")) or "done"
 
 
-def converse_with(session: Session, endpoint: str, model: str) -> None:
+def converse_with(session: Session, endpoint: str, model: str, task: str = TASK) -> None:
     """Let a model propose, and tell it what became of each."""
-    turns = converse(
-        chat_at(endpoint, model, os.environ.get("OPENAI_API_KEY", "")), TASK, session.told(), session.operations
-    )
+    chat = chat_at(endpoint, model, os.environ.get("OPENAI_API_KEY", ""))
+    turns = converse(chat, task, session.told(), session.operations)
     answer: str | Refused | None = None
     while True:
         try:

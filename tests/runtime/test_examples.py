@@ -23,8 +23,8 @@ def server() -> Iterator[ChatServer]:
     server.close()
 
 
-def ran(*words: str) -> list[str]:
-    command = [sys.executable, str(EXAMPLE / "tidy_folder.py"), *words]
+def ran(*words: str, example: str = "tidy_folder.py") -> list[str]:
+    command = [sys.executable, str(EXAMPLE / example), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -46,3 +46,21 @@ def test_a_model_at_an_endpoint_proposes_the_same(server: ChatServer):
     assert "model: All done." in lines
     assert lines[-2] == "all 3 that stood are taken back; the folder is as it was: True"
     assert "moved 2" in json.dumps(server.bodies[-1])
+
+
+def test_rows_that_were_changed_are_reviewed_and_taken_back(server: ChatServer):
+    pytest.importorskip("apsw", reason="the extra `databases` is not installed")
+    expected = [
+        "all 1 that stood are taken back; the rows are as they were: True",
+        "the journal is as it was written: True",
+    ]
+    lines = ran(example="change_rows.py")
+    assert any("went too far" in line for line in lines)
+    assert "refused: delete 'databases/shop/main/customer' is not permitted" in lines
+    assert lines[-2:] == expected
+    update = {"database": "shop", "statements": ["UPDATE item SET price = 1 WHERE kind = 'book'"]}
+    server.trouble = [calling(("sql", update))]
+    assert ran("--endpoint", server.url, "--model", "m", example="change_rows.py")[-2:] == expected
+    told = json.dumps(server.bodies[0]["messages"])
+    assert "price" in told
+    assert "Ulysses" not in told

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.runtime.databases.reversal.throwaway import end_throwaways
 from autoclave.runtime.session import Session
 from tests.postgresql import Postgres, postgres
 from tests.runtime.databases.shops import Shop, make_postgres_shop, make_sqlite_shop, prepare
@@ -56,9 +55,3 @@ def make_shop(server: Postgres, tmp_path: Path) -> Callable[[str], Shop]:
 def opened(shop: Shop) -> Iterator[Session]:
     with shop.session() as session:
         yield session
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_server_of_trials_is_left() -> Iterator[None]:
-    yield
-    end_throwaways()

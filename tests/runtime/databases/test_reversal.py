@@ -17,13 +17,16 @@ import psycopg
 import pytest
 
 from autoclave.core import InputError
+from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.reversal.drawing import Draw, Recipe
 from autoclave.runtime.databases.reversal.ground import Ground, Shape
 from autoclave.runtime.databases.reversal.hints import Hints, hints_of
 from autoclave.runtime.databases.reversal.postgresql import open_ground as open_postgres_ground
 from autoclave.runtime.databases.reversal.sqlite import open_ground as open_sqlite_ground
-from autoclave.runtime.databases.reversal.throwaway import throwaway
+from autoclave.runtime.databases.reversal.statements import ReverseStatements
+from autoclave.runtime.databases.reversal.throwaway import end_throwaways, throwaway
 from autoclave.runtime.databases.reversal.trial import NotTestable, WrongUndo, try_out
 from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -43,6 +46,17 @@ def sql(*statements: str) -> Sql:
     return Sql(database="shop", statements=statements)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def server_of_trials(server: Postgres) -> Iterator[None]:
+    """Starts before a test does: it is not one of those that a test leaves behind."""
+    with psycopg.connect(**server.place("shop"), user="owner") as connection:
+        version = connection.info.server_version // 10_000
+    throwaway(version)
+    throwaway(1)
+    yield
+    end_throwaways()
+
+
 @pytest.fixture(scope="module")
 def sqlite_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     path = tmp_path_factory.mktemp("ground") / "shop.db"
@@ -53,7 +67,7 @@ def sqlite_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 
 @pytest.fixture(scope="module")
-def postgres_ground(server: Postgres) -> Iterator[Ground]:
+def postgres_ground(server: Postgres, server_of_trials: None) -> Iterator[Ground]:
     place = {**server.place(server.make_database("mutants")), "user": "owner"}
     server.execute("ALTER DATABASE mutants OWNER TO owner")
     with psycopg.connect(**place, autocommit=True) as made:
@@ -377,21 +391,52 @@ def test_killed_at_every_event_of_the_action_it_is_done_or_not(sqlite_shop: Shop
             break
 
 
-def test_killed_at_every_event_of_undo_and_redo_they_come_to_their_end(shop: Shop):
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_killed_at_every_event_of_undo_and_redo_they_come_to_their_end(shop: Shop, verb: str):
     before = shop.content()
     with shop.session() as session:
         action = done(session, UP, undo=[DOWN])
-    after = shop.content()
-    for verb, started, ended, wanted in (("undo", S.EXECUTED, S.UNDONE, before), ("redo", S.UNDONE, S.REDONE, after)):
-        for deadly in itertools.count(1):
-            was_killed = dies_at(deadly, shop, lambda session, verb=verb: getattr(session, verb)(action))
-            with shop.session() as session:
-                state = session.journal.standing(action).state
-                assert state in (started, ended), deadly
-                if state is ended:
-                    break
-            assert was_killed
-        assert shop.content() == wanted
+        after = shop.content()
+        if verb == "redo":
+            session.undo(action)
+    other = "redo" if verb == "undo" else "undo"
+    committed_unrecorded = 0
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session: getattr(session, verb)(action))
+        left = shop.content()
+        with shop.session() as session:
+            state = session.journal.standing(action).state
+            assert state in (S.EXECUTED, S.REDONE, S.UNDONE), deadly
+            assert shop.content() == (before if state is S.UNDONE else after), deadly
+            is_ended = (state is S.UNDONE) == (verb == "undo")
+            committed_unrecorded += was_killed and is_ended and left == shop.content()
+            if is_ended:
+                getattr(session, other)(action)
+            assert session.audit() == []
+        if not was_killed:
+            assert committed_unrecorded > 1  # it died after the commit, too
+            break
+
+
+def test_what_others_change_between_the_look_and_the_undo_is_not_lost(shop: Shop):
+    """Taking back an INSERT would delete what somebody else has put into the row meanwhile."""
+    engine = open_engine("shop", shop.settings, "")
+    with contextlib.closing(engine):
+        reverse = ReverseStatements("shop", shop.settings, "", engine)
+        act = Sql(
+            database="shop",
+            statements=("INSERT INTO kind (name) VALUES ('new')",),
+            undo=("DELETE FROM kind WHERE name = 'new'",),
+        )
+        kept: list[Effect] = []
+        engine.perform(act, lambda effect, _: kept.append(effect))
+        shop.others("UPDATE kind SET note = 'theirs' WHERE name = 'new'")
+        theirs = shop.content()
+        with pytest.raises(NotUndone, match=r"somebody else has changed shop/.*/kind/new"):
+            reverse.use(act, kept[0], lambda *_: None, is_forced=False)
+        assert shop.content() == theirs
+        reverse.use(act, kept[0], lambda *_: None, is_forced=True)
+        assert shop.others("SELECT * FROM kind WHERE name = 'new'") == []
 
 
 def test_the_server_of_a_process_that_dies_ends_and_leaves_nothing(tmp_path: Path):

@@ -17,7 +17,7 @@ _SERVER = """
 import json, os, signal, sys
 from pathlib import Path
 from autoclave.runtime import journal, opening
-from autoclave.runtime.files import git_store, manager, steps
+from autoclave.runtime.files import git_store, keeping, manager, steps
 
 def dying_at(deadly):
     count = 0
@@ -45,7 +45,7 @@ def act(deadly, root, what, options, is_journal_alone):
     steps._set_facts = dying(steps._set_facts)
     manager.make = dying(manager.make)
     manager.remove_tree = dying(manager.remove_tree)
-    manager.remove_tree_or_file = dying(manager.remove_tree_or_file)
+    keeping.remove_tree_or_file = dying(keeping.remove_tree_or_file)
     for name in ("keep", "restore", "forget", "_write_content"):
         setattr(git_store.GitStore, name, dying(getattr(git_store.GitStore, name)))
     with opening.open_session(root, root.parent / "state", **options) as opened:

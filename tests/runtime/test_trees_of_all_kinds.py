@@ -27,7 +27,7 @@ import pytest
 
 from autoclave.core import HostError, InputError, SandboxFault
 from autoclave.runtime.files import commands as commands_module
-from autoclave.runtime.files import manager as manager_module
+from autoclave.runtime.files import keeping
 from autoclave.runtime.files import steps as steps_module
 from autoclave.runtime.files.capture import Capture, claim
 from autoclave.runtime.files.commands import CommandRunner
@@ -1274,7 +1274,7 @@ def test_what_git_was_given_and_is_half_removed_here_comes_back_whole(root: Path
     before = seen(root, "git")
     with open_with(root, "git") as session:
         proposal = session.propose({"do": "delete", "path": "docs", "recursive": True})
-        monkeypatch.setattr(manager_module, "remove_tree_or_file", dying)
+        monkeypatch.setattr(keeping, "remove_tree_or_file", dying)
         with pytest.raises(KeyboardInterrupt):
             session.run(proposal.action, proposal.plan.digest)
         monkeypatch.undo()

@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -20,12 +18,14 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.runtime.files.accesses import accesses_of, asked_by, key_of
-from autoclave.runtime.files.capture import remove_tree, remove_tree_or_file
+from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
 from autoclave.runtime.files.folder_times import set_times, times_around, times_before
-from autoclave.runtime.files.git_store import GitStore, Place, can_keep, tree_bytes
+from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.files.glances import glance
+from autoclave.runtime.files.inodes import as_it_is, on_what_is_there, with_inodes
+from autoclave.runtime.files.keeping import Keeping
 from autoclave.runtime.files.making import New, make
 from autoclave.runtime.files.operations import OPERATIONS, Command
 from autoclave.runtime.files.planning import Survey, fingerprint, survey
@@ -38,11 +38,10 @@ from autoclave.runtime.files.steps import (
     has_happened,
     is_possible,
     is_untouched,
-    sync_file_system,
     take_steps,
 )
 from autoclave.runtime.files.tree_text import tree_text
-from autoclave.runtime.files.undoing import has_other_names, inode_at, undo_steps
+from autoclave.runtime.files.undoing import undo_steps
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
@@ -68,7 +67,7 @@ class FileManager:
     ) -> None:
         stash.mkdir(exist_ok=True)
         self._scope, self._stash, self._commands = scope, stash, commands
-        self._history, self._keeps_in_git = history, keeps_in_git
+        self._keeping = Keeping(scope, stash, history, is_used=keeps_in_git)
         self._planner = Planner(scope, stash, commands)
 
     # --- Planning ---------------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ class FileManager:
             planned = self._made_ready(action, operation, plan)
             sync_directory(self._stash / action)
             sync_directory(self._stash)
-            steps = [self._with_inodes(step, self._stash / action) for step in planned.steps]
+            steps = [with_inodes(step, self._scope, self._stash / action) for step in planned.steps]
             moving = [step.path for step in steps if step.do in ("take", "exchange", "move")]
             glances = {path: glance(path, self._scope) for path in moving}  # first: what comes later shows by them
             before = {path: survey(path, self._scope) for path in paths_of(steps)}
@@ -188,7 +187,7 @@ class FileManager:
         return None
 
     def accept(self, action: str, started: Json) -> Json:
-        steps = [self._as_it_is(step) for step in steps_from(started["steps"])]
+        steps = [as_it_is(step, self._scope) for step in steps_from(started["steps"])]
         after = self._fingerprints(started["before"])
         plain = [step.to_json() for step in steps]
         return {
@@ -223,45 +222,7 @@ class FileManager:
         if "reversal" in receipt:
             self._fresh_folder(action)
             return
-        if self._history is None or not self._keeps_in_git:
-            return
-        with Scope(self._stash / action) as stash:
-            steps = steps_from(receipt["steps"])
-            before = [Place(step.path, stash, step.stash) for step in steps if step.do in ("take", "exchange")]
-            before = [each for each in before if can_keep(each)]
-            brought = [step.path for step in steps if step.do in ("put", "exchange")]
-            after = [Place(path, self._scope, path) for path in brought]
-            self._history.keep(action, before, after, self._tree_bytes)
-        for each in before:
-            place = self._stash / action / each.found_at
-            gone = place.with_name(f"{place.name}.gone")
-            remove_tree_or_file(gone)  # of a try before that died
-            place.rename(gone)  # first: what is half removed must not be taken for the whole
-            remove_tree_or_file(gone)
-
-    @cached_property
-    def _tree_bytes(self) -> int:
-        """How much content the tree had when it was first asked for."""
-        return tree_bytes(self._scope.root)
-
-    def _with_restored(self, action: str, steps: Sequence[Step]) -> list[Step]:
-        """The steps of an action, after what Git keeps of it has been brought back to the stash."""
-        if self._history is None or not self._history.has(action):
-            return list(steps)
-        found: list[Step] = []
-        for step in steps:
-            if step.do in ("take", "exchange"):
-                place = self._stash / action / step.stash
-                if not os.path.lexists(place):
-                    making = place.with_name(f"{place.name}.new")
-                    remove_tree_or_file(making)  # of a try before that died
-                    self._history.restore(action, step.path, making)
-                    making.rename(place)
-                inode = place.lstat().st_ino
-                step = replace(step, inode=inode) if step.do == "take" else replace(step, old_inode=inode)
-            found.append(step)
-        sync_file_system(self._stash)
-        return found
+        self._keeping.keep(action, steps_from(receipt["steps"]))
 
     def kept_bytes(self, receipt: Json) -> int:
         """See `Manager`: what was taken out of the tree."""
@@ -277,15 +238,16 @@ class FileManager:
     def discard(self, action: str) -> None:
         remove_tree(self._stash / f".{action}")
         remove_tree(self._stash / action)
-        if self._history is not None:
-            self._history.forget(action)
+        self._keeping.forget(action)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the lines of text files that differ, and what else does."""
         new: dict[str, New] = {}
         if receipt is not None:
             steps = (
-                self._with_restored(action, steps_from(receipt["steps"])) if is_done else steps_from(receipt["steps"])
+                self._keeping.with_restored(action, steps_from(receipt["steps"]))
+                if is_done
+                else steps_from(receipt["steps"])
             )
         else:
             planned = self._planner.of_data(operation)
@@ -323,7 +285,7 @@ class FileManager:
     ) -> Json:
         if "reversal" in receipt:
             return self._plan_reversal(action, receipt, choices, default, undone_with)
-        steps = self._with_restored(action, steps_from(receipt["steps"]))
+        steps = self._keeping.with_restored(action, steps_from(receipt["steps"]))
         found = self._fingerprints(receipt["after"])
         kept = self._changed_in_stash(action, receipt)
         changed = {path for path, was in receipt["after"].items() if found[path] != was}
@@ -331,7 +293,7 @@ class FileManager:
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self._scope)
         self._require_kept(action, undoing.steps)
         return {
-            "steps": [self._on_what_is_there(step).to_json() for step in undoing.steps],
+            "steps": [on_what_is_there(step, self._scope).to_json() for step in undoing.steps],
             "found": found,
             "wanted": {
                 path: kept.get(path, was)
@@ -361,7 +323,7 @@ class FileManager:
         own = receipt["before"]
         if beyond := [path for path in paths_of(capture.steps) if not any(_is_within(path, each) for each in own)]:
             raise InputError(f"its undo would change {_named(beyond)}, which it did not touch; nothing was taken back")
-        steps = [self._with_inodes(step, folder) for step in capture.steps]
+        steps = [with_inodes(step, self._scope, folder) for step in capture.steps]
         return {
             "steps": [step.to_json() for step in steps],
             "found": found,
@@ -404,7 +366,7 @@ class FileManager:
     def plan_redo(self, action: str, undone: Json) -> Json:
         if changed := self._changed(undone["undone"]):
             raise InputError(f"action {action}: {_named(changed)} changed since it was undone; nothing was done")
-        steps = [self._on_what_is_there(step.inverse()) for step in reversed(steps_from(undone["steps"]))]
+        steps = [on_what_is_there(step.inverse(), self._scope) for step in reversed(steps_from(undone["steps"]))]
         self._require_possible(action, steps)
         return {
             "steps": [step.to_json() for step in steps],
@@ -508,38 +470,6 @@ class FileManager:
             place, inode = self._stash / action / step.stash, step.inode
             if step.do in ("put", "exchange") and not (os.path.lexists(place) and place.lstat().st_ino == inode):
                 raise InputError(f"action {action}: what it replaced at {step.path!r} is not kept, so it stays")
-
-    def _as_it_is(self, step: Step) -> Step:
-        """A step that has happened, with the inode of what is where it brought something."""
-        if step.do == "take":
-            return step
-        return replace(step, inode=inode_at(step.to or step.path, self._scope) or step.inode)
-
-    def _on_what_is_there(self, step: Step) -> Step:
-        """A step that is about to happen, with the inode of what it takes away.
-
-        That is another one than was recorded, where an undo of a later action has made it anew out of Git.
-        """
-        if step.do == "put":
-            return step
-        own = inode_at(step.path, self._scope)
-        return (
-            replace(step, old_inode=own or step.old_inode)
-            if step.do == "exchange"
-            else replace(step, inode=own or step.inode)
-        )
-
-    def _with_inodes(self, step: Step, folder: Path) -> Step:
-        if step.do == "put":
-            return replace(step, inode=(folder / step.stash).lstat().st_ino)
-        own = inode_at(step.path, self._scope)
-        if own is None:
-            raise InputError(f"path {step.path!r}: there is nothing")
-        if step.do == "set_facts" and has_other_names(step.path, self._scope):
-            raise InputError(f"path {step.path!r}: has several names by now; propose it again")
-        if step.do == "exchange":
-            return replace(step, inode=(folder / step.stash).lstat().st_ino, old_inode=own)
-        return replace(step, inode=own)
 
     def _fresh_folder(self, action: str) -> Path:
         folder = self._stash / action

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
-from autoclave.runtime.files.scope import NothingThere, Scope
+from autoclave.runtime.files.inodes import inode_at
+from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step, facts_at
 from autoclave.runtime.interface import Choice, NothingLeft
 
@@ -117,19 +117,3 @@ def _free_name(path: str, ending: str, scope: Scope) -> str:
         number += 1
         found = f"{above}{slash}{name}{ending}-{number}"
     return found
-
-
-def has_other_names(path: str, scope: Scope) -> bool:
-    """Whether what is at a path, if it is no folder, has other names as well."""
-    with scope.parent_of(path) as (parent, name):
-        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    return about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
-
-
-def inode_at(path: str, scope: Scope) -> int | None:
-    """The inode number of what is at a path; None if nothing is."""
-    try:
-        with scope.parent_of(path) as (parent, name):
-            return os.stat(name, dir_fd=parent, follow_symlinks=False).st_ino
-    except (NothingThere, FileNotFoundError):
-        return None

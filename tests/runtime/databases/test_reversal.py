@@ -439,6 +439,7 @@ def test_what_others_change_between_the_look_and_the_undo_is_not_lost(shop: Shop
         assert shop.others("SELECT * FROM kind WHERE name = 'new'") == []
 
 
+@pytest.mark.alone
 def test_the_server_of_a_process_that_dies_ends_and_leaves_nothing(tmp_path: Path):
     program = "import os, signal; from autoclave.runtime.databases.reversal.throwaway import throwaway as t; "
     program += "print(t(1)[0].folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"

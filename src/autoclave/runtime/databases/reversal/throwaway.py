@@ -41,7 +41,7 @@ _SETTINGS = (
     "wal_level=minimal",
     "max_wal_senders=0",
 )
-_SHELL = '"$@" & server=$!; read -r _; kill -INT $server; wait $server; rm -rf -- "$FOLDER"'
+_SHELL = '"$@" & server=$!; read -r _; kill -QUIT $server; wait $server; rm -rf -- "$FOLDER"'
 _lock = threading.Lock()
 
 

@@ -165,9 +165,9 @@ def test_what_others_did_is_never_lost_and_all_else_is_as_it_was(place: Path, se
             assert manifest(root) == before, seed
         elif is_whole:
             disturbed = set(touched)
-            for keys in written:  # theirs goes where an action had its own from
+            for keys in reversed(written):  # theirs goes where an action had its own from, and from there further back
                 paths = {key.removeprefix("files/") for key in keys}
-                disturbed |= paths if meet({*touched}, paths) else set()
+                disturbed |= paths if meet(disturbed, paths) else set()
             disturbed |= {path for path, facts in before.items() if f"inodes/{facts[4]}" in disturbed}
             near = {str(parent) for path in disturbed for parent in (Path(path), *Path(path).parents)}
             after = manifest(root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -416,6 +417,24 @@ def test_what_cannot_be_taken_back_needs_a_grant_that_says_so_and_is_held(servic
         assert service.asked == []
 
 
+def test_a_connection_may_hold_more_than_what_cannot_be_taken_back(service: OddService, tmp_path: Path):
+    service.items |= {"there": {}, "other": {}}
+    with opened_on(service, tmp_path, holds="equivalent", hold_s=0.3) as session:
+        done(session, "put", "odd", id="new", body={"cost": 0})  # exact, so it is done at once
+        assert "new" in service.items
+        held = [done(session, "put", "odd", id=each, body={"cost": 1}) for each in ("there", "other")]
+        assert [session.journal.standing(each).state for each in held] == [S.APPROVED, S.APPROVED]
+        session.withdraw(held[0])
+        deadline = time.monotonic() + 10
+        while not (released := session.release()):
+            assert time.monotonic() < deadline
+        assert [(each.action, each.state) for each in released] == [(held[1], S.EXECUTED)]
+        assert service.items["there"] == {}
+        assert service.items["other"] == {"cost": 1}
+        session.undo(held[1])
+        assert service.items["other"] == {}
+
+
 def test_nothing_goes_out_that_is_not_permitted_not_even_a_look(service: OddService, tmp_path: Path):
     grants = (Grant(resources=("services/odd/PUT/items/mine-*",), verbs=("modify",)),)
     with opened_on(service, tmp_path, grants=grants) as session:
@@ -447,6 +466,7 @@ def test_grades_are_told_and_shown_before_anything_is_done(odd: Session, service
     assert "put(id, body): PUT /items/{id} [undo: equivalent]" in told
     assert "get(id): GET /items/{id} [reads only]" in told
     assert "send(body): Send a mail [undo: none]" in told
+    assert "on(body{id}): POST /rpc/on" in told
     plans = {name: odd.plan(asked("put", "odd", id=name, body={"cost": 0})) for name in ("new", "there")}
     assert {name: plan.guarantee for name, plan in plans.items()} == {
         "new": Guarantee.EXACT,

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
+from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.vault.injection import host_and_port
 
 
@@ -41,8 +42,10 @@ class ServiceConnection(Config):
     most_wait_s: float = Field(default=60.0, ge=0)
     """The longest that is waited, in seconds and for one request, when the service asks to come again later."""
     most_response_bytes: int = Field(default=16 << 20, gt=0)
+    holds: Guarantee = Field(default=Guarantee.NONE, strict=False)
+    """What is held after its approval: all with an undo that is no better than this."""
     hold_s: float = Field(default=30.0, ge=0)
-    """How long, in seconds, what cannot be taken back is held after its approval."""
+    """How long, in seconds; until then it can be withdrawn."""
 
     @field_validator("base_url")
     @classmethod

@@ -104,7 +104,7 @@ class RestManager:
             request=Request(tuple(accesses_of(service, parts)), guarantee),
             footprint=footprint_of(service, parts),
             guarantee=guarantee,
-            hold_s=service.connection.hold_s if guarantee is Guarantee.NONE else 0.0,
+            hold_s=service.connection.hold_s if worst([service.connection.holds, guarantee]) is guarantee else 0.0,
         )
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:

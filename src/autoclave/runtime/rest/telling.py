@@ -9,6 +9,7 @@ from autoclave.runtime.footprints import Footprint
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.request import Access
 from autoclave.runtime.rest.calls import filled
+from autoclave.runtime.rest.catalogue import Body
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.forms import encoded
 from autoclave.runtime.rest.parts import Part
@@ -58,7 +59,15 @@ def told_of(service: Service) -> Iterator[str]:
         key = spec.idempotency.name if spec.idempotency else ""  # which we choose
         given = {each: about for each, about in spec.all_parameters.items() if each != key}
         arguments = [each if about.is_required else f"{each}?" for each, about in given.items()]
-        arguments += ["body"] if spec.body and spec.body.is_required else ["body?"] if spec.body else []
+        arguments += [_body_of(spec.body)] if spec.body else []
         grade = worst([each.grade for each in spec.undo]) if spec.undo else Guarantee.NONE
         ending = "reads only" if spec.is_reading else f"undo: {grade}"
         yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{ending}]"
+
+
+def _body_of(body: Body) -> str:
+    """A body in a word, with the names of what it has, as far as its form tells them."""
+    needed = body.form.get("required", ())
+    known = dict.fromkeys([*needed, *body.form.get("properties", {})])
+    names = [each if each in needed else f"{each}?" for each in known]
+    return "body" + ("" if body.is_required else "?") + (f"{{{', '.join(names)}}}" if names else "")

@@ -8,14 +8,13 @@ Works on an SQLite file that it makes, and removes it at the end. Needs `pip ins
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tidy_folder import act, converse_with
+from proposing import have_proposed, in_a_line, options_of
 
 from autoclave.runtime.connections import Connections, save_connections
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -32,10 +31,7 @@ RECORDED: list[dict[str, Any]] = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--endpoint", help="base URL of a server that speaks OpenAI's chat, such as .../v1")
-    parser.add_argument("--model", help="its name there; the key is taken from OPENAI_API_KEY")
-    options = parser.parse_args()
+    options = options_of(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as place:
         root, state, file = Path(place) / "work", Path(place) / "state", Path(place) / "shop.db"
         root.mkdir()
@@ -48,15 +44,11 @@ def main() -> None:
                 Grant(resources=("databases/shop/main/item/**",), verbs=("read", "modify", "delete"), max_rows=100)
             )
             session.mark("before the sale")
-            if options.endpoint:
-                converse_with(session, options.endpoint, options.model, TASK)
-            else:
-                for operation in RECORDED:
-                    act(session, operation)
+            have_proposed(session, options, TASK, RECORDED)
             review(session)
             print("\nas it stands:", *rows(file), sep="\n    ")
             undone = session.undo_to("before the sale")
-            print(f"\nall {len(undone)} that stood are taken back; the rows are as they were: {rows(file) == before}")
+            print(f"\ntaken back is all that stood ({len(undone)}); the rows are as they were: {rows(file) == before}")
             print(f"the journal is as it was written: {not session.audit()}")
 
 
@@ -88,4 +80,4 @@ def rows(file: Path) -> list[tuple[Any, ...]]:
 
 
 if __name__ == "__main__":
-    main()
+    in_a_line(main)

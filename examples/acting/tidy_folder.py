@@ -8,27 +8,23 @@ Works on a folder that it makes, and removes it at the end. Needs `pip install '
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from autoclave.core import InputError
+from proposing import have_proposed, in_a_line, options_of
+
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Grant
-from autoclave.runtime.proposals import Refused, chat_at, converse
 from autoclave.runtime.session import Session
 
 TASK = "Move the photos of 2024 from inbox to photos/2024 with names in small letters, note it in notes.txt, clean up."
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--endpoint", help="base URL of a server that speaks OpenAI's chat, such as .../v1")
-    parser.add_argument("--model", help="its name there; the key is taken from OPENAI_API_KEY")
-    options = parser.parse_args()
+    options = options_of(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "home"
         fill(root)
@@ -38,14 +34,10 @@ def main() -> None:
             changing = ("create", "modify", "delete", "rename", "set_mode")
             session.permissions.grant(Grant(effect="forbid", resources=("files/taxes/**",), verbs=changing))
             session.mark("before tidying")
-            if options.endpoint:
-                converse_with(session, options.endpoint, options.model)
-            else:
-                for operation in recorded():
-                    act(session, operation)
+            have_proposed(session, options, TASK, recorded())
             review(session)
             undone = session.undo_to("before tidying")
-            print(f"\nall {len(undone)} that stood are taken back; the folder is as it was: {listing(root) == before}")
+            print(f"\ntaken back is all that stood ({len(undone)}); the folder is as it was: {listing(root) == before}")
             print(f"the journal is as it was written: {not session.audit()}")
 
 
@@ -64,31 +56,6 @@ def recorded() -> Iterator[dict[str, object]]:
     """What a model proposed for this task once."""
     with Path(__file__).with_name("proposals.jsonl").open(encoding="utf-8") as file:
         yield from map(json.loads, file)
-
-
-def act(session: Session, operation: dict[str, object]) -> str | Refused:
-    """Do what is permitted; what became of it, for the model."""
-    try:
-        proposal = session.propose(operation, by="example")
-        session.run(proposal.action, proposal.plan.digest)
-    except InputError as error:
-        print(f"refused: {error}")
-        return Refused(str(error))
-    print(f"{proposal.action}  {operation['do']}: {'; '.join(proposal.plan.changes)}")
-    return str(proposal.plan.output.get("stdout", "")) or "done"
-
-
-def converse_with(session: Session, endpoint: str, model: str, task: str = TASK) -> None:
-    """Let a model propose, and tell it what became of each."""
-    chat = chat_at(endpoint, model, os.environ.get("OPENAI_API_KEY", ""))
-    turns = converse(chat, task, session.told(), session.operations)
-    answer: str | Refused | None = None
-    while True:
-        try:
-            answer = act(session, turns.send(answer))
-        except StopIteration as stop:
-            print(f"model: {stop.value}")
-            return
 
 
 def review(session: Session) -> None:
@@ -112,4 +79,4 @@ def listing(root: Path) -> list[tuple[str, int, bytes]]:
 
 
 if __name__ == "__main__":
-    main()
+    in_a_line(main)

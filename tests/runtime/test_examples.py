@@ -32,7 +32,7 @@ def test_recorded_proposals_are_done_reviewed_and_taken_back():
     lines = ran()
     assert any("went too far" in line for line in lines)
     assert lines[-2:] == [
-        "all 3 that stood are taken back; the folder is as it was: True",
+        "taken back is all that stood (3); the folder is as it was: True",
         "the journal is as it was written: True",
     ]
 
@@ -42,21 +42,21 @@ def test_a_model_at_an_endpoint_proposes_the_same(server: ChatServer):
     forbidden = {"do": "delete", "path": "taxes/2023.txt"}
     server.trouble = [calling((each.pop("do"), each)) for each in [*given, forbidden]]
     lines = ran("--endpoint", server.url, "--model", "m")
-    assert "refused: delete 'files/taxes/2023.txt' is not permitted" in lines
-    assert "model: All done." in lines
-    assert lines[-2] == "all 3 that stood are taken back; the folder is as it was: True"
+    assert "    refused: delete 'files/taxes/2023.txt' is not permitted" in lines
+    assert "the model: All done." in lines
+    assert lines[-2] == "taken back is all that stood (3); the folder is as it was: True"
     assert "moved 2" in json.dumps(server.bodies[-1])
 
 
 def test_rows_that_were_changed_are_reviewed_and_taken_back(server: ChatServer):
     pytest.importorskip("apsw", reason="the extra `databases` is not installed")
     expected = [
-        "all 1 that stood are taken back; the rows are as they were: True",
+        "taken back is all that stood (1); the rows are as they were: True",
         "the journal is as it was written: True",
     ]
     lines = ran(example="change_rows.py")
     assert any("went too far" in line for line in lines)
-    assert "refused: delete 'databases/shop/main/customer' is not permitted" in lines
+    assert "    refused: delete 'databases/shop/main/customer' is not permitted" in lines
     assert lines[-2:] == expected
     update = {"database": "shop", "statements": ["UPDATE item SET price = 1 WHERE kind = 'book'"]}
     server.trouble = [calling(("sql", update))]

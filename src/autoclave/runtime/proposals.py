@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoclave.config import Config
-from autoclave.core import EngineFault, InputError
+from autoclave.core import EngineFault, HostError, InputError
 from autoclave.runtime.operations import operation_from
 from autoclave.runtime.personal_data import PersonalData
 
@@ -74,11 +74,17 @@ Chat = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Answ
 def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_tokens: int = 4096) -> Chat:
     """A model behind a server that speaks OpenAI's chat.
 
+    Raises:
+        HostError: the library is missing.
+
     Asking raises:
         EngineFault: the server does not answer, or not as it should.
         InputError: it refuses the request.
     """
-    import openai
+    try:
+        import openai
+    except ImportError:
+        raise HostError("models at an endpoint need a library. Mend: pip install 'autoclave[runtime]'") from None
 
     client = openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout_s)
 

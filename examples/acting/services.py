@@ -1,0 +1,56 @@
+"""What the examples with services share: how a service is connected, and a client of our own that shows what is there.
+
+The key goes into a vault, and is in no other file. The client shares nothing with the runtime: it sees what others see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from autoclave.core import InputError
+from autoclave.runtime.connections import Connections, VaultPlace, save_connections
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.session import Session
+from autoclave.runtime.vault import KeyFile, Secret, Vault
+
+
+def session_with(folder: Path, name: str, url: str, key: Secret, **settings: Any) -> Session:
+    """A session whose work, state and vault are in a new folder, with one service under a name.
+
+    `settings` are those of `ServiceConnection`; the service may be on this machine or on a private network.
+
+    Raises:
+        InputError: the service cannot be connected so.
+    """
+    work, state, vault = folder / "work", folder / "state", folder / "vault"
+    work.mkdir()
+    state.mkdir(mode=0o700)
+    Vault(vault, KeyFile(folder / "vault.key")).add(key)
+    service = ServiceConnection(base_url=url, secret=key.service, allows_private=True, **settings)
+    save_connections(state, Connections(vault=VaultPlace(path=f"{vault}"), services={name: service}))
+    return open_session(work, state)
+
+
+def key_for(url: str, value: str, **settings: Any) -> Secret:
+    """A key that goes to the host of a URL, and nowhere else; `settings` are those of `Secret`."""
+    return Secret(service="key", value=value, hosts=(urlsplit(url).netloc,), allows_private=True, **settings)
+
+
+def answer_of(method: str, url: str, **given: Any) -> httpx.Response:
+    """What a server answers.
+
+    Raises:
+        InputError: it does not answer, or refuses.
+    """
+    try:
+        answer = httpx.request(method, url, timeout=30, **given)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise InputError(f"{url}: does not answer ({error})") from None
+    if answer.is_error:
+        raise InputError(f"{method} {url}: {answer.status_code}: {answer.text.strip()[:300]}")
+    return answer

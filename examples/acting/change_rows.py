@@ -48,7 +48,8 @@ def main() -> None:
             review(session)
             print("\nas it stands:", *rows(file), sep="\n    ")
             undone = session.undo_to("before the sale")
-            print(f"\ntaken back is all that stood ({len(undone)}); the rows are as they were: {rows(file) == before}")
+            print(f"\ntaken back: all that stood ({len(undone)} actions)")
+            print(f"the rows are as they were: {rows(file) == before}")
             print(f"the journal is as it was written: {not session.audit()}")
 
 

@@ -34,7 +34,7 @@ from autoclave.runtime.session import Session
 CALENDAR = "autoclave-example"
 TASK = (
     "Invite ada@example.com and bob@example.com to an hour of lunch on 26 November 2026, as lunch.ics in the calendar "
-    f"{CALENDAR} of the user {{user}}, at the service `calendar`, at the first time from 12:00 that is free there. When "
+    f"{CALENDAR} of the user {{user}} at the service `calendar`, at the first time from 12:00 that is free there. When "
     "that is done, move it by half an hour: Bob's train is late."
 )
 
@@ -70,9 +70,9 @@ def main() -> None:
     parser.add_argument("--user", help="there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, a_calendar(options, Path(place)) as calendar:
-        key = key_for(calendar.url, calendar.password, place="basic")
+        key = key_for("calendar", calendar.url, calendar.password, place="basic")
         settings = {"catalogue": "radicale", "user": calendar.user}
-        with session_with(Path(place), "calendar", calendar.url, key, **settings) as session:
+        with session_with(Path(place), calendar.url, key, **settings) as session:
             invite_and_take_back(session, calendar, options)
 
 
@@ -113,16 +113,20 @@ class Calendar:
         given = {"content": body, "headers": {"Content-Type": "text/calendar; charset=utf-8"}} if body else {}
         return answer_of(method, url, auth=(self.user, self.password), **given).text
 
-    def show(self, when: str) -> str:
-        """Print the events; the calendar as it is."""
-        whole = self.asked("GET")
+    def show(self, when: str) -> list[str]:
+        """Print the events; all lines of the calendar, which has no order."""
+        whole = re.sub(r"\r?\n[ \t]", "", self.asked("GET"))  # long lines are folded
         print(f"\nin the calendar, {when}:")
-        events = re.findall(r"BEGIN:VEVENT.*?END:VEVENT", re.sub(r"\r?\n[ \t]", "", whole), re.DOTALL)
-        for each in sorted(events, key=lambda event: re.findall("DTSTART.*", event)):
-            begins, ends = (re.findall(rf"{name}.*T(\d\d)(\d\d)", each)[0] for name in ("DTSTART", "DTEND"))
-            summary, guests = re.findall(r"SUMMARY[^:]*:(.*?)\s", each), re.findall(r"ATTENDEE.*?mailto:(\S+)", each)
-            print(f"    {':'.join(begins)} to {':'.join(ends)}  {', '.join([*summary, *guests])}")
-        return whole
+        print(*sorted(map(told, re.findall("BEGIN:VEVENT.*?END:VEVENT", whole, re.DOTALL))), sep="\n")
+        return sorted(whole.splitlines())
+
+
+def told(event: str) -> str:
+    """An event in a line: from when to when, what, and with whom."""
+    begins, ends = (re.findall(rf"^{name}[;:].*T(\d\d)(\d\d)", event, re.MULTILINE) for name in ("DTSTART", "DTEND"))
+    times = " to ".join(":".join(each) for each in [*begins, *ends]) or "all day"
+    words = re.findall(r"^SUMMARY[^:]*:(.*\S)|^ATTENDEE.*mailto:(\S+)", event, re.MULTILINE | re.IGNORECASE)
+    return f"    {times}  {', '.join(sorted((what or guest for what, guest in words), key=lambda each: '@' in each))}"
 
 
 @contextlib.contextmanager

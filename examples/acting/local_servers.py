@@ -73,9 +73,9 @@ def command_of(server: Literal["radicale", "synapse"], python: str = "") -> list
 
 
 def _has(python: str, module: str) -> bool:
-    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    look = f"import importlib.util; print(importlib.util.find_spec({module!r}) is not None)"
     with contextlib.suppress(OSError):
-        return subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
+        return subprocess.run([python, "-c", look], capture_output=True, check=False).stdout.strip() == b"True"
     return False
 
 

@@ -42,14 +42,14 @@ def have_proposed(session: Session, options: argparse.Namespace, task: str, reco
         InputError: the endpoint refuses, or the model is not named.
         EngineFault: it does not answer.
     """
-    print(f"the task: {task}")
+    if options.endpoint and not options.model:
+        raise InputError(f"--endpoint {options.endpoint}: give --model NAME as well")
+    print(f"\nthe task: {task}")
     if not options.endpoint:
         print("what a model proposed for it once:")
         for operation in recorded:
             act(session, operation)
         return
-    if not options.model:
-        raise InputError("--endpoint: needs --model NAME as well")
     print(f"what {options.model} proposes for it:")
     turns = converse(
         chat_at(options.endpoint, options.model, os.environ.get("OPENAI_API_KEY", "")),

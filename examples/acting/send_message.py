@@ -55,9 +55,9 @@ def main() -> None:
     parser.add_argument("--hold", type=float, default=3.0, metavar="SECONDS", help="before a message leaves")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, a_room(options, Path(place)) as (token, room):
-        key = key_for(room.url, token, methods=("GET", "PUT"))
+        key = key_for("chat", room.url, token, methods=("GET", "PUT"))
         held = {"holds": Guarantee.COMPENSATING, "hold_s": options.hold}  # all that others will have read
-        with session_with(Path(place), "chat", room.url, key, catalogue="synapse", **held) as session:
+        with session_with(Path(place), room.url, key, catalogue="synapse", **held) as session:
             write_and_take_back(session, room, options)
 
 
@@ -127,7 +127,8 @@ def a_room(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Roo
         token = os.environ.pop("MATRIX_TOKEN", "")
         if not token:
             raise InputError(f"--url {options.url}: put the token of your account there into MATRIX_TOKEN")
-        yield token, Room(options.url, options.room or made_room(options.url, token), token)
+        url = options.url.rstrip("/")
+        yield token, Room(url, options.room or made_room(url, token), token)
         return
     if options.room:
         raise InputError(f"--room {options.room}: of which server? Give --url as well")

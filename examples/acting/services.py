@@ -19,8 +19,8 @@ from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
 
 
-def session_with(folder: Path, name: str, url: str, key: Secret, **settings: Any) -> Session:
-    """A session whose work, state and vault are in a new folder, with one service under a name.
+def session_with(folder: Path, url: str, key: Secret, **settings: Any) -> Session:
+    """A session whose work, state and vault are in a new folder, with one service under the name of its key.
 
     `settings` are those of `ServiceConnection`; the service may be on this machine or on a private network.
 
@@ -32,13 +32,13 @@ def session_with(folder: Path, name: str, url: str, key: Secret, **settings: Any
     state.mkdir(mode=0o700)
     Vault(vault, KeyFile(folder / "vault.key")).add(key)
     service = ServiceConnection(base_url=url, secret=key.service, allows_private=True, **settings)
-    save_connections(state, Connections(vault=VaultPlace(path=f"{vault}"), services={name: service}))
+    save_connections(state, Connections(vault=VaultPlace(path=f"{vault}"), services={key.service: service}))
     return open_session(work, state)
 
 
-def key_for(url: str, value: str, **settings: Any) -> Secret:
+def key_for(name: str, url: str, value: str, **settings: Any) -> Secret:
     """A key that goes to the host of a URL, and nowhere else; `settings` are those of `Secret`."""
-    return Secret(service="key", value=value, hosts=(urlsplit(url).netloc,), allows_private=True, **settings)
+    return Secret(service=name, value=value, hosts=(urlsplit(url).netloc,), allows_private=True, **settings)
 
 
 def answer_of(method: str, url: str, **given: Any) -> httpx.Response:

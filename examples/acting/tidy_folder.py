@@ -37,7 +37,8 @@ def main() -> None:
             have_proposed(session, options, TASK, recorded())
             review(session)
             undone = session.undo_to("before tidying")
-            print(f"\ntaken back is all that stood ({len(undone)}); the folder is as it was: {listing(root) == before}")
+            print(f"\ntaken back: all that stood ({len(undone)} actions)")
+            print(f"the folder is as it was: {listing(root) == before}")
             print(f"the journal is as it was written: {not session.audit()}")
 
 

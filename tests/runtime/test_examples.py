@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.evaluation.chat_server import ChatServer
+from tests.runtime.rest.servers import PYTHON, installed, radicale_running, synapse_running
+from tests.runtime.rest.test_radicale import Calendar, event
+from tests.runtime.rest.test_synapse import Chat
 from tests.runtime.test_proposals import calling
 
 EXAMPLE = Path(__file__).parents[2] / "examples/acting"
@@ -23,16 +30,35 @@ def server() -> Iterator[ChatServer]:
     server.close()
 
 
-def ran(*words: str, example: str = "tidy_folder.py") -> list[str]:
+def ended(example: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLE / example), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=told, timeout=120, check=False)
+
+
+def ran(*words: str, example: str = "tidy_folder.py", **environment: str) -> list[str]:
+    result = ended(example, *words, **environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def asking(service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+    """A choice of a model that asks a service."""
+    return calling(("request", {"service": service, "operation": operation, "arguments": arguments}))
+
+
+def told_after(lines: list[str], heading: str) -> list[str]:
+    """The indented lines below a heading."""
+    below = lines[lines.index(heading) + 1 :]
+    return [line.strip() for line in below[: next(n for n, line in enumerate(below) if line[:4].strip() or not line)]]
 
 
 def test_recorded_proposals_are_done_reviewed_and_taken_back():
     lines = ran()
     assert any("went too far" in line for line in lines)
-    assert lines[-2:] == [
-        "taken back is all that stood (3); the folder is as it was: True",
+    assert lines[-3:] == [
+        "taken back: all that stood (3 actions)",
+        "the folder is as it was: True",
         "the journal is as it was written: True",
     ]
 
@@ -44,23 +70,154 @@ def test_a_model_at_an_endpoint_proposes_the_same(server: ChatServer):
     lines = ran("--endpoint", server.url, "--model", "m")
     assert "    refused: delete 'files/taxes/2023.txt' is not permitted" in lines
     assert "the model: All done." in lines
-    assert lines[-2] == "taken back is all that stood (3); the folder is as it was: True"
+    assert lines[-3:-1] == ["taken back: all that stood (3 actions)", "the folder is as it was: True"]
     assert "moved 2" in json.dumps(server.bodies[-1])
 
 
 def test_rows_that_were_changed_are_reviewed_and_taken_back(server: ChatServer):
     pytest.importorskip("apsw", reason="the extra `databases` is not installed")
     expected = [
-        "taken back is all that stood (1); the rows are as they were: True",
+        "taken back: all that stood (1 actions)",
+        "the rows are as they were: True",
         "the journal is as it was written: True",
     ]
     lines = ran(example="change_rows.py")
     assert any("went too far" in line for line in lines)
     assert "    refused: delete 'databases/shop/main/customer' is not permitted" in lines
-    assert lines[-2:] == expected
+    assert lines[-3:] == expected
     update = {"database": "shop", "statements": ["UPDATE item SET price = 1 WHERE kind = 'book'"]}
     server.trouble = [calling(("sql", update))]
-    assert ran("--endpoint", server.url, "--model", "m", example="change_rows.py")[-2:] == expected
+    assert ran("--endpoint", server.url, "--model", "m", example="change_rows.py")[-3:] == expected
     told = json.dumps(server.bodies[0]["messages"])
     assert "price" in told
     assert "Ulysses" not in told
+
+
+# --- A chat ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    with synapse_running(tmp_path_factory.mktemp("synapse")) as port:
+        given = {"username": "us", "password": "long enough 1", "auth": {"type": "m.login.dummy"}}
+        yield Chat(port, Chat(port).ask("POST", "/register", given)["access_token"])
+
+
+def test_a_message_is_withdrawn_before_it_leaves_and_another_taken_back_after_it():
+    installed("synapse_homeserver")
+    lines = ran("--synapse", str(PYTHON), "--hold", "0.5", example="send_message.py")
+    question, answer = "@ada:localhost: Where do we eat today?", "@model:localhost: At noon, in the Lotus?"
+    assert told_after(lines, "in the room, before:") == [question]
+    assert told_after(lines, "in the room, while all is held:") == [question]
+    assert told_after(lines, "in the room, after that:") == [question, answer]
+    assert told_after(lines, "in the room, after all was taken back:") == [question, "@model:localhost: (taken back)"]
+    assert any(re.fullmatch("a person withdraws .* not left yet: 'The company pays for all!'", line) for line in lines)
+    assert any(re.match("    refused: create 'services/chat/PUT/.*boss.*' is not permitted", line) for line in lines)
+    grade = next(n for n, line in enumerate(lines) if line.strip() == "undo: redact_event, compensating (pinned)")
+    assert grade < lines.index("in the room, while all is held:")  # told before anything is sent
+    assert lines[-1] == "the journal is as it was written: True"
+
+
+def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(server: ChatServer, account: Chat):
+    chat = replace(account, room=account.ask("POST", "/createRoom", {"name": "ours"})["room_id"])
+    other = account.ask("POST", "/createRoom", {"name": "theirs"})["room_id"]
+    chat.ask("PUT", f"/rooms/{chat.room}/send/m.room.message/1", {"msgtype": "m.text", "body": "Who comes?"})
+    server.trouble = [
+        asking("chat", "list_messages", room=chat.room, dir="b"),
+        asking("chat", "send_message", room=chat.room, body={"text": "me"}),
+        asking("chat", "send_message", room=chat.room, body={"msgtype": "m.text", "body": "me"}),
+        asking("chat", "send_message", room=other, body={"msgtype": "m.text", "body": "all of you"}),
+    ]
+    words = ["--url", f"http://localhost:{chat.port}/", "--room", chat.room, "--hold", "0.2"]
+    endpoint = ["--endpoint", server.url, "--model", "m"]
+    lines = ran(*words, *endpoint, example="send_message.py", MATRIX_TOKEN=chat.token)
+    assert told_after(lines, "in the room, after that:") == ["@us:localhost: Who comes?", "@us:localhost: me"]
+    assert chat.messages() == ["Who comes?", ""]
+    assert replace(chat, room=other).messages() == []
+    results = [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
+    assert "Who comes?" in results[0]
+    assert "'msgtype' is a required property" in results[1]
+    assert results[2] == "approved; it is done in 0.2 s if nobody withdraws it"
+    assert re.fullmatch("refused: create .* is not permitted", results[3])
+    assert chat.token not in json.dumps(server.bodies) + "".join(lines)
+
+
+# --- A calendar ------------------------------------------------------------------------------------------------------
+
+
+DAY = ["09:00 to 09:15  Stand-up", "11:30 to 12:30  Review"]
+GUESTS = "ada@example.com, bob@example.com"
+
+
+def test_an_invitation_is_moved_which_is_taken_back_and_then_all():
+    installed("radicale")
+    lines = ran("--radicale", str(PYTHON), example="invite_to_lunch.py")
+    assert told_after(lines, "in the calendar, before:") == DAY
+    assert told_after(lines, "in the calendar, after that:") == [*DAY, f"13:00 to 14:00  Lunch, {GUESTS}"]
+    assert told_after(lines, "in the calendar, without the move:") == [*DAY, f"12:30 to 13:30  Lunch, {GUESTS}"]
+    assert told_after(lines, "in the calendar, after all was taken back:") == DAY
+    assert "    refused: delete 'services/calendar/DELETE/model/autoclave-example/review.ics' is not permitted" in lines
+    assert lines[-2:] == ["the calendar is as it was: True", "the journal is as it was written: True"]
+
+
+def test_a_model_at_an_endpoint_invites_in_a_calendar_of_a_server_that_runs(tmp_path: Path):
+    password = "long enough 1"
+    with radicale_running(tmp_path) as port:
+        calendar = Calendar(port, "autoclave-example")
+        seen: list[str] = []
+
+        def say(body: dict[str, Any]) -> str:
+            seen.append(calendar.ask("GET", "lunch.ics")[2])
+            return "They are invited."
+
+        server = ChatServer(say)
+        place = {"user": "us", "calendar": calendar.name}
+        server.trouble = [
+            asking("calendar", "get_calendar", **place),
+            asking("calendar", "put_item", name="lunch.ics", body=event("Lunch", uid="made"), **place),
+        ]
+        words = ["--url", f"http://localhost:{port}", "--user", "us", "--endpoint", server.url, "--model", "m"]
+        lines = ran(*words, example="invite_to_lunch.py", CALDAV_PASSWORD=password)
+        server.close()
+        assert "SUMMARY:Lunch" in seen[0]
+        assert told_after(lines, "in the calendar, after that:") == [*DAY, "12:00  Lunch, somebody@example.com"]
+        assert "SUMMARY:Review" in json.dumps(server.bodies)
+        assert "the model: They are invited." in lines
+        assert lines[-2] == "the calendar is as it was: True"
+        assert calendar.ask("GET", "")[0] == 404  # it was the example's own, and is gone
+        assert password not in json.dumps(server.bodies) + "".join(lines)
+
+
+# --- What is not there -----------------------------------------------------------------------------------------------
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "told"),
+    [
+        ("send_message.py", {}, "error: synapse is not installed. Mend: pip install matrix-synapse; or name a Python"),
+        ("send_message.py --synapse /bin/sh", {}, "error: --synapse /bin/sh: is no Python with synapse. Mend: /bin/sh"),
+        (f"send_message.py --url {NOWHERE}", {}, f"error: --url {NOWHERE}: put the token of your account there into"),
+        (
+            f"send_message.py --url {NOWHERE}",
+            {"MATRIX_TOKEN": "long enough 1"},
+            f"error: {NOWHERE}/_matrix/client/v3/createRoom: does not answer ([Errno 111] Connection refused)",
+        ),
+        ("send_message.py --room !a:b", {}, "error: --room !a:b: of which server? Give --url as well"),
+        ("invite_to_lunch.py", {}, "error: radicale is not installed. Mend: pip install radicale; or name a Python"),
+        (f"invite_to_lunch.py --url {NOWHERE} --user us", {}, f"error: --url {NOWHERE}: give --user NAME, and put"),
+        (
+            f"invite_to_lunch.py --url {NOWHERE} --user us",
+            {"CALDAV_PASSWORD": "long enough 1"},
+            f"error: {NOWHERE}/us/autoclave-example/: does not answer ([Errno 111] Connection refused)",
+        ),
+        (f"tidy_folder.py --endpoint {NOWHERE}/v1", {}, f"error: --endpoint {NOWHERE}/v1: give --model NAME as well"),
+    ],
+)
+def test_what_is_missing_is_told_in_a_line(words: str, environment: dict[str, str], told: str):
+    result = ended(*words.split(), PATH="/nonexistent", **environment)
+    assert result.returncode == 1
+    assert result.stderr.startswith(told)
+    assert result.stderr.count("\n") == 1
+    assert "long enough 1" not in result.stdout + result.stderr

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoclave.core import EngineFault, InputError
+from autoclave.core import EngineFault, HostError, InputError
 from autoclave.runtime.files.operations import OPERATIONS
 from autoclave.runtime.proposals import (
     Answer,
@@ -72,6 +73,12 @@ def test_a_server_proposes_by_functions_and_is_told(server: ChatServer):
     results = [each["content"] for each in second["messages"] if each["role"] == "tool"]
     assert results == ["done", "refused: b: nothing there"]
     assert server.bodies[2]["messages"][-1]["content"] == "done"
+
+
+def test_a_library_that_is_missing_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(HostError, match=r"need a library. Mend: pip install 'autoclave\[runtime\]'"):
+        chat_at("http://127.0.0.1:1", "m", "")
 
 
 def test_calls_that_are_none_are_told_to_the_model_and_not_acted_on(server: ChatServer):

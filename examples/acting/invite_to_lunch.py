@@ -13,6 +13,7 @@ are not taken back. Needs `pip install 'autoclave[runtime]'`.
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import os
 import re
@@ -109,9 +110,9 @@ class Calendar:
 
     def asked(self, method: str, name: str = "", body: str | None = None) -> str:
         """What the server says, as it says it."""
-        url = f"{self.url}/{quote(self.user)}/{CALENDAR}/{name}"
-        given = {"content": body, "headers": {"Content-Type": "text/calendar; charset=utf-8"}} if body else {}
-        return answer_of(method, url, auth=(self.user, self.password), **given).text
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        headers = {"Authorization": f"Basic {pair}", "Content_Type": "text/calendar; charset=utf-8"}
+        return answer_of(method, f"{self.url}/{quote(self.user)}/{CALENDAR}/{name}", body, **headers)
 
     def show(self, when: str) -> list[str]:
         """Print the events; all lines of the calendar, which has no order."""
@@ -123,10 +124,16 @@ class Calendar:
 
 def told(event: str) -> str:
     """An event in a line: from when to when, what, and with whom."""
-    begins, ends = (re.findall(rf"^{name}[;:].*T(\d\d)(\d\d)", event, re.MULTILINE) for name in ("DTSTART", "DTEND"))
-    times = " to ".join(":".join(each) for each in [*begins, *ends]) or "all day"
-    words = re.findall(r"^SUMMARY[^:]*:(.*\S)|^ATTENDEE.*mailto:(\S+)", event, re.MULTILINE | re.IGNORECASE)
-    return f"    {times}  {', '.join(sorted((what or guest for what, guest in words), key=lambda each: '@' in each))}"
+    values = {"DTSTART": "", "DTEND": "", "SUMMARY": ""}
+    guests: list[str] = []
+    for line in event.splitlines():
+        name, _, value = line.partition(":")
+        if line.upper().startswith("ATTENDEE"):
+            guests.append(value.removeprefix("mailto:"))
+        else:
+            values[name.partition(";")[0]] = value
+    begins, ends = (re.sub(r".*T(\d\d)(\d\d).*", r"\1:\2", values[name]) for name in ("DTSTART", "DTEND"))
+    return f"    {begins}{' to ' if ends else ''}{ends}  {', '.join([values['SUMMARY'], *guests])}"
 
 
 @contextlib.contextmanager

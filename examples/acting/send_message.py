@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import tempfile
 import time
@@ -160,7 +161,8 @@ def made_room(url: str, token: str) -> str:
 def asked(url: str, token: str, method: str, path: str, body: Any = None) -> Any:
     """What the server says."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return answer_of(method, f"{url}/_matrix/client/v3/{path}", headers=headers, json=body).json()
+    given = None if body is None else json.dumps(body)
+    return json.loads(answer_of(method, f"{url}/_matrix/client/v3/{path}", given, **headers))
 
 
 if __name__ == "__main__":

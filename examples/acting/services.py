@@ -5,11 +5,12 @@ The key goes into a vault, and is in no other file. The client shares nothing wi
 
 from __future__ import annotations
 
+import http.client
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import httpx
 
 from autoclave.core import InputError
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
@@ -41,16 +42,19 @@ def key_for(name: str, url: str, value: str, **settings: Any) -> Secret:
     return Secret(service=name, value=value, hosts=(urlsplit(url).netloc,), allows_private=True, **settings)
 
 
-def answer_of(method: str, url: str, **given: Any) -> httpx.Response:
+def answer_of(method: str, url: str, body: str | None = None, **headers: str) -> str:
     """What a server answers.
 
     Raises:
         InputError: it does not answer, or refuses.
     """
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        answer = httpx.request(method, url, timeout=30, **given)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise InputError(f"{url}: does not answer ({error})") from None
-    if answer.is_error:
-        raise InputError(f"{method} {url}: {answer.status_code}: {answer.text.strip()[:300]}")
-    return answer
+        request = urllib.request.Request(url, None if body is None else body.encode(), given, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        said = error.read(300).decode(errors="replace").strip()
+        raise InputError(f"{method} {url}: {error.code}: {said or error.reason}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise InputError(f"{url}: does not answer ({getattr(error, 'reason', error)})") from None

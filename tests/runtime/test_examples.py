@@ -8,16 +8,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.evaluation.chat_server import ChatServer
-from tests.runtime.rest.servers import PYTHON, installed, radicale_running, synapse_running
+from tests.runtime.rest.chat import Chat, chat_running
+from tests.runtime.rest.servers import PYTHON, installed, radicale_running
 from tests.runtime.rest.test_radicale import Calendar, event
-from tests.runtime.rest.test_synapse import Chat
 from tests.runtime.test_proposals import calling
 
 EXAMPLE = Path(__file__).parents[2] / "examples/acting"
@@ -98,9 +97,8 @@ def test_rows_that_were_changed_are_reviewed_and_taken_back(server: ChatServer):
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with synapse_running(tmp_path_factory.mktemp("synapse")) as port:
-        given = {"username": "us", "password": "long enough 1", "auth": {"type": "m.login.dummy"}}
-        yield Chat(port, Chat(port).ask("POST", "/register", given)["access_token"])
+    with chat_running(tmp_path_factory.mktemp("synapse")) as account:
+        yield account
 
 
 def test_a_message_is_withdrawn_before_it_leaves_and_another_taken_back_after_it():
@@ -119,21 +117,20 @@ def test_a_message_is_withdrawn_before_it_leaves_and_another_taken_back_after_it
 
 
 def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(server: ChatServer, account: Chat):
-    chat = replace(account, room=account.ask("POST", "/createRoom", {"name": "ours"})["room_id"])
-    other = account.ask("POST", "/createRoom", {"name": "theirs"})["room_id"]
+    chat, other = account.new_room("ours"), account.new_room("theirs")
     chat.ask("PUT", f"/rooms/{chat.room}/send/m.room.message/1", {"msgtype": "m.text", "body": "Who comes?"})
     server.trouble = [
         asking("chat", "list_messages", room=chat.room, dir="b"),
         asking("chat", "send_message", room=chat.room, body={"text": "me"}),
         asking("chat", "send_message", room=chat.room, body={"msgtype": "m.text", "body": "me"}),
-        asking("chat", "send_message", room=other, body={"msgtype": "m.text", "body": "all of you"}),
+        asking("chat", "send_message", room=other.room, body={"msgtype": "m.text", "body": "all of you"}),
     ]
     words = ["--url", f"http://localhost:{chat.port}/", "--room", chat.room, "--hold", "0.2"]
     endpoint = ["--endpoint", server.url, "--model", "m"]
     lines = ran(*words, *endpoint, example="send_message.py", MATRIX_TOKEN=chat.token)
     assert told_after(lines, "in the room, after that:") == ["@us:localhost: Who comes?", "@us:localhost: me"]
     assert chat.messages() == ["Who comes?", ""]
-    assert replace(chat, room=other).messages() == []
+    assert other.messages() == []
     results = [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
     assert "Who comes?" in results[0]
     assert "'msgtype' is a required property" in results[1]

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,48 +13,19 @@ from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 from tests.runtime.rest.acting import METHODS, asked, connection, done, opened
+from tests.runtime.rest.chat import Chat, chat_running
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
-from tests.runtime.rest.servers import synapse_running
-
-
-@dataclass(frozen=True)
-class Chat:
-    """Another client of the server, and a room of ours."""
-
-    port: int
-    token: str = ""
-    room: str = ""
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        deadline = time.monotonic() + 30
-        while (found := self._asked(method, path, body)).get("errcode") == "M_LIMIT_EXCEEDED":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)  # until its limit has passed
-        return found
-
-    def _asked(self, method: str, path: str, body: Any) -> Any:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        with contextlib.closing(link):
-            headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-            link.request(method, f"/_matrix/client/v3{path}", None if body is None else json.dumps(body), headers)
-            return json.loads(link.getresponse().read())
-
-    def messages(self) -> list[str]:
-        """The texts of the room, the first first; empty for one that was redacted."""
-        found = self.ask("GET", f"/rooms/{quote(self.room)}/messages?dir=b&limit=200")["chunk"]
-        return [each["content"].get("body", "") for each in found[::-1] if each["type"] == "m.room.message"]
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with synapse_running(tmp_path_factory.mktemp("synapse")) as port:
-        given = {"username": "us", "password": "long enough 1", "auth": {"type": "m.login.dummy"}}
-        yield Chat(port, Chat(port).ask("POST", "/register", given)["access_token"])
+    with chat_running(tmp_path_factory.mktemp("synapse")) as account:
+        yield account
 
 
 @pytest.fixture
 def chat(account: Chat) -> Chat:
-    return Chat(account.port, account.token, account.ask("POST", "/createRoom", {"name": "lunch"})["room_id"])
+    return account.new_room("lunch")
 
 
 def opened_on(chat: Chat, port: int, folder: Path) -> Session:

@@ -147,7 +147,7 @@ class RestManager:
             undo = "undo: a model has to propose it, unproven; do not count on it"
         else:
             undo = "cannot be taken back"
-        return f"{part.operation or 'free request'}: {part.call.told}; {undo}"
+        return f"{part.operation or 'free request'}: {service.told(part.call)}; {undo}"
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 

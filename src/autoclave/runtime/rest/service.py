@@ -52,6 +52,10 @@ class Service:
         """The name that the policy knows a call by."""
         return f"services/{self.name}/{call.method}{_plain(call.target)}"
 
+    def told(self, call: Call) -> str:
+        """A call in words, with the path as grants have it."""
+        return f"{call.method} {_plain(call.target)}"
+
     def key(self, target: str) -> str:
         """The key of what is at a path, for footprints and conflicts."""
         return f"services/{self.name}{_plain(target)}"

@@ -146,9 +146,10 @@ def a_calendar(options: argparse.Namespace, folder: Path) -> Iterator[Calendar]:
                 raise InputError(f"--url {options.url}: give --user NAME, and put the password into CALDAV_PASSWORD")
             calendar = Calendar(options.url.rstrip("/"), options.user, password)
         else:
-            place = folder / "radicale"
+            command, place = command_of("radicale", options.radicale), folder / "radicale"
+            print("a Radicale begins on this machine", flush=True)
             place.mkdir()
-            port = opened.enter_context(radicale_running(command_of("radicale", options.radicale), place))
+            port = opened.enter_context(radicale_running(command, place))
             calendar = Calendar(f"http://localhost:{port}", "model", "any will do here")
         calendar.asked("MKCALENDAR")
         opened.callback(calendar.asked, "DELETE")

@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--hold", type=float, default=3.0, metavar="SECONDS", help="before a message leaves")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, a_room(options, Path(place)) as (token, room):
-        key = key_for("chat", room.url, token, methods=("GET", "PUT"))
+        key = key_for("chat", room.url, token, methods=["GET", "PUT"])
         held = {"holds": Guarantee.COMPENSATING, "hold_s": options.hold}  # all that others will have read
         with session_with(Path(place), room.url, key, catalogue="synapse", **held) as session:
             write_and_take_back(session, room, options)
@@ -133,9 +133,10 @@ def a_room(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Roo
         return
     if options.room:
         raise InputError(f"--room {options.room}: of which server? Give --url as well")
-    place = folder / "synapse"
+    command, place = command_of("synapse", options.synapse), folder / "synapse"
+    print("a Synapse begins on this machine, with accounts of ada and of the model; it takes some seconds", flush=True)
     place.mkdir()
-    with synapse_running(command_of("synapse", options.synapse), place) as port:
+    with synapse_running(command, place) as port:
         url = f"http://localhost:{port}"
         ada, model = (registered(url, name) for name in ("ada", "model"))
         room = made_room(url, ada)

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autoclave.core import InputError
-from autoclave.runtime.connections import Connections, VaultPlace, save_connections
+from autoclave.runtime.connections import connections_from, save_connections
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
+from autoclave.runtime.vault.vault import secret_from
 
 
 def session_with(folder: Path, url: str, key: Secret, **settings: Any) -> Session:
@@ -32,14 +32,19 @@ def session_with(folder: Path, url: str, key: Secret, **settings: Any) -> Sessio
     work.mkdir()
     state.mkdir(mode=0o700)
     Vault(vault, KeyFile(folder / "vault.key")).add(key)
-    service = ServiceConnection(base_url=url, secret=key.service, allows_private=True, **settings)
-    save_connections(state, Connections(vault=VaultPlace(path=f"{vault}"), services={key.service: service}))
+    service = {"base_url": url, "secret": key.service, "allows_private": True, **settings}
+    save_connections(state, connections_from({"vault": {"path": f"{vault}"}, "services": {key.service: service}}, url))
     return open_session(work, state)
 
 
 def key_for(name: str, url: str, value: str, **settings: Any) -> Secret:
-    """A key that goes to the host of a URL, and nowhere else; `settings` are those of `Secret`."""
-    return Secret(service=name, value=value, hosts=(urlsplit(url).netloc,), allows_private=True, **settings)
+    """A key that goes to the host of a URL, and nowhere else; `settings` are those of `Secret`.
+
+    Raises:
+        InputError: it can be no key, or goes nowhere.
+    """
+    host = urlsplit(url).netloc.lower()
+    return secret_from({"service": name, "value": value, "hosts": [host], "allows_private": True, **settings}, url)
 
 
 def answer_of(method: str, url: str, body: str | None = None, **headers: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from examples.acting.local_servers import command_of
 from tests.evaluation.chat_server import ChatServer
 from tests.runtime.rest.chat import Chat, chat_running
 from tests.runtime.rest.servers import PYTHON, installed, radicale_running
@@ -116,7 +117,16 @@ def test_a_message_is_withdrawn_before_it_leaves_and_another_taken_back_after_it
     assert lines[-1] == "the journal is as it was written: True"
 
 
-def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(server: ChatServer, account: Chat):
+def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(
+    server: ChatServer, account: Chat, tmp_path: Path
+):
+    files: dict[str, bytes] = {}  # of the example, while it runs
+
+    def say(body: dict[str, Any]) -> str:
+        files.update((path.name, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
+        return "All done."
+
+    server.say = say
     chat, other = account.new_room("ours"), account.new_room("theirs")
     chat.ask("PUT", f"/rooms/{chat.room}/send/m.room.message/1", {"msgtype": "m.text", "body": "Who comes?"})
     server.trouble = [
@@ -127,7 +137,7 @@ def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(server:
     ]
     words = ["--url", f"http://localhost:{chat.port}/", "--room", chat.room, "--hold", "0.2"]
     endpoint = ["--endpoint", server.url, "--model", "m"]
-    lines = ran(*words, *endpoint, example="send_message.py", MATRIX_TOKEN=chat.token)
+    lines = ran(*words, *endpoint, example="send_message.py", MATRIX_TOKEN=chat.token, TMPDIR=f"{tmp_path}")
     assert told_after(lines, "in the room, after that:") == ["@us:localhost: Who comes?", "@us:localhost: me"]
     assert chat.messages() == ["Who comes?", ""]
     assert other.messages() == []
@@ -137,6 +147,10 @@ def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(server:
     assert results[2] == "approved; it is done in 0.2 s if nobody withdraws it"
     assert re.fullmatch("refused: create .* is not permitted", results[3])
     assert chat.token not in json.dumps(server.bodies) + "".join(lines)
+    assert {"vault", "connections.yaml", "journal.sqlite"} < set(files)
+    assert not [name for name, content in files.items() if chat.token.encode() in content]
+    result = ended("send_message.py", *words[:-1], "-1", MATRIX_TOKEN=chat.token)
+    assert result.stderr == f"error: {words[1][:-1]}: services.chat.hold_s: must be greater than or equal to 0\n"
 
 
 # --- A calendar ------------------------------------------------------------------------------------------------------
@@ -186,6 +200,13 @@ def test_a_model_at_an_endpoint_invites_in_a_calendar_of_a_server_that_runs(tmp_
 
 
 # --- What is not there -----------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_taken_from_the_path_where_no_python_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(PYTHON.parent))
+    assert command_of("radicale") == installed("radicale")
+    assert command_of("radicale", "python") == [str(PYTHON), "-m", "radicale"]
+
 
 NOWHERE = "http://127.0.0.1:1"
 

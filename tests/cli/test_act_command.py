@@ -189,3 +189,15 @@ def test_what_is_shown_does_nothing_to_a_terminal(act, tmp_path: Path):
 def test_a_root_that_is_no_folder_is_named(autoclave):
     told = autoclave("act", "list", "--root", "nowhere")
     assert (told.returncode, "nowhere: must be a folder" in told.stderr) == (2, True)
+
+
+def test_the_doctor_tells_what_actions_need_and_lack(autoclave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "project").mkdir()
+    told = autoclave("act", "doctor", "--root", "project")
+    assert told.returncode == 0
+    for each in ("state on the file system of the folder", "git", "libraries for services", "libraries for databases"):
+        assert each in told.stdout
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = autoclave("act", "doctor", "--root", "project")
+    assert "without  git: what is replaced is kept by content" in told.stdout
+    assert "mend: install git" in told.stdout

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from autoclave.runtime.vault.authority import Authority
+
 VALUE = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
 
@@ -30,23 +32,44 @@ def test_the_commands_of_the_vault_never_show_a_value(autoclave, tmp_path: Path)
     assert act("list").stdout == ""
 
 
-def test_files_that_cannot_be_used_are_one_clear_line(complaint, tmp_path: Path, monkeypatch):
+def test_files_that_cannot_be_used_are_one_clear_line(complaint, autoclave, tmp_path: Path, monkeypatch):
     (tmp_path / "tree").mkdir()
     (tmp_path / "plan").write_text('{"do": "make_folder", "path": "a"}\n')
     (tmp_path / "odd").write_bytes(b"\xff\xfe")
     (tmp_path / "a folder").mkdir()
     (tmp_path / "text").write_text("no certificate")
     monkeypatch.setenv("AUTOCLAVE_VAULT_PASSPHRASE_FILE", "odd")
+    (tmp_path / "v").write_text("no vault")
+    (tmp_path / "tree/v").write_text("no vault")
+    (tmp_path / "program").write_text('{"do": "python", "source": "1", "secrets": ["api"]}\n')
+    (tmp_path / "authority").write_bytes(Authority().certificate)
+    (tmp_path / "tree/authority").write_bytes(Authority().certificate)
+    plan = ("plan", "program", "--root", "tree")
+    granted = autoclave(
+        "act", "grant", "services/**", "files/**", "programs/**", "--guarantee", "none", "--root", "tree"
+    )
+    assert granted.returncode == 0
     for words, told in (
-        (("--trust", "nowhere.pem", "--vault", "v"), "--trust nowhere.pem: cannot be read"),
-        (("--trust", "text", "--vault", "v"), "--trust text: must have certificates in PEM"),
-        (("--packages", "odd"), "odd: must be UTF-8"),
-        (("--vault", "a folder"), "Is a directory"),
-        (("--vault", "v", "--vault-key", "passphrase"), "odd: must be UTF-8"),
-        (("--vault", "tree/v"), "must be outside of"),
-        (("--trust", "tree/t"), "must be outside of"),
+        (("connect", "trust", "nowhere.pem", "--root", "tree"), "trust nowhere.pem: cannot be read"),
+        (("connect", "trust", "text", "--root", "tree"), "trust text: must have certificates in PEM"),
+        (("plan", "plan", "--root", "tree", "--packages", "odd"), "odd: must be UTF-8"),
+        (("connect", "vault", "nowhere", "--root", "tree"), "nowhere"),
+        (("connect", "vault", "a folder", "--root", "tree"), "a folder"),
+        (plan, "no vault is connected"),
+        (("connect", "vault", "v", "--key", "passphrase", "--root", "tree"), ""),
+        (plan, "odd: must be UTF-8"),
+        (("connect", "vault", "v", "--root", "tree"), ""),
+        (plan, "v: the key is wrong, or the file is damaged"),
+        (("connect", "vault", "tree/v", "--root", "tree"), ""),
+        (plan, "must be outside of"),
+        (("connect", "remove", "vault", "--root", "tree"), ""),
+        (("connect", "trust", "tree/authority", "--root", "tree"), ""),
+        (plan, "must be outside of"),
     ):
-        code, error = complaint("act", "plan", "plan", "--root", "tree", *words)
+        code, error = complaint("act", *words)
+        if not told:
+            assert (code, error) == (0, "")
+            continue
         assert code == 2, error
         assert told in error
         assert "Traceback" not in error

@@ -8,7 +8,7 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,16 @@ import pytest
 
 from autoclave.core import InputError, IsolationError
 from autoclave.runtime import permissions
+from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
-from autoclave.runtime.vault.cells import CellSecrets
 from autoclave.runtime.vault.traces import found_in
 from autoclave.sandbox import SealedCommand, run_command
-from tests.runtime.trees import done, granted
+from tests.runtime.trees import connect_vault, done, granted
 from tests.runtime.web_service import WebService
 
 NONE = Guarantee.NONE
@@ -99,13 +99,15 @@ def opened(tmp_path: Path, service: WebService, *, budget: float = 1000.0, **abo
     root.mkdir(exist_ok=True)
     given = {"service": "api", "value": VALUE, "hosts": (service.place,), "allows_private": True, **about}
 
-    def vault(record: Any, may_use: Callable[[str], bool]) -> CellSecrets:
+    def open_vault(place: VaultPlace, record: Any) -> Vault:
         key = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
-        kept = Vault(tmp_path / "vault", key, record)
+        kept = Vault(Path(place.path), key, record)
         kept.add(Secret.model_validate(given))
-        return CellSecrets(kept, record, may_use, service.verify)
+        return kept
 
-    return granted(open_session(root, tmp_path / "state", vault=vault, budget=budget))
+    (tmp_path / "trust.pem").write_bytes(service.certificate)
+    connect_vault(tmp_path, tmp_path / "trust.pem")
+    return granted(open_session(root, tmp_path / "state", open_vault=open_vault, budget=budget))
 
 
 def told(session: Session, source: str, **others: Any) -> str:
@@ -395,7 +397,7 @@ except OSError:
 
 def test_a_service_that_is_not_whom_it_says_gets_nothing(tmp_path: Path, service: WebService):
     other = WebService()
-    service.verify = other.verify  # trusts somebody else
+    service.certificate = other.certificate  # trusts somebody else
     with opened(tmp_path, service) as session:
         source = f"print(json.dumps(call('https://{service.place}/echo', Authorization='Bearer ' + token)))"
         status, text, _ = json.loads(told(session, source))
@@ -495,7 +497,7 @@ def test_a_host_of_the_cell_cannot_be_taken_for_the_machine(session: Session):
     assert told(session, f"print(call('https://{socket.gethostname()}:22/')[0])") in ("0\n", "403\n")
 
 
-@pytest.mark.parametrize("inside", ["vault", "vault.key", "list.txt", "trust.pem", "link"])
+@pytest.mark.parametrize("inside", ["vault", "list.txt", "trust.pem", "link"])
 def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: str):
     root, beside = tmp_path / "tree", tmp_path / "beside"
     root.mkdir()
@@ -512,13 +514,27 @@ def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: st
     kept.add(Secret.model_validate({"service": "api", "value": VALUE, "hosts": ["api.example.com"]}))
     others: dict[str, Any] = {
         "packages": AllowedPackages(places["list.txt"], tmp_path / "cache"),
-        "vault": lambda record, may_use: CellSecrets(kept, record, may_use),
-        "kept_outside": [places["trust.pem"]],
     }
+    vault = VaultPlace(path=str(places["vault"]))
+    (tmp_path / "state").mkdir(mode=0o700)
+    save_connections(tmp_path / "state", Connections(vault=vault, trust=str(places["trust.pem"])))
     with pytest.raises(InputError, match=f"must be outside of {root}, or commands could read and change it"):
         open_session(root, tmp_path / "state", **others)
     (tmp_path / "other").mkdir()
     open_session(tmp_path / "other", tmp_path / "state", **others).close()
+
+
+def test_a_vault_whose_key_is_in_the_folder_is_not_used(tmp_path: Path, service: WebService):
+    (tmp_path / "tree").mkdir()
+    key = KeyFile(tmp_path / "tree/key")
+    Vault(tmp_path / "vault", key).add(Secret(service="api", value=VALUE, hosts=(service.place,)))
+    (tmp_path / "trust.pem").write_bytes(service.certificate)
+    connect_vault(tmp_path, tmp_path / "trust.pem")
+    opening = open_session(
+        tmp_path / "tree", tmp_path / "state", open_vault=lambda place, record: Vault(Path(place.path), key, record)
+    )
+    with granted(opening) as session, pytest.raises(InputError, match="key: must be outside of"):
+        told(session, "")
 
 
 def test_code_sees_certificates_and_no_private_keys(session: Session):

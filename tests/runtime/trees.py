@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
@@ -80,6 +81,13 @@ def open_on(root: Path, versioning: Versioning = "snapshot", **others: Any) -> S
 
 
 ALL = ("files/**", "programs/**", "packages/**", "services/**")
+
+
+def connect_vault(place: Path, trust: Path) -> None:
+    """Connect the vault of a folder to sessions whose state is in it, and certificates."""
+    (place / "state").mkdir(mode=0o700, exist_ok=True)
+    connections = Connections(vault=VaultPlace(path=str(place / "vault"), key="passphrase"), trust=str(trust))
+    save_connections(place / "state", connections)
 
 
 def granted(session: Session) -> Session:

@@ -34,6 +34,7 @@ class WebService:
 
     asked: list[Asked] = field(default_factory=list[Asked])
     place: str = ""
+    certificate: bytes = b""
     verify: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     _server: ThreadingHTTPServer | None = None
 
@@ -46,6 +47,7 @@ class WebService:
         self._server.daemon_threads = True
         self._server.socket = authority.context_for("localhost").wrap_socket(self._server.socket, server_side=True)
         self.place = f"localhost:{self._server.server_address[1]}"
+        self.certificate = authority.certificate
         self.verify = ssl.create_default_context(cadata=authority.certificate.decode())
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 

@@ -32,10 +32,23 @@ class VaultPlace(Config):
     key: Literal["passphrase", "file", "keyring"] = "file"
 
 
+class ModelPlace(Config):
+    """A model that is asked for an inverse where none is known, at a server that speaks OpenAI's chat."""
+
+    endpoint: str
+    """Its base URL, such as `http://127.0.0.1:8000/v1`."""
+    name: str
+    secret: str = ""
+    """The name of its key in the vault; empty: it needs none."""
+
+
 class Connections(Config):
     """By the names that operations and grants use."""
 
     vault: VaultPlace | None = None
+    trust: str = ""
+    """A file of certificates in PEM that services and providers of tokens are verified by, in place of the system's."""
+    model: ModelPlace | None = None
     databases: Mapping[str, DatabaseConnection] = Field(default_factory=dict)
     services: Mapping[str, ServiceConnection] = Field(default_factory=dict)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.core import AutoclaveError, IsolationError
+from autoclave.runtime.databases.reversal.throwaway import server_programs
 from autoclave.runtime.files.commands import commands_problem
 from autoclave.runtime.files.steps import rename_problem
 from autoclave.runtime.opening import default_state
@@ -43,13 +45,28 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
     if is_same and os.access(beside, os.W_OK):
         with tempfile.TemporaryDirectory(dir=beside, prefix=".autoclave-trial-") as trial:
             yield from _tried(Path(trial))
-    has_cryptography = importlib.util.find_spec("cryptography") is not None
+    git = shutil.which("git")
+    why = "what is replaced is kept by content with --versioning git"
+    yield Check("git", git is not None, False, why, "install git", git or "")
+    yield _libraries("services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema"), "runtime")
+    yield _libraries("databases", ("apsw", "psycopg", "pglast", "sqlglot"), "databases")
+    programs = next(server_programs(), None)
     yield Check(
-        "cryptography",
-        has_cryptography,
+        "programs of a PostgreSQL server",
+        programs is not None,
         False,
-        "the vault needs it",
-        "pip install 'autoclave[runtime]'",
+        "undo statements for PostgreSQL are tried on a server of their own; without, on a database that the role makes",
+        "install PostgreSQL's server package, or let the role create databases",
+        f"{programs.folder}, version {programs.version}" if programs else "",
+    )
+
+
+def _libraries(name: str, modules: Sequence[str], extra: str) -> Check:
+    """Whether all modules that something needs are installed."""
+    missing = [each for each in modules if importlib.util.find_spec(each) is None]
+    why = f"{', '.join(missing)} missing"
+    return Check(
+        f"libraries for {name}", not missing, False, why, f"pip install 'autoclave[{extra}]'", ", ".join(modules)
     )
 
 

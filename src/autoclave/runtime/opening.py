@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import alone_with
-from autoclave.runtime.connections import FILE, load_connections
-from autoclave.runtime.files.commands import CommandRunner
+from autoclave.runtime.connections import FILE, Connections, load_connections
+from autoclave.runtime.files.commands import CommandRunner, Outfits
 from autoclave.runtime.files.git_store import GitStore
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope, mount_of
 from autoclave.runtime.interface import Manager
 from autoclave.runtime.journal import Journal
+from autoclave.runtime.keys import Keys, files_of, open_vault
 from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.permissions import Permissions
@@ -27,9 +29,11 @@ from autoclave.runtime.session import Session
 Versioning = Literal["snapshot", "git"]
 
 if TYPE_CHECKING:
-    from autoclave.runtime.connections import VaultPlace
+    from autoclave.runtime.connections import ModelPlace, VaultPlace
+    from autoclave.runtime.keys import OpenVault
+    from autoclave.runtime.proposals import Chat
+    from autoclave.runtime.rest.undoing import ProposeInverse
     from autoclave.runtime.vault.cells import CellSecrets
-    from autoclave.runtime.vault.secret import Secret
     from autoclave.runtime.vault.vault import Record, Vault
 
 
@@ -64,19 +68,17 @@ def open_session(
     name: str = "main",
     retention: Retention | None = None,
     packages: AllowedPackages | None = None,
-    vault: Callable[[Record, Callable[[str], bool]], CellSecrets] | None = None,
     kept_outside: Iterable[Path] = (),
-    open_vault: Callable[[VaultPlace, Record], Vault] | None = None,
+    open_vault: OpenVault = open_vault,
     budget: float = 1000.0,
     versioning: Versioning = "snapshot",
     lfs_above: int = 200 << 20,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
 
-    `packages`: what generated code may import. `vault` is given what records accesses to secrets and what tells whether
-    a service is granted; it gives cells the use of secrets. Neither their files nor those of `kept_outside` may be in
-    the folder, where commands could read and change them. `open_vault` opens the vault of `connections.yaml`, when a
-    key is needed first. `budget` is the most risk that may stand uncommitted; see
+    `packages`: what generated code may import. `open_vault` opens the vault that is connected, when a key is needed
+    first. Neither what keys, certificates and catalogues are in nor the files of `kept_outside` may be in the folder,
+    where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
     `policy.Request.weight`. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git
     repository, by content (`git`; see `files.git_store`), in which the files of a tree with more content than
     `lfs_above` bytes are objects of Git LFS. What the other kept before is found by both.
@@ -87,68 +89,89 @@ def open_session(
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
-        for path in (*kept_outside, *([packages.path] if packages else ())):
-            _require_outside(path, scope)
         place = _folder_outside(state or default_state(root), scope)
+        connections = load_connections(place)
+        for path in (*kept_outside, *files_of(connections), *([packages.path] if packages else ())):
+            _require_outside(path, scope)
         opening.enter_context(lease_of_folder(scope.root))
         opening.enter_context(_lock_on(place))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
-        cells = vault(journal.append, permissions.may_use) if vault else None
-        for path in cells.files if cells else ():
-            _require_outside(path, scope)
+        keys = Keys(connections, journal.append, _only_outside(scope, open_vault))
         runner = CommandRunner(
             scope,
             stash,
             install=packages.install if packages else None,
-            outfit=cells.outfit if cells else None,
+            outfit=_outfits(keys, journal.append, permissions.may_use),
         )
         place_of_git, keeps_in_git = place / "history.git", versioning == "git"
         history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
         managers: list[Manager] = [FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)]
         if (place / FILE).exists():
-            managers += _connected(place, journal, open_vault or _open_vault, opening)
+            managers += _connected(place, connections, keys, journal, opening)
         return Session(journal, managers, permissions, opening.pop_all(), name=name, retention=retention)
 
 
 def _connected(
-    place: Path,
-    journal: Journal,
-    open_vault: Callable[[VaultPlace, Record], Vault],
-    opening: contextlib.ExitStack,
+    place: Path, connections: Connections, keys: Keys, journal: Journal, opening: contextlib.ExitStack
 ) -> Iterator[Manager]:
-    """The managers of databases and services that are connected. The vault is opened when a key is needed first."""
+    """The managers of databases and services that are connected."""
     from autoclave.runtime.databases.manager import DatabaseManager
     from autoclave.runtime.rest.leases import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
-    connections = load_connections(place)
-    found: list[Vault] = []
-
-    def secret(name: str) -> Secret:
-        if connections.vault is None:
-            raise InputError(f"secret {name}: no vault is connected (`autoclave act connect vault PATH`)")
-        if not found:
-            found.append(open_vault(connections.vault, journal.append))
-        return found[0].secret(name, "connection")
-
     opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))
-    databases = DatabaseManager(connections.databases, place / "databases", lambda name: secret(name).value)
+    databases = DatabaseManager(
+        connections.databases, place / "databases", lambda name: keys.secret(name, "connection").value
+    )
     opening.callback(databases.close)
     yield databases
-    services = RestManager(connections.services, place / "services", journal, secret)
+    services = RestManager(
+        connections.services,
+        place / "services",
+        journal,
+        keys.secret,
+        refresh=keys.renew,
+        propose_inverse=_proposer(connections.model, keys) if connections.model else None,
+        verify=keys.verify if connections.services else None,
+    )
     opening.callback(services.close)
     yield services
 
 
-def _open_vault(place: VaultPlace, record: Record) -> Vault:
-    from autoclave.runtime.vault import KeyFile, Keyring, Vault
+def _proposer(model: ModelPlace, keys: Keys) -> ProposeInverse:
+    """What asks a model for inverses that nobody knows."""
+    from autoclave.runtime.proposals import chat_at
+    from autoclave.runtime.rest.proposing import inverse_by
 
-    path = Path(place.path)
-    if place.key == "passphrase":
-        raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
-    key = KeyFile(path.with_name(f"{path.name}.key")) if place.key == "file" else Keyring(str(path.resolve()))
-    return Vault(path, key, record)
+    def chat() -> Chat:
+        return chat_at(model.endpoint, model.name, keys.secret(model.secret).value if model.secret else "")
+
+    return inverse_by(chat)
+
+
+def _outfits(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> Outfits:
+    """What gives cells the use of keys. What that needs is loaded for the first that does."""
+
+    @functools.cache
+    def cells() -> CellSecrets:
+        from autoclave.runtime.vault.cells import CellSecrets
+
+        return CellSecrets(keys, record, may_use, keys.verify)
+
+    return lambda *given: cells().outfit(*given)
+
+
+def _only_outside(scope: Scope, open_vault: OpenVault) -> OpenVault:
+    """Opens a vault of which nothing is in the scope."""
+
+    def opened(place: VaultPlace, record: Record) -> Vault:
+        vault = open_vault(place, record)
+        for path in vault.files:
+            _require_outside(path, scope)
+        return vault
+
+    return opened
 
 
 def _require_outside(path: Path, scope: Scope) -> None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoclave.core import IsolationError
+from autoclave.runtime.connections import VaultPlace
 from autoclave.runtime.oauth import TokenSource, Wish
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret, Vault
-from autoclave.runtime.vault.cells import CellSecrets
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.injection import may_send_again
 from autoclave.runtime.vault.traces import found_in
 from autoclave.sandbox import SealedCommand, run_command
 from tests.runtime.oauth.conftest import KEY, Somebody
 from tests.runtime.oauth.servers import Server
-from tests.runtime.trees import granted
+from tests.runtime.trees import connect_vault, granted
 
 _CALL = """
 import json, os, urllib.request, urllib.error
@@ -50,6 +51,10 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(f"this host cannot seal commands: {error}")
 
 
+def opened_vault(place: VaultPlace, record: Any) -> Vault:
+    return Vault(Path(place.path), KEY, record)
+
+
 @pytest.fixture
 def secret(somebody: Somebody, wish: Wish, vault: Vault) -> Secret:
     somebody.authorises(wish)
@@ -60,10 +65,8 @@ def secret(somebody: Somebody, wish: Wish, vault: Vault) -> Secret:
 def session(tmp_path: Path, server: Server, secret: Secret) -> Iterator[Session]:
     (tmp_path / "tree").mkdir()
 
-    def cells(record: Any, may_use: Callable[[str], bool]) -> CellSecrets:
-        return CellSecrets(Vault(tmp_path / "vault", KEY, record), record, may_use, server.verify)
-
-    with granted(open_session(tmp_path / "tree", tmp_path / "state", vault=cells)) as session:
+    connect_vault(tmp_path, server.certificates)
+    with granted(open_session(tmp_path / "tree", tmp_path / "state", open_vault=opened_vault)) as session:
         yield session
 
 
@@ -114,8 +117,8 @@ def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_sent(
 class Late:
     """Renews for requests, and not when a command begins: as if that had been when the token was fresh."""
 
-    def __init__(self, vault: Vault, server: Server) -> None:
-        self._vault, self._source = vault, TokenSource(vault, server.verify)
+    def __init__(self, vault: Vault, verify: ssl.SSLContext) -> None:
+        self._vault, self._source = vault, TokenSource(vault, verify)
 
     def secret(self, service: str, purpose: str) -> Secret:
         of = self._source if purpose == "a request" else self._vault
@@ -126,18 +129,17 @@ class Late:
 
 
 def test_a_token_that_is_about_to_expire_in_the_middle_is_renewed_before_it_is_sent(
-    tmp_path: Path, server: Server, vault: Vault, secret: Secret
+    tmp_path: Path, server: Server, vault: Vault, secret: Secret, monkeypatch: pytest.MonkeyPatch
 ):
     assert secret.authorization
     soon = secret.authorization.model_copy(update={"expires_at": time.time() + 30})
     vault.put(secret.model_copy(update={"authorization": soon}), "a test")
     (tmp_path / "tree").mkdir()
 
-    def cells(record: Any, may_use: Callable[[str], bool]) -> CellSecrets:
-        return CellSecrets(vault, record, may_use, server.verify, Late(vault, server))
-
+    connect_vault(tmp_path, server.certificates)
+    monkeypatch.setattr("autoclave.runtime.oauth.TokenSource", Late)
     before = server.control()
-    with granted(open_session(tmp_path / "tree", tmp_path / "state", vault=cells)) as session:
+    with granted(open_session(tmp_path / "tree", tmp_path / "state", open_vault=opened_vault)) as session:
         (status, answer), dummy = told(session, server, "[call('/api/a'), token]")
     assert (status, answer["token"]) == (200, dummy)
     assert asked_since(server, before) == ["refresh_token", "GET /api/a 200"]

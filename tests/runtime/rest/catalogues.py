@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from autoclave.runtime.rest.catalogue import SHIPPED
+from autoclave.runtime.rest.loading import SHIPPED
 
 
 def plain(name: str) -> Any:

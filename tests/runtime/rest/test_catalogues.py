@@ -13,9 +13,10 @@ import yaml
 from autoclave.core import InputError
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_services, load_catalogue
-from autoclave.runtime.rest.catalogue import SHIPPED, catalogue_from
+from autoclave.runtime.rest.catalogue import catalogue_from
 from autoclave.runtime.rest.expressions import evaluated, is_part_of, with_value, without
 from autoclave.runtime.rest.forms import canonical, decoded
+from autoclave.runtime.rest.loading import SHIPPED
 from autoclave.runtime.rest.schemas import require_form
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import asked, connection, done, opened

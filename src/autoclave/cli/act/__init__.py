@@ -10,6 +10,7 @@ from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
+from autoclave.cli.act.pairs import pairs
 from autoclave.cli.act.permission import grant, revoke
 from autoclave.cli.act.settling import commit, mark, redo, release, resolve, undo, withdraw
 from autoclave.cli.act.vault import vault
@@ -33,7 +34,7 @@ for commands in (
     (plan, propose, run, release, withdraw),
     (list_actions, show, diff),
     (undo, redo, commit, mark, resolve),
-    (grant, revoke, audit, vault, connect, doctor),
+    (grant, revoke, audit, vault, connect, pairs, doctor),
 ):
     for command in commands:
         act.add_command(command)

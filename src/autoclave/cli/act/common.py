@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -43,13 +44,16 @@ def on_state(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(root: Path, state: Path | None, name: str = "main", **others: Any) -> Session:
     """A session; what a process that died had left unfinished is told."""
-    from autoclave.cli.act.vault import opened_vault
+    from autoclave.cli.act.vault import PASSPHRASE_FILE, default_vault, opened_vault
     from autoclave.runtime.opening import open_session
 
     def open_vault(place: VaultPlace, record: Any) -> Vault:
         return opened_vault(Path(place.path), place.key, record)
 
-    session = open_session(root, state, name=name, open_vault=open_vault, **others)
+    usual = default_vault()
+    outside = [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
+    outside += [Path(os.environ[PASSPHRASE_FILE])] if os.environ.get(PASSPHRASE_FILE) else []
+    session = open_session(root, state, name=name, open_vault=open_vault, kept_outside=outside, **others)
     for action in session.recovered:
         standing = session.journal.standing(action)
         click.echo(f"action {action} was unfinished when a process died; it is {standing.state} now", err=True)

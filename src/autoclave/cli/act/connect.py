@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def service(service: str, settings: tuple[str, ...], root: Path, state: Path | N
 
 
 @connect.command()
-@click.argument("path", type=FILE)
+@click.argument("path", type=FILE, required=False)
 @click.option(
     "--key",
     type=click.Choice(("passphrase", "file", "keyring")),
@@ -58,16 +59,58 @@ def service(service: str, settings: tuple[str, ...], root: Path, state: Path | N
     help="What opens it.",
 )
 @on_state
-def vault(path: Path, key: str, root: Path, state: Path | None) -> None:
-    """Take keys out of the vault at PATH, which --key opens.
+def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
+    """Take keys out of the vault at PATH (by default that of `act vault`), which --key opens: for services, databases,
+    and commands that use `secrets`.
 
     \b
-    Example: autoclave act connect vault ~/.local/share/autoclave/vault --root project
+    Example: autoclave act connect vault --root project
     """
+    from autoclave.cli.act.vault import default_vault
+    from autoclave.core.files import existing_file
+    from autoclave.runtime.opening import alone_on
+
+    place_of_vault = existing_file(path or default_vault(), "vault").resolve()
+    with alone_on(root, state) as place:
+        _change(place, {"vault": {"path": str(place_of_vault), "key": key}})
+
+
+@connect.command()
+@click.argument("file", type=FILE)
+@on_state
+def trust(file: Path, root: Path, state: Path | None) -> None:
+    """Verify services and providers of tokens by the certificates in FILE (PEM), in place of the system's.
+
+    \b
+    Example: autoclave act connect trust company-ca.pem --root project
+    """
+    from autoclave.runtime.keys import trusting
+    from autoclave.runtime.opening import alone_on
+
+    trusting(file)
+    with alone_on(root, state) as place:
+        _change(place, {"trust": str(file.resolve())})
+
+
+@connect.command()
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@on_state
+def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
+    """Connect a model that is asked for an inverse where none is known: endpoint, name, secret.
+
+    What it says is used for nothing but what the action itself made, is looked at afterwards, and is never used again
+    if it was wrong.
+
+    \b
+    Example: autoclave act connect model endpoint=http://127.0.0.1:8000/v1 name=qwen --root project
+    """
+    from autoclave.runtime.connections import load_connections
     from autoclave.runtime.opening import alone_on
 
     with alone_on(root, state) as place:
-        _change(place, {"vault": {"path": str(path.resolve()), "key": key}})
+        known = load_connections(place).model
+        given = {**(known.model_dump(mode="json") if known else {}), **_given(settings)}
+        _change(place, {"model": given})
 
 
 @connect.command(name="list")
@@ -93,7 +136,9 @@ def list_connections(root: Path, state: Path | None) -> None:
 @click.argument("names", nargs=-1, required=True)
 @on_state
 def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
-    """Disconnect databases and services. What was done there cannot be taken back until they are connected again.
+    """Disconnect databases and services by their names, or `vault`, `trust` or `model`.
+
+    What was done to a database or service cannot be taken back until it is connected again.
 
     \b
     Example: autoclave act connect remove shop --root project
@@ -103,10 +148,12 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
     with alone_on(root, state) as place:
         found = load_connections(place)
-        known = {*found.databases, *found.services}
+        single = {each for each in ("vault", "trust", "model") if getattr(found, each)}
+        known = {*found.databases, *found.services, *single}
         if unknown := [each for each in names if each not in known]:
             raise InputError(f"act connect remove {unknown[0]}: is not connected; connected are {sorted(known)}")
-        left = {
+        left: dict[str, Any] = {
+            **{each: "" if each == "trust" else None for each in single.intersection(names)},
             "databases": {each: kept for each, kept in _plain(found.databases).items() if each not in names},
             "services": {each: kept for each, kept in _plain(found.services).items() if each not in names},
         }
@@ -114,18 +161,29 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.config import parse_override
     from autoclave.runtime.connections import load_connections
     from autoclave.runtime.opening import alone_on
+    from autoclave.runtime.rest.loading import load_catalogue
 
     with alone_on(root, state) as place:
         known = _plain(getattr(load_connections(place), kind))
         given = dict(known.get(key, {}))
-        for override in map(parse_override, settings):
-            given[override.path] = override.value
-        if "path" in given:
-            given["path"] = str(Path(given["path"]).resolve())
+        given.update(_given(settings))
+        if kind == "services" and given.get("catalogue"):
+            load_catalogue(str(given["catalogue"]))
         _change(place, {kind: {**known, key: given}})
+
+
+def _given(settings: Iterable[str]) -> dict[str, Any]:
+    """Settings by their names. Files are named whole, since the folder is another the next time."""
+    from autoclave.config import parse_override
+    from autoclave.runtime.rest.connection import is_file_name
+
+    found = {override.path: override.value for override in map(parse_override, settings)}
+    for name in ("path", "catalogue"):
+        if name in found and (name == "path" or is_file_name(str(found[name]))):
+            found[name] = str(Path(str(found[name])).resolve())
+    return found
 
 
 def _plain(connections: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,16 +30,7 @@ def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
         "--versioning", type=click.Choice(("snapshot", "git")), default="snapshot", show_default=True, help=told
     )(command)
     told = "Requirements file with hashes: what generated code may import."
-    command = click.option("--packages", type=FILE, help=told)(command)
-    command = click.option("--trust", type=FILE, help="Certificates that services are verified by, in PEM.")(command)
-    command = click.option(
-        "--vault-key",
-        type=click.Choice(("passphrase", "file", "keyring")),
-        default="file",
-        show_default=True,
-        help="What opens the vault.",
-    )(command)
-    return click.option("--vault", type=FILE, help="Vault with the keys of services that commands may use.")(command)
+    return click.option("--packages", type=FILE, help=told)(command)
 
 
 def _by_model(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,41 +63,16 @@ def _session(
     name: str,
     *,
     packages: Path | None,
-    vault: Path | None,
-    vault_key: str,
-    trust: Path | None,
     versioning: str,
     lfs_above: int,
 ) -> Session:
-    from autoclave.cli.act.vault import PASSPHRASE_FILE, default_vault, opened_vault
-
-    usual = default_vault()
-    outside = [trust, Path(os.environ[PASSPHRASE_FILE]) if os.environ.get(PASSPHRASE_FILE) else None, vault]
-    outside += [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
     others: dict[str, Any] = {"versioning": versioning, "lfs_above": lfs_above}
-    others["kept_outside"] = [path for path in outside if path is not None]
     if packages is not None:
         from autoclave.core.files import cache_folder
         from autoclave.runtime.packages import AllowedPackages
 
         others["packages"] = AllowedPackages(packages, cache_folder() / "packages")
-    if vault is not None:
-        from autoclave.runtime.vault.cells import CellSecrets
-
-        verify = _trusting(trust) if trust else None
-        others["vault"] = lambda record, may_use: CellSecrets(
-            opened_vault(vault, vault_key, record), record, may_use, verify
-        )
     return opened(root, state, name, **others)
-
-
-def _trusting(path: Path) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=str(path))
-    except ssl.SSLError:
-        raise InputError(f"--trust {path}: must have certificates in PEM") from None
-    except OSError as error:
-        raise InputError(f"--trust {path}: cannot be read ({error.strerror})") from None
 
 
 @click.command()

@@ -36,6 +36,11 @@ _MOST_TOLD = 8192
 """Of what a command printed so many characters are recorded, from each end of it half."""
 
 
+Outfits = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[Outfit]"]
+"""Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """The steps that do to the tree what a command did; how it ended, as JSON data; and a digest of the tree that it
@@ -60,7 +65,7 @@ class CommandRunner:
         stash: Path,
         limits: CommandLimits | None = None,
         install: Callable[[Sequence[str]], Path] | None = None,
-        outfit: Callable[[Sequence[str], Path, int, str], AbstractContextManager[Outfit]] | None = None,
+        outfit: Outfits | None = None,
     ) -> None:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
         self._install, self._outfit = install, outfit
@@ -144,7 +149,7 @@ class CommandRunner:
         if not operation.secrets:
             return run_command(command, limits)
         if self._outfit is None:
-            raise InputError(f"secrets {', '.join(operation.secrets)}: no vault was opened (--vault FILE)")
+            raise InputError(f"secrets {', '.join(operation.secrets)}: nothing gives keys to commands here")
         with self._outfit(operation.secrets, command.layers, command.port, operation.do) as outfit:
             environment = {**command.environment, **outfit.environment}
             shown = (*command.shown, *outfit.shown)

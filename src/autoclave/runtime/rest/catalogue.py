@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.core.files import existing_file
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
@@ -26,7 +23,6 @@ from autoclave.runtime.rest.expressions import expressions_in, require_expressio
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.schemas import require_schema
 
-SHIPPED = Path(__file__).parent / "catalogues"
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _METHOD = re.compile(r"[A-Z]{3,16}")
 _VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
@@ -376,22 +372,3 @@ def catalogue_from(given: Any, where: str) -> Catalogue:
         first = first_error(error)
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{where}: {place + ': ' if place else ''}{rule_of(first['msg'])}") from None
-
-
-def load_catalogue(name: str) -> Catalogue:
-    """The catalogue of a file, or one that comes with this program by its name.
-
-    Raises:
-        InputError: there is none, or it is damaged.
-    """
-    path = SHIPPED / f"{name}.yaml"
-    if "/" in name or "." in name or not path.is_file():
-        known = sorted(each.stem for each in SHIPPED.glob("*.yaml"))
-        if "/" not in name and "." not in name:
-            raise InputError(f"catalogue {shown(name)}: there is none; {nearest(name, known)}, or give a file")
-        path = existing_file(Path(name), "catalogue")
-    try:
-        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: no YAML ({' '.join(str(error).split())[:200]})") from None
-    return catalogue_from(cast("object", plain), str(path))

@@ -20,7 +20,7 @@ class ServiceConnection(Config):
     base_url: str
     """Such as `https://api.example.com`; paths of the catalogue follow."""
     catalogue: str = ""
-    """The name of one that comes with this program, or a file; empty: the service has none."""
+    """The name of one that comes with this program, or the path of a file; empty: the service has none."""
     secret: str = ""
     """The name of its key in the vault; empty: it needs none."""
     scheme: str = "Bearer"
@@ -70,6 +70,11 @@ class ServiceConnection(Config):
         return self
 
     @property
+    def has_own_catalogue(self) -> bool:
+        """Whether the catalogue is a file of its own."""
+        return is_file_name(self.catalogue)
+
+    @property
     def is_tls(self) -> bool:
         return self.base_url.startswith("https:")
 
@@ -82,3 +87,8 @@ class ServiceConnection(Config):
     def prefix(self) -> str:
         """The path of the base URL, without a slash at its end."""
         return urlsplit(self.base_url).path
+
+
+def is_file_name(catalogue: str) -> bool:
+    """Whether a catalogue is named by its file, and does not come with this program."""
+    return "/" in catalogue or "." in catalogue

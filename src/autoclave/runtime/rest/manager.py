@@ -25,11 +25,12 @@ from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
-from autoclave.runtime.rest.catalogue import Undo, load_catalogue
+from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.differences import differences
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.forms import fingerprint
+from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
 from autoclave.runtime.rest.pairs import Pairs

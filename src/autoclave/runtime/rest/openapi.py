@@ -52,11 +52,20 @@ def catalogue_of_openapi(document: Json, service: str, where: str = "OpenAPI") -
     """
     if not str(document.get("openapi", "")).startswith("3."):
         raise InputError(f"{where}: openapi = {shown(document.get('openapi'))}: must be of version 3")
+    try:
+        plain = _catalogue(document, service)
+    except (KeyError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"[:200]
+        raise InputError(f"{where}: is no description by OpenAPI 3 that can be read ({why})") from None
+    return catalogue_from(plain, where)
+
+
+def _catalogue(document: Json, service: str) -> dict[str, Any]:
     servers = [str(each.get("url", "")) for each in document.get("servers", [])]
     server = next((each for each in servers if each.startswith("https://") and "{" not in each), "")
     prefix = urlsplit(server or (servers[0] if servers else "")).path.rstrip("/")
     described = list(_described(document, prefix))
-    plain: dict[str, Any] = {
+    return {
         "service": service,
         "documentation": str(document.get("externalDocs", {}).get("url", "")),
         "base_url": server.removesuffix("/").removesuffix(prefix) if server else "",
@@ -64,7 +73,6 @@ def catalogue_of_openapi(document: Json, service: str, where: str = "OpenAPI") -
         "looks": {each.name: _look(each) for each in described if each.method == "GET"},
         "operations": {each.name: _operation(each, described) for each in described},
     }
-    return catalogue_from(plain, where)
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------

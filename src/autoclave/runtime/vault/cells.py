@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.egress import Egress
 from autoclave.runtime.vault.live import Tokens
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.vault import Record, Vault
+from autoclave.runtime.vault.vault import Record
 
 _CERTIFICATE, _FILES = "/etc/autoclave-cell.pem", "/secrets"
 _TRUST: tuple[str, ...] = (
@@ -42,29 +42,22 @@ class Outfit:
 
 
 class CellSecrets:
-    """Gives cells the use of secrets of `vault`. Dummies are the same for the life of this object, and then others.
+    """Gives cells the use of keys. Dummies are the same for the life of this object, and then others.
 
-    `may_use` tells of a service whether it is granted. `verify`: see `Egress`; providers of tokens are verified by it,
-    too. `tokens`: what renews tokens; by default from the providers that the vault knows.
+    `keys` gives secrets, and renews tokens. `may_use` tells of a service whether it is granted. `verify`: see `Egress`.
     """
 
     def __init__(
         self,
-        vault: Vault,
+        keys: Tokens,
         record: Record,
         may_use: Callable[[str], bool],
         verify: ssl.SSLContext | None = None,
-        tokens: Tokens | None = None,
     ) -> None:
-        self._vault, self._record, self._may_use, self._verify = vault, record, may_use, verify
-        self._tokens, self._dummies = tokens, dict[str, str]()
+        self._keys, self._record, self._may_use, self._verify = keys, record, may_use, verify
+        self._dummies = dict[str, str]()
         self._session_key = secrets.token_bytes(32)
         self._authority = Authority()
-
-    @property
-    def files(self) -> list[Path]:
-        """What is to be out of reach of cells."""
-        return self._vault.files
 
     @contextlib.contextmanager
     def outfit(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[Outfit]:
@@ -76,7 +69,7 @@ class CellSecrets:
         for service in services:
             if not self._may_use(service):
                 raise InputError(f"services/{service}: is not granted, so nothing goes out to it")
-        found = [self._secret(service, purpose) for service in dict.fromkeys(services)]
+        found = [self._keys.secret(service, purpose) for service in dict.fromkeys(services)]
         dummies = {each.service: self._dummy(each) for each in found}
         certificate = folder / "certificate.pem"
         certificate.write_bytes(self._authority.certificate)
@@ -92,20 +85,8 @@ class CellSecrets:
                 environment[secret.variable] = f"{_FILES}/{secret.service}"
             else:
                 environment[secret.variable] = dummy
-        with Egress(found, dummies, self._authority, self._record, self._verify, self._tokens) as egress:
+        with Egress(found, dummies, self._authority, self._record, self._verify, self._keys) as egress:
             yield Outfit(environment, shown, egress.serve, egress.alarms)
-
-    def _secret(self, service: str, purpose: str) -> Secret:
-        if not self._vault.is_renewable(service):
-            return self._vault.secret(service, purpose)
-        if self._tokens is None:
-            try:
-                from autoclave.runtime.oauth import TokenSource
-            except ImportError as error:
-                why = f"tokens by OAuth 2 need a library ({error.name}). Mend: pip install 'autoclave[runtime]'"
-                raise HostError(why) from None
-            self._tokens = TokenSource(self._vault, self._verify)
-        return self._tokens.secret(service, purpose)
 
     def _dummy(self, secret: Secret) -> str:
         """The same for the life of this object, also when the token is renewed meanwhile."""

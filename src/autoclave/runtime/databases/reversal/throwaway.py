@@ -142,7 +142,7 @@ def throwaway(version: int) -> tuple[Throwaway, Programs]:
     Raises:
         HostError: there is none, and it cannot be started.
     """
-    found = sorted((each for each in _programs() if each.version >= version), key=lambda each: each.version)
+    found = sorted((each for each in server_programs() if each.version >= version), key=lambda each: each.version)
     if not found:
         raise HostError(
             f"undo: to test reverse statements, the programs of PostgreSQL {version} or later are needed here (initdb, "
@@ -162,7 +162,7 @@ def end_throwaways() -> None:
             _servers.pop(mine).close()
 
 
-def _programs() -> Iterator[Programs]:
+def server_programs() -> Iterator[Programs]:
     """Those that are installed, by a system or by a package of Python."""
     folders = [Path(found).resolve().parent for name in ("initdb",) if (found := shutil.which(name))]
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"))

@@ -1,0 +1,125 @@
+"""The keys of a session: out of the vault that is connected, which is opened when a key is needed first."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.connections import Connections, VaultPlace
+
+if TYPE_CHECKING:
+    from autoclave.runtime.oauth import TokenSource
+    from autoclave.runtime.vault import Vault
+    from autoclave.runtime.vault.secret import Secret
+    from autoclave.runtime.vault.vault import Record
+
+    OpenVault = Callable[[VaultPlace, Record], Vault]
+
+
+class Keys:
+    """Gives keys by the names of their secrets. May be used by several threads.
+
+    Tokens are renewed before they expire, or when a service refuses one. `record` is told of each access.
+    """
+
+    def __init__(self, connections: Connections, record: Record, open_vault: OpenVault) -> None:
+        self._place, self._trust = connections.vault, connections.trust
+        self._record, self._open, self._given = record, open_vault, dict[str, str]()
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def verify(self) -> ssl.SSLContext | None:
+        """The certificates that services and providers of tokens are verified by; None: those of the system.
+
+        Raises:
+            InputError: the file of the connections has none.
+        """
+        return trusting(Path(self._trust)) if self._trust else None
+
+    def secret(self, service: str, purpose: str = "a request") -> Secret:
+        """The secret of a service, with a key that is valid now.
+
+        Raises:
+            InputError: no vault is connected, it cannot be opened, or has no such secret; or a person has to authorise
+                again.
+            HostError: a library is missing, or a provider of tokens cannot be reached.
+        """
+        found = self._source.secret(service, purpose)
+        self._given[service] = found.value
+        return found
+
+    def refreshed(self, service: str, rejected: str) -> Secret:
+        """A secret with another key than `rejected`, which the service does not take.
+
+        Raises:
+            InputError, HostError: as `secret`; or the key was typed in, so that nothing renews it.
+        """
+        return self._source.refreshed(service, rejected)
+
+    def renew(self, service: str) -> Secret:
+        """A secret with another key than that which was given last.
+
+        Raises:
+            InputError, HostError: as `refreshed`.
+        """
+        return self.refreshed(service, self._given.get(service, ""))
+
+    @property
+    def _source(self) -> TokenSource:
+        with self._lock:
+            return self._opened
+
+    @functools.cached_property
+    def _opened(self) -> TokenSource:
+        if self._place is None:
+            raise InputError("no vault is connected. Mend: autoclave act connect vault")
+        try:
+            from autoclave.runtime.oauth import TokenSource
+        except ImportError as error:
+            why = f"keys of services need a library ({error.name}). Mend: pip install 'autoclave[runtime]'"
+            raise HostError(why) from None
+        return TokenSource(self._open(self._place, self._record), self.verify)
+
+
+def files_of(connections: Connections) -> list[Path]:
+    """What is to be out of reach of actions: the vault and what opens it, certificates, catalogues."""
+    found = [Path(connections.trust)] if connections.trust else []
+    found += [Path(each.catalogue) for each in connections.services.values() if each.has_own_catalogue]
+    if connections.vault is not None:
+        vault = Path(connections.vault.path)
+        found += [vault.with_name(f"{vault.name}{ending}") for ending in ("", ".lock", ".key", ".key.new")]
+    return found
+
+
+def trusting(path: Path) -> ssl.SSLContext:
+    """What verifies by the certificates of a file, and by no others.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except ssl.SSLError:
+        raise InputError(f"trust {path}: must have certificates in PEM") from None
+    except OSError as error:
+        raise InputError(f"trust {path}: cannot be read ({error.strerror})") from None
+
+
+def open_vault(place: VaultPlace, record: Record) -> Vault:
+    """The vault at a place, with a key that nobody has to be asked for.
+
+    Raises:
+        InputError: somebody has to, or it is none.
+    """
+    from autoclave.runtime.vault import KeyFile, Keyring, Vault
+
+    path = Path(place.path)
+    if place.key == "passphrase":
+        raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
+    key = KeyFile(path.with_name(f"{path.name}.key")) if place.key == "file" else Keyring(str(path.resolve()))
+    return Vault(path, key, record)

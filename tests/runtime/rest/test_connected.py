@@ -1,0 +1,186 @@
+"""Services as `connections.yaml` has them: keys out of the vault, a model that is asked, one's own catalogue, pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autoclave.cli.act import act
+from autoclave.core import InputError
+from autoclave.runtime.connections import Connections, ModelPlace, VaultPlace, save_connections
+from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.opening import open_session
+from autoclave.runtime.policy import Grant
+from autoclave.runtime.session import Session
+from autoclave.runtime.vault import KeyFile, Secret, Vault
+from tests.evaluation.chat_server import ChatServer
+from tests.runtime.rest.acting import Reader, connection, done, secret
+from tests.runtime.rest.test_pairs import RIGHT, change, with_undo
+from tests.runtime.test_proposals import calling
+
+
+@pytest.fixture
+def model() -> Iterator[ChatServer]:
+    server = ChatServer(lambda body: "I do not know")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def place(kinto: int, reader: Reader, model: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`project`, and what is connected: Kinto without an inverse of a change, and a model."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "leases"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "project").mkdir()
+    vault = Vault(tmp_path / "vault", KeyFile(tmp_path / "vault.key"))
+    vault.add(secret(kinto))
+    vault.add(Secret(service="model", value="k-of-the-model-0123456789", hosts=("127.0.0.1",)))
+    connect(
+        tmp_path,
+        services={"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record"), hold_s=0.0)},
+        model=ModelPlace(endpoint=model.url, name="m", secret="model"),
+    )
+    reader.put("one", title="first")
+    return tmp_path
+
+
+def connect(folder: Path, **connections: Any) -> None:
+    state = folder / ".autoclave-project"
+    state.mkdir(mode=0o700, exist_ok=True)
+    save_connections(state, Connections(vault=VaultPlace(path=str(folder / "vault")), **connections))
+
+
+def opened(folder: Path) -> Session:
+    session = open_session(folder / "project")
+    if not session.permissions.grants():
+        session.permissions.grant(Grant(resources=("services/**",), verbs=("*",), minimum_guarantee=Guarantee.NONE))
+    return session
+
+
+def commanded(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(act, [*words, "--root", str(folder / "project")])
+
+
+def proposing(inverse: Mapping[str, Any]) -> dict[str, Any]:
+    return calling(("take_back", dict(inverse)))
+
+
+def test_a_connected_model_is_asked_for_an_inverse_that_nobody_knows(place: Path, reader: Reader, model: ChatServer):
+    model.trouble = [proposing(RIGHT)]
+    with opened(place) as session:
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))
+        assert reader.records() == {"one": {"title": "first"}}
+        assert model.keys == ["Bearer k-of-the-model-0123456789"]
+        told = json.dumps(model.bodies)
+        assert "delete_record" in told
+        assert secret(1).value not in told
+        session.undo(done(session, "patch_record", **change(reader, title="more")))
+        assert len(model.bodies) == 1
+    assert reader.records() == {"one": {"title": "first"}}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "complaint"),
+    [
+        ("empty", "the model cannot be asked"),
+        (401, "401"),
+        ({"message": {"role": "assistant", "content": "hm"}, "finish_reason": "stop"}, "proposes no inverse"),
+        (calling(("something_else", {})), "proposes no inverse"),
+        (calling(("take_back", {"arguments": {}})), "no operation"),
+    ],
+    ids=["no answer", "no key", "words", "another function", "no operation"],
+)
+def test_without_an_answer_that_is_one_the_action_stands(
+    place: Path, reader: Reader, model: ChatServer, trouble: Any, complaint: str
+):
+    with opened(place) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        model.trouble = [trouble] * 8
+        with pytest.raises(InputError, match=complaint):
+            session.undo(action)
+        assert session.journal.standing(action).state == "executed"
+    assert reader.records() == {"one": {"title": "ours"}}
+
+
+def test_pairs_are_shown_judged_and_pinned(place: Path, reader: Reader, model: ChatServer):
+    model.trouble = [proposing(RIGHT)]
+    with opened(place) as session:
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))
+    listed = commanded(place, "pairs", "list").output
+    assert "put_record -> " in listed
+    assert "(pinned)" in listed
+    [learnt] = [line for line in listed.splitlines() if "patch_record" in line]
+    pair = learnt.split()[0]
+    assert learnt.endswith("proven, proven 1 times")
+    assert commanded(place, "pairs", "judge", pair, "--broken", "--reason", "mails went out").exit_code == 0
+    assert "quarantined, proven 1 times: mails went out" in commanded(place, "pairs", "list").output
+    with opened(place) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(InputError, match="proposes no inverse"):
+            session.undo(action)
+    assert commanded(place, "pairs", "pin", pair, "--reason", "we looked").exit_code == 0
+    assert "pinned" in next(line for line in commanded(place, "pairs", "list").output.splitlines() if pair in line)
+    unknown = commanded(place, "pairs", "pin", "kinto/x/0", "--reason", "we looked")
+    assert isinstance(unknown.exception, InputError)
+    assert "there is no such pair" in str(unknown.exception)
+
+
+OPENAPI = {
+    "openapi": "3.1.0",
+    "paths": {
+        "/v1/buckets/{bucket}/collections/notes/records/{id}": {
+            "parameters": [
+                {"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in ("bucket", "id")
+            ],
+            "get": {"operationId": "look"},
+            "put": {
+                "operationId": "keep",
+                "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
+            },
+            "delete": {"operationId": "drop"},
+        }
+    },
+}
+
+
+def test_a_description_by_openapi_is_a_catalogue(place: Path, kinto: int, reader: Reader):
+    (place / "notes.json").write_text(json.dumps(OPENAPI))
+    words = ("base_url=http://localhost:" + str(kinto), "allows_private=true", "secret=kinto", "hold_s=0")
+    told = commanded(place, "connect", "service", "kinto", *words, f"catalogue={place}/notes.json")
+    assert told.exit_code == 0, told.exception
+    with opened(place) as session:
+        assert "drop(" in session.told()
+        action = done(session, "keep", bucket=reader.bucket, id="two", body={"data": {"title": "new"}})
+        assert set(reader.records()) == {"one", "two"}
+        session.undo(action)
+    assert set(reader.records()) == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"openapi": "3.1.0", "paths": {"/x": {"get": {"parameters": [{}]}}}}', "is no description by OpenAPI 3"),
+        ('{"openapi": "3.1.0", "paths": []}', "is no description by OpenAPI 3"),
+        ('{"openapi": "2.0"}', "must be of version 3"),
+        ("[" * 5000, "is nested too deeply"),
+    ],
+)
+def test_a_description_that_cannot_be_read_is_not_connected(place: Path, text: str, complaint: str):
+    (place / "odd.yaml").write_text(text)
+    told = commanded(place, "connect", "service", "odd", "base_url=https://x.example", f"catalogue={place}/odd.yaml")
+    assert isinstance(told.exception, InputError)
+    assert complaint in str(told.exception)
+    assert "odd" not in commanded(place, "connect", "list").output
+
+
+def test_a_catalogue_in_the_folder_is_refused(place: Path, kinto: int):
+    """A command could say there that something is taken back by what it likes."""
+    catalogue = with_undo(place / "project", "patch_record")
+    connect(place, services={"kinto": connection(kinto, catalogue=catalogue)})
+    with pytest.raises(InputError, match="must be outside of"):
+        open_session(place / "project")

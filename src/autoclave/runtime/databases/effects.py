@@ -13,7 +13,7 @@ import gc
 import hashlib
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -104,6 +104,7 @@ class Effect:
         reads: what it depended on: `SCHEMA/TABLE` or `SCHEMA/TABLE/KEY`.
         leaks: why an undo is not exact: what it did that no rollback takes back.
         is_settled: whether doing it again on the same rows would bring the same rows; not so with random numbers.
+        evidence: by what the engine that rehearsed it tells, without reading the rows, that it was done. Not kept.
     """
 
     tables: tuple[TableEffect, ...] = ()
@@ -113,6 +114,7 @@ class Effect:
     reads: frozenset[str] = frozenset()
     leaks: tuple[str, ...] = ()
     is_settled: bool = True
+    evidence: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.counters is None:
@@ -135,6 +137,7 @@ class Effect:
             created=self.dropped[::-1],
             dropped=self.created[::-1],
             counters={name: (after, before) for name, (before, after) in self.counters.items()},
+            evidence=None,
         )
 
     def to_text(self) -> str:

@@ -66,7 +66,10 @@ class TableEffect:
         return {verb: number for verb, number in counts.items() if number}
 
     def inverse(self) -> TableEffect:
-        return replace(self, removed=self.added, added=self.removed)
+        inverse = replace(self, removed=self.added, added=self.removed)
+        if "texts" in self.__dict__:  # they are long, and the same
+            inverse.__dict__["texts"] = self.texts[::-1]
+        return inverse
 
     def without(self, keys: Collection[str]) -> TableEffect:
         """The same, but for rows with these keys."""

@@ -503,6 +503,8 @@ def _chosen(
     default: Choice,
 ) -> Effect:
     """An effect, with what is said of rows that others have changed."""
+    if not contested:
+        return effect
     tables = []
     for each in effect.tables:
         own = {key: now for (table, key), now in contested.items() if table == each.table}

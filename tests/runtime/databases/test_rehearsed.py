@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import Engine, open_engine
+from autoclave.runtime.databases.kept import KeptRows
+from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import Mode
 from tests.runtime.databases.shops import Shop, done
@@ -111,17 +115,47 @@ def test_so_is_an_integer_in_the_place_of_a_float(sqlite_shop: Shop):
         assert performed(engine, operation, planned) is not planned
 
 
-def test_after_another_action_or_an_undo_it_is_told_what_is_really_done(shop: Shop, engine: Engine):
-    planned = engine.rehearse(sql(UPDATE), Mode.IMAGES)
-    first = performed(engine, sql(UPDATE), None)
+@pytest.mark.parametrize("statement", [UPDATE, "UPDATE kind SET note = note || 'x'"])
+def test_after_another_action_or_an_undo_it_is_told_what_is_really_done(shop: Shop, engine: Engine, statement: str):
+    planned = engine.rehearse(sql(statement), Mode.IMAGES)
+    first = performed(engine, sql(statement), None)
     between = shop.content()
-    second = performed(engine, sql(UPDATE), planned)
+    second = performed(engine, sql(statement), planned)
     assert second != planned
     take_back(engine, second)
     assert shop.content() == between
-    planned = engine.rehearse(sql(UPDATE), Mode.IMAGES)
+    planned = engine.rehearse(sql(statement), Mode.IMAGES)
     take_back(engine, first)
-    assert performed(engine, sql(UPDATE), planned) != planned
+    assert performed(engine, sql(statement), planned) != planned
+
+
+def test_what_others_change_at_the_last_moment_is_not_taken_for_what_was_planned(shop: Shop, tmp_path: Path):
+    manager, operation = DatabaseManager({"shop": shop.settings}, tmp_path / "rows", lambda _: ""), sql(UPDATE)
+    with contextlib.closing(manager):
+        started = manager.prepare("act", operation, manager.plan("act", operation))
+        shop.others("UPDATE item SET price = 50 WHERE id = 3")
+        theirs = shop.content()
+        with pytest.raises(InputError, match="has changed since it was planned"):
+            manager.execute("act", started)
+        assert shop.content() == theirs
+
+
+def test_effects_are_kept_by_their_names(tmp_path: Path):
+    kept = KeptRows(tmp_path / "rows")
+    one, other = (Effect(leaks=(word,)) for word in ("one", "other"))
+    kept.put("act", "plan", one)
+    kept.put_same("act", "done", "plan", one)
+    kept.put("act", "undo", other)
+    for rows in (kept, KeptRows(tmp_path / "rows")):
+        assert [rows.get("act", name) for name in ("plan", "done", "undo")] == [one, one, other]
+    kept.forget("act", "undo")
+    with pytest.raises(InputError, match="not kept any more"):
+        kept.get("act", "undo")
+    kept.put("act", "plan", other)
+    assert kept.get("act", "done") == one
+    kept.discard("act")
+    with pytest.raises(InputError, match="not kept any more"):
+        kept.get("act", "plan")
 
 
 def test_what_comes_out_otherwise_each_time_is_never_taken_for_what_was_rehearsed(shop: Shop, engine: Engine):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import argument_parser, compare, finish, print_environment, seconds
+from harness import Comparison, argument_parser, compare, finish, print_environment, seconds
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
@@ -245,7 +245,7 @@ def postgresql_item(uri: str, num_rows: int) -> Item:
         role="agent",
         max_rows=num_rows,
     )
-    return Item(settings, bare.execute)
+    return Item(settings, lambda statement: bare.execute(statement.encode()))
 
 
 def row_images(state: Path, item: Item, rounds: int) -> dict[str, float]:
@@ -287,7 +287,10 @@ def row_images(state: Path, item: Item, rounds: int) -> dict[str, float]:
 
     found: dict[str, float] = {}
     for phase in _PHASES:
-        ratio = compare(lambda phase=phase: act(phase), update, rounds=rounds if phase == _PHASES[0] else 3)
+        if phase == "row_image_overhead":
+            ratio = compare(lambda: act("row_image_overhead"), update, rounds=rounds)
+        else:
+            ratio = Comparison(tuple(act(phase) / update() for _ in range(max(1, rounds // 3))))
         print(f"{phase} of {item.settings.engine}, over a bare update of {item.settings.max_rows} rows: {ratio}")
         found[phase] = ratio.median
     manager.close()

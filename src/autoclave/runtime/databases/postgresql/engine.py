@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -382,17 +382,21 @@ class PostgresDatabase:
             touched = [catalogue.tables[each.table] for each in effect.tables if each.table in catalogue.tables]
             for table in sorted(touched, key=lambda each: each.place):
                 connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
-            if contested := Rows(connection, catalogue, effect).contested():
+            rows = Rows(connection, catalogue, effect)
+            if contested := rows.contested():
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
-            self._make(connection, effect)
-            self._write_rows(connection, catalogue_of(connection, self._server.schemas), effect)
+            if effect.created:
+                self._make(connection, effect)
+                catalogue = catalogue_of(connection, self._server.schemas)
+                rows = Rows(connection, catalogue, effect)
+            self._write_rows(connection, catalogue, effect, rows)
             self._drop(connection, effect)
             for name, (_, value) in effect.counters.items():
                 self._restart(connection, name, value)
             keep(effect, self._server.mark(connection))
             self._server.commit(connection)
 
-    def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect) -> None:
+    def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows) -> None:
         """Write rows in one order after the other, until what happened is what was meant.
 
         Raises:
@@ -403,12 +407,11 @@ class PostgresDatabase:
         if not effect.tables:
             return
         reason = "more would change than it changed: rows of others depend on them"
-        rows = Rows(connection, catalogue, effect)
         for is_late in (False, True):
             for order in ORDERS:
                 connection.execute("SAVEPOINT written")
                 try:
-                    if self._is_written(connection, catalogue, effect, lambda order=order: rows.write(order), is_late):
+                    if self._is_written(connection, catalogue, effect, rows, order, is_late=is_late):
                         connection.execute("RELEASE SAVEPOINT written")
                         return
                 except psycopg.errors.IntegrityError as error:
@@ -417,7 +420,7 @@ class PostgresDatabase:
         raise Rejected(f"{self._where}: {reason}")
 
     def _is_written(
-        self, connection: Any, catalogue: Catalogue, effect: Effect, write: Callable[[], None], is_late: bool
+        self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows, order: str, *, is_late: bool
     ) -> bool:
         """Whether writing did exactly what an effect says, to the tables of it and to all others."""
         places = catalogue.with_cascades(each.table for each in effect.tables) & catalogue.tables.keys()
@@ -430,14 +433,15 @@ class PostgresDatabase:
         for each in postponed:
             self._alter_key(connection, each.child, each.name, "DEFERRABLE INITIALLY DEFERRED")
         connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        recorder = Recorder(connection, tables, 2**62)
-        write()
+        recorder, wanted = Recorder(connection, tables, 2**62, self._seeds), rows.sums(self._seeds)
+        rows.write(order)
         for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
-            if not (wrong := difference(recorder.table_effects(), effect.tables)):
+            if recorder.sums() == wanted:
                 break
+            wrong = difference(recorder.table_effects(), effect.tables)
             Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = not difference(recorder.table_effects(), effect.tables) and not recorder.unheard()
+        is_same = recorder.sums() == wanted and not recorder.unheard()
         recorder.close()
         for each in postponed:
             self._alter_key(connection, each.child, each.name, "NOT DEFERRABLE")
@@ -451,14 +455,13 @@ class PostgresDatabase:
         connection.execute(f"ALTER TABLE {quoted(*table.split('/'))} ALTER CONSTRAINT {quoted(name)} {how}")
 
     def _make(self, connection: Any, effect: Effect) -> None:
-        if effect.created:
-            self._server.as_role(connection)
-            for each in effect.created:
-                connection.execute(each.statement.encode())
-            self.leave_role(connection)
-            for each in effect.created:
-                if each.kind == "table":  # what was made out of a query is full
-                    connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
+        self._server.as_role(connection)
+        for each in effect.created:
+            connection.execute(each.statement.encode())
+        self.leave_role(connection)
+        for each in effect.created:
+            if each.kind == "table":  # what was made out of a query is full
+                connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
 
     def _drop(self, connection: Any, effect: Effect) -> None:
         import psycopg

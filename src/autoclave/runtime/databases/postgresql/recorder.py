@@ -98,6 +98,17 @@ def drawn_seeds() -> tuple[int, int]:
     return secrets.randbits(63), secrets.randbits(63)
 
 
+def summed(connection: Any, table: str, seeds: tuple[int, int]) -> dict[int, tuple[Decimal, Decimal]]:
+    """The sums of a table of images (`place`, `sign`, `image`), by place, where they are not nothing."""
+    one, other = (
+        f"COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = 1), 0) "
+        f"- COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = -1), 0)"
+        for seed in seeds
+    )
+    rows = connection.execute(f"SELECT place, {one}, {other} FROM {table} GROUP BY place").fetchall()
+    return {place: (one, other) for place, one, other in rows if one or other}
+
+
 class Recorder:
     """Of one transaction on some tables. `most`: rows that one statement may change.
 
@@ -173,16 +184,14 @@ class Recorder:
     def sums(self) -> Sums:
         """Of the rows that came, less those that went, of each table to which something happened."""
         if self._reads_rows:
-            one, other = (
-                f"COALESCE(sum(hashtextextended(image, {seed})) FILTER (WHERE sign = 1), 0) "
-                f"- COALESCE(sum(hashtextextended(image, {seed})) FILTER (WHERE sign = -1), 0)"
-                for seed in self._seeds
-            )
-            query = f"SELECT place, {one}, {other} FROM {_IMAGES} GROUP BY place"
+            found = summed(self._connection, _IMAGES, self._seeds)
         else:
-            query = f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place"
-        found = {self._tables[place]: (one, other) for place, one, other in self._connection.execute(query).fetchall()}
-        return {table.place: (table.layout, *both) for table, both in found.items() if any(both)}
+            rows = self._connection.execute(
+                f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place"
+            ).fetchall()
+            found = {place: (one, other) for place, one, other in rows if one or other}
+        tables = self._tables
+        return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""

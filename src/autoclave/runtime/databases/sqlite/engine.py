@@ -279,7 +279,7 @@ class SqliteDatabase:
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the rows tell, since all of them were written at once or none."""
-        with translated(self._where), _transaction(self._writing, "DEFERRED"):
+        with translated(self._where), _looking(self._writing):
             rows = Rows(self._writing)
             is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
         if not is_after and is_before:
@@ -293,7 +293,7 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), without_collection(), _transaction(self._writing, "DEFERRED"):
+        with translated(self._where), without_collection(), _looking(self._writing):
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
@@ -405,9 +405,20 @@ def _lease(name: str, path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _transaction(connection: apsw.Connection, kind: str = "IMMEDIATE") -> Iterator[Any]:
-    """A transaction, which may write alone unless told otherwise; `end(True)` commits it, all else rolls it back."""
-    connection.execute(f"BEGIN {kind}")
+def _looking(connection: apsw.Connection) -> Iterator[None]:
+    """All that is read in the block is of one moment; and the file is locked once, not for each row."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def _transaction(connection: apsw.Connection) -> Iterator[Any]:
+    """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
+    connection.execute("BEGIN IMMEDIATE")
 
     def end(is_good: bool) -> None:
         connection.execute("COMMIT" if is_good else "ROLLBACK")

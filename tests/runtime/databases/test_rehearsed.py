@@ -182,6 +182,28 @@ def test_nor_are_defaults_that_are_computed(sqlite_shop: Shop):
         assert sqlite_shop.others("SELECT * FROM lot") == []
 
 
+@pytest.mark.parametrize("way", ["trigger", "view", "foreign key"])
+def test_nor_is_what_is_drawn_elsewhere(sqlite_shop: Shop, way: str):
+    statement = "DELETE FROM lot WHERE id = 1"
+    sqlite_shop.others(
+        "CREATE TABLE lot (id INTEGER PRIMARY KEY); INSERT INTO lot VALUES (1), (2), (NULL); "
+        "CREATE TABLE held (lot DEFAULT (2 + random() * 0) REFERENCES lot (id) ON DELETE SET DEFAULT); "
+        "CREATE VIEW drawing AS SELECT abs(random()) AS number"
+    )
+    if way == "trigger":
+        sqlite_shop.others("CREATE TRIGGER draw AFTER DELETE ON lot BEGIN INSERT INTO note VALUES ('x', random()); END")
+    elif way == "view":
+        statement = "UPDATE note SET number = (SELECT number FROM drawing)"
+    else:
+        sqlite_shop.others("INSERT INTO held VALUES (1)")
+    with contextlib.closing(open_engine("shop", sqlite_shop.settings, "")) as engine:
+        before, planned = sqlite_shop.content(), engine.rehearse(sql(statement), Mode.IMAGES)
+        effect = performed(engine, sql(statement), planned)
+        assert effect is not planned
+        take_back(engine, effect)
+        assert sqlite_shop.content() == before
+
+
 def test_nor_is_what_virtual_tables_and_computed_columns_do(sqlite_shop: Shop):
     with contextlib.closing(open_engine("shop", sqlite_shop.settings, "")) as engine:
         for statement in ("UPDATE words SET text = 'fox'", "UPDATE sum_of SET b = 9"):

@@ -5,6 +5,9 @@ came (an `Effect`). Before it commits, the effect and a mark are durable in the 
 unfinished asks the engine whether the transaction of that mark was committed: so a crash leaves it done or not done,
 and known. To take an action back is to write the inverse of its effect, in one transaction, under a mark of its own; to
 do it again, the inverse of that. A held action has only a transaction that is open, which is committed or rolled back.
+
+Rows are read and written down when an action is planned. When it is done soon after, in the same process, the engine
+tells by less that exactly this came about (`Effect.evidence`), and what was written down gets a second name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What actions that can be taken back cost: an undo in a large tree, a decision of the policy, an entry of the journal.
 
-    python benchmarks/runtime.py [--quick] [--json FILE] [--files N] [--in FOLDER]
+    python benchmarks/runtime.py [--quick] [--json FILE] [--files N] [--rows N] [--in FOLDER] [--only PART]
 
 A small change is one line of one file. In trees of a thousand and of `--files` (10,000) files that differ in nothing
 else it is done and taken back in turn, by a write and by a command, so that what depends on the size of the tree shows
@@ -19,14 +19,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import argument_parser, compare, finish, print_environment, seconds
+from harness import Comparison, argument_parser, compare, finish, print_environment, seconds
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.interface import Choice
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Access, Grant, Request, Usage, decide
@@ -39,13 +41,22 @@ _BODY = {"session": "main", "by": "caller", "operation": {"do": "write", "path":
 def main() -> None:
     parser = argument_parser(__doc__ or "")
     parser.add_argument("--files", type=int, default=10_000, help="of the large tree")
+    parser.add_argument("--rows", type=int, default=100_000, help="of the table that is updated")
     parser.add_argument("--in", dest="place", type=Path, help="a folder on the file system to measure")
+    parser.add_argument("--only", choices=("trees", "policy", "journal", "databases"), help="one part")
     args = parser.parse_args()
     print_environment()
     rounds = 10 if args.quick else 50
     with tempfile.TemporaryDirectory(dir=args.place) as place:
-        figures = {**trees(Path(place), args.files, rounds), **policy(rounds), **journal(Path(place), rounds)}
-        figures |= databases(Path(place), 3 if args.quick else 15)
+        parts: dict[str, Callable[[], dict[str, float]]] = {
+            "trees": lambda: trees(Path(place), args.files, rounds),
+            "policy": lambda: policy(rounds),
+            "journal": lambda: journal(Path(place), rounds),
+            "databases": lambda: databases(Path(place), 3 if args.quick else 9, args.rows),
+        }
+        figures: dict[str, float] = {}
+        for name in [args.only] if args.only else parts:
+            figures |= parts[name]()
     finish("runtime", figures, args.json)
 
 
@@ -151,52 +162,77 @@ def journal(place: Path, rounds: int) -> dict[str, float]:
 
 # --- Databases -------------------------------------------------------------------------------------------------------
 
-_ROWS = 20_000
-_TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, note TEXT, price NUMERIC)"
+_ROWS = 100_000
+_TABLES = (
+    "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, note TEXT, price NUMERIC)",
+    "CREATE TABLE visit (id INTEGER PRIMARY KEY, at INTEGER)",
+    "INSERT INTO visit VALUES (1, 0)",
+)
 _UPDATE = "UPDATE item SET price = price + 1 WHERE kind = 'book'"
+_VISIT = "UPDATE visit SET at = at + 1"
+_PHASES = ("row_image_overhead", "row_image_plan", "row_image_run", "row_image_disturbed", "row_image_undo")
 
 
-def databases(place: Path, rounds: int) -> dict[str, float]:
-    """The time of an update of 20,000 rows as the execution of an action, over that of the same and its commit."""
-    figures = {"row_image_overhead_sqlite": row_images(place / "images", sqlite_item(place), rounds)}
+@dataclass(frozen=True)
+class Item:
+    """A database with a table to update. `others` does a statement as somebody without us would, durably."""
+
+    settings: DatabaseConnection
+    others: Callable[[str], object]
+
+
+def databases(place: Path, rounds: int, num_rows: int) -> dict[str, float]:
+    """What an action costs that updates all rows of a table, over the same statement and its commit without us.
+
+    `row_image_overhead`: to do what was planned, rows before and after included. Besides, with the engine's name, the
+    other phases over the same statement: `row_image_plan` (which runs the statement as well, reads all rows and writes
+    them down), `row_image_run` (what a session does to run what was planned: look whether the plan is still true, do
+    it, look what was done), `row_image_disturbed` (to do what was planned when somebody has written to another table
+    since) and `row_image_undo`.
+    """
+    found = {"sqlite": row_images(place / "images", sqlite_item(place, num_rows), rounds)}
     with warnings.catch_warnings(action="ignore"):
         try:
             import pgserver
         except ImportError:
             print("row images of PostgreSQL: not measured, since pgserver is not installed")
-            return figures
-    with tempfile.TemporaryDirectory() as folder, pgserver.get_server(folder, cleanup_mode="stop") as server:
-        found = row_images(place / "images of postgresql", postgresql_item(server.get_uri()), rounds)
-    return {**figures, "row_image_overhead_postgresql": found}
+        else:
+            with tempfile.TemporaryDirectory() as folder, pgserver.get_server(folder, cleanup_mode="stop") as server:
+                item = postgresql_item(server.get_uri(), num_rows)
+                found["postgresql"] = row_images(place / "images of postgresql", item, rounds)
+    figures = {f"{name}_{engine}": phases[name] for engine, phases in found.items() for name in phases}
+    return {"row_image_overhead": max(phases["row_image_overhead"] for phases in found.values()), **figures}
 
 
-def sqlite_item(place: Path) -> tuple[DatabaseConnection, Callable[[], object]]:
-    """The settings of a file with a table, and the bare update."""
+def sqlite_item(place: Path, num_rows: int) -> Item:
+    """A file."""
     path = f"{place / 'item.db'}"
     bare = sqlite3.connect(path, isolation_level=None)
     bare.execute("PRAGMA synchronous = FULL")
-    bare.execute(_TABLE)
-    rows = ((number, f"name {number}", "book", "some words " * 3, number) for number in range(_ROWS))
+    for statement in _TABLES:
+        bare.execute(statement)
+    rows = ((number, f"name {number}", "book", "some words " * 3, number) for number in range(num_rows))
     bare.execute("BEGIN")
     bare.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?)", rows)
     bare.execute("COMMIT")
 
-    def update() -> None:
-        for statement in ("BEGIN IMMEDIATE", _UPDATE, "COMMIT"):
-            bare.execute(statement)
+    def others(statement: str) -> None:
+        for each in ("BEGIN IMMEDIATE", statement, "COMMIT"):
+            bare.execute(each)
 
-    return DatabaseConnection(engine="sqlite", path=path, max_rows=_ROWS), update
+    return Item(DatabaseConnection(engine="sqlite", path=path, max_rows=num_rows), others)
 
 
-def postgresql_item(uri: str) -> tuple[DatabaseConnection, Callable[[], object]]:
-    """Likewise of a database."""
+def postgresql_item(uri: str, num_rows: int) -> Item:
+    """A database."""
     import psycopg
 
     bare = psycopg.connect(uri, autocommit=True)
-    bare.execute(_TABLE)
+    for statement in _TABLES:
+        bare.execute(statement)
     bare.execute(
         "INSERT INTO item SELECT n, 'name ' || n, 'book', repeat('some words ', 3), n FROM generate_series(1, %s) n",
-        (_ROWS,),
+        (num_rows,),
     )
     bare.execute("CREATE ROLE agent; GRANT ALL ON item TO agent")
     about = bare.info
@@ -207,29 +243,58 @@ def postgresql_item(uri: str) -> tuple[DatabaseConnection, Callable[[], object]]
         dbname=about.dbname,
         user=about.user,
         role="agent",
-        max_rows=_ROWS,
+        max_rows=num_rows,
     )
-    return settings, lambda: bare.execute(_UPDATE)
+    return Item(settings, lambda statement: bare.execute(statement.encode()))
 
 
-def row_images(state: Path, given: tuple[DatabaseConnection, Callable[[], object]], rounds: int) -> float:
-    """Median of the ratio; the two alternate."""
-    settings, update = given
-    manager = DatabaseManager({"item": settings}, state, lambda _: "")
+def row_images(state: Path, item: Item, rounds: int) -> dict[str, float]:
+    """Medians of ratios; ours and theirs alternate."""
+    manager = DatabaseManager({"item": item.settings}, state, lambda _: "")
     operation = Sql(database="item", statements=(_UPDATE,))
     number = itertools.count()
 
-    def act() -> float:
-        action = f"{next(number)}"
-        started = manager.prepare(action, operation, manager.plan(action, operation))
-        spent = seconds(lambda: manager.execute(action, started))
-        manager.discard(action)
-        return spent
+    def tidy() -> None:
+        """Start with a table without gaps: what one update leaves behind is no help to the next, and no burden."""
+        if item.settings.engine == "postgresql":
+            item.others("VACUUM FULL item")
 
-    found = compare(act, lambda: seconds(update), rounds=rounds)
+    def act(phase: str) -> float:
+        tidy()
+        action = f"{next(number)}"
+        planning = time.perf_counter()
+        plan = manager.plan(action, operation)
+        planned = time.perf_counter()
+        started = manager.prepare(action, operation, plan)
+        if phase == "row_image_disturbed":
+            item.others(_VISIT)
+        begun = time.perf_counter()
+        if phase == "row_image_run":
+            manager.plan_again(action, operation, plan.kept)
+        receipt = manager.execute(action, started)
+        manager.observed(action, receipt)
+        done = time.perf_counter()
+        if phase == "row_image_undo":
+            undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, lambda _: iter(()))
+            manager.undo(action, undoing, is_late=False)
+        undone = time.perf_counter()
+        manager.discard(action)
+        return {"row_image_plan": planned - planning, "row_image_undo": undone - done}.get(phase, done - begun)
+
+    def update() -> float:
+        tidy()
+        return seconds(lambda: item.others(_UPDATE))
+
+    found: dict[str, float] = {}
+    for phase in _PHASES:
+        if phase == "row_image_overhead":
+            ratio = compare(lambda: act("row_image_overhead"), update, rounds=rounds)
+        else:
+            ratio = Comparison(tuple(act(phase) / update() for _ in range(max(1, rounds // 3))))
+        print(f"{phase} of {item.settings.engine}, over a bare update of {item.settings.max_rows} rows: {ratio}")
+        found[phase] = ratio.median
     manager.close()
-    print(f"an update of {_ROWS} rows of {settings.engine} with row images over the bare one: {found}")
-    return found.median
+    return found
 
 
 def times(count: int, work: Callable[[], object]) -> None:

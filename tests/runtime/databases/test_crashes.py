@@ -59,7 +59,8 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
                 yield dying(end)
 
         try:
-            for owner, name in ((Journal, "_add"), (Journal, "seal"), (KeptRows, "_write"), (Server, "commit")):
+            kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
+            for owner, name in ((Journal, "_add"), (Journal, "seal"), *kept, (Server, "commit")):
                 setattr(owner, name, dying(getattr(owner, name)))
             Holding.end = dying(Holding.end)  # type: ignore[method-assign]
             sqlite_engine._transaction = transaction

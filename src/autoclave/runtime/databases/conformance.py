@@ -128,9 +128,10 @@ class EngineConformance:
         assert all(name in told for name in filled.content_by)
         assert SECRET not in told
 
+    @pytest.mark.parametrize("is_told", [False, True])
     @pytest.mark.parametrize("word", ["insert", "update", "delete", "cascade", "several"])
     def test_what_a_rehearsal_tells_is_done_and_its_inverse_takes_it_back(
-        self, filled: Ground, engine: Engine, word: str
+        self, filled: Ground, engine: Engine, word: str, is_told: bool
     ):
         if word == "cascade":
             self.require("cascade")
@@ -138,7 +139,8 @@ class EngineConformance:
         rehearsed = engine.rehearse(filled.sql(word), Mode.IMAGES)
         assert filled.content() == before
         kept: list[tuple[Effect, Any]] = []
-        engine.perform(filled.sql(word), lambda effect, mark: kept.append((effect, mark)))
+        planned = rehearsed if is_told else None
+        engine.perform(filled.sql(word), lambda effect, mark: kept.append((effect, mark)), planned)
         ((effect, mark),) = kept
         after = filled.content()
         assert after != before
@@ -150,6 +152,17 @@ class EngineConformance:
         assert filled.content() == before
         engine.write(effect, lambda *_: None)
         assert filled.content() == after
+
+    def test_a_rehearsal_is_not_believed_when_others_have_changed_its_rows(self, filled: Ground, engine: Engine):
+        rehearsed = engine.rehearse(filled.sql("update"), Mode.IMAGES)
+        filled.others(*filled.words["theirs"])
+        before = filled.content()
+        kept: list[Effect] = []
+        engine.perform(filled.sql("update"), lambda effect, _: kept.append(effect), rehearsed)
+        (effect,) = kept
+        assert effect.digest() != rehearsed.digest()
+        engine.write(effect.inverse(), lambda *_: None)
+        assert filled.content() == before
 
     def test_what_keeping_raises_leaves_all_as_it_was(self, filled: Ground, engine: Engine):
         self.require("rollback")

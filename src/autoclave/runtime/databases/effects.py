@@ -13,7 +13,7 @@ import gc
 import hashlib
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -66,7 +66,10 @@ class TableEffect:
         return {verb: number for verb, number in counts.items() if number}
 
     def inverse(self) -> TableEffect:
-        return replace(self, removed=self.added, added=self.removed)
+        inverse = replace(self, removed=self.added, added=self.removed)
+        if "texts" in self.__dict__:  # they are long, and the same
+            inverse.__dict__["texts"] = self.texts[::-1]
+        return inverse
 
     def without(self, keys: Collection[str]) -> TableEffect:
         """The same, but for rows with these keys."""
@@ -104,6 +107,7 @@ class Effect:
         reads: what it depended on: `SCHEMA/TABLE` or `SCHEMA/TABLE/KEY`.
         leaks: why an undo is not exact: what it did that no rollback takes back.
         is_settled: whether doing it again on the same rows would bring the same rows; not so with random numbers.
+        evidence: by what the engine that rehearsed it tells, without reading the rows, that it was done. Not kept.
     """
 
     tables: tuple[TableEffect, ...] = ()
@@ -113,6 +117,7 @@ class Effect:
     reads: frozenset[str] = frozenset()
     leaks: tuple[str, ...] = ()
     is_settled: bool = True
+    evidence: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.counters is None:
@@ -135,6 +140,7 @@ class Effect:
             created=self.dropped[::-1],
             dropped=self.created[::-1],
             counters={name: (after, before) for name, (before, after) in self.counters.items()},
+            evidence=None,
         )
 
     def to_text(self) -> str:

@@ -107,8 +107,11 @@ class Engine(Protocol):
         """
         ...
 
-    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+    def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
         """What statements would do: they are run, and rolled back.
+
+        `planned`: what an earlier rehearsal gave. If it has evidence, and by that they would do the same, it is this
+        very object that is returned: its rows are not read again.
 
         Raises:
             InputError: they fail, or do more than they may.
@@ -116,8 +119,10 @@ class Engine(Protocol):
         """
         ...
 
-    def perform(self, operation: Sql, keep: Keep) -> None:
+    def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
         """Run statements, call `keep`, and commit.
+
+        `planned`: as for `rehearse`; `keep` is called with it.
 
         Raises:
             InputError, HostError: as `rehearse`; nothing was done.

@@ -7,6 +7,7 @@ of the state may read them.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,10 +24,23 @@ class KeptRows:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
+        self._last: tuple[str, str, Effect] | None = None
 
     def put(self, action: str, name: str, effect: Effect) -> None:
         """Keep an effect, durably."""
         self._write(action, f"{name}.json", effect.to_text().encode())
+        self._last = action, name, effect
+
+    def put_same(self, action: str, name: str, kept: str, effect: Effect) -> None:
+        """Keep under a second name, durably, an effect that is kept under another one."""
+        folder = self._folder / action
+        self.forget(action, name)
+        try:
+            os.link(folder / f"{kept}.json", folder / f"{name}.json")
+        except OSError:  # not every file system has a second name for a file
+            self.put(action, name, effect)
+        sync_directory(folder)
+        self._last = action, name, effect
 
     def get(self, action: str, name: str) -> Effect:
         """An effect.
@@ -34,6 +48,8 @@ class KeptRows:
         Raises:
             InputError: it is not kept.
         """
+        if self._last is not None and self._last[:2] == (action, name):
+            return self._last[2]
         found = self._read(action, f"{name}.json")
         if found is None:
             raise InputError(f"action {action}: the rows that it changed are not kept any more")
@@ -56,12 +72,18 @@ class KeptRows:
 
     def forget(self, action: str, name: str) -> None:
         """Forget one effect and its mark, if they are kept."""
+        self._forget_last(action, name)
         for kind in ("json", "mark"):
             (self._folder / action / f"{name}.{kind}").unlink(missing_ok=True)
 
     def discard(self, action: str) -> None:
         """Forget all of an action. May be called again."""
+        self._forget_last(action)
         shutil.rmtree(self._folder / action, ignore_errors=True)
+
+    def _forget_last(self, action: str, *name: str) -> None:
+        if self._last is not None and self._last[: 1 + len(name)] == (action, *name):
+            self._last = None
 
     def _write(self, action: str, name: str, content: bytes) -> None:
         folder = self._folder / action

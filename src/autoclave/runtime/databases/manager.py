@@ -5,6 +5,9 @@ came (an `Effect`). Before it commits, the effect and a mark are durable in the 
 unfinished asks the engine whether the transaction of that mark was committed: so a crash leaves it done or not done,
 and known. To take an action back is to write the inverse of its effect, in one transaction, under a mark of its own; to
 do it again, the inverse of that. A held action has only a transaction that is open, which is committed or rolled back.
+
+Rows are read and written down when an action is planned. When it is done soon after, in the same process, the engine
+tells by less that exactly this came about (`Effect.evidence`), and what was written down gets a second name.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ from autoclave.runtime.policy.request import Access, Request
 
 _ROOT = "databases"
 _SHOWN_ROWS = 200
+_REMEMBERED = 4
+"""Plans that are held in memory, with the rows that they are about."""
 
 
 class DatabaseManager:
@@ -52,6 +57,7 @@ class DatabaseManager:
         self._connections, self._kept, self._key_of = connections, KeptRows(state), key_of
         self._engines: dict[str, Engine] = {}
         self._held: dict[str, tuple[str, frozenset[str]]] = {}
+        self._planned: dict[str, tuple[Plan, Effect]] = {}
 
     def close(self) -> None:
         """Let go of all databases. What is held, and cannot survive that, is rolled back."""
@@ -86,9 +92,21 @@ class DatabaseManager:
         defined = reading.defines if mode is Mode.HOLD else frozenset[str]()
         shown = self._reverse(sql.database).outlined(effect) if mode is Mode.REVERSAL else effect
         self._kept.put(action, "plan", shown)
-        return self._plan_of(sql, mode, effect, defined, told)
+        plan = self._plan_of(sql, mode, effect, defined, told)
+        if effect.evidence is not None and mode is Mode.IMAGES:
+            self._planned[action] = plan, effect
+            while len(self._planned) > _REMEMBERED:
+                del self._planned[next(iter(self._planned))]
+        return plan
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
+        """See `Manager`. A plan that is remembered needs no more than a look whether it is still true."""
+        sql = cast("Sql", operation)
+        plan, planned = self._planned.get(action, (None, None))
+        if plan is not None:
+            self._require_free(sql.database, self._read(sql))
+            if self._engine(sql.database).rehearse(sql, Mode.IMAGES, planned) is planned:
+                return plan
         return self.plan(action, operation)
 
     def _plan_of(self, sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str], told: tuple[str, ...]) -> Plan:
@@ -167,13 +185,19 @@ class DatabaseManager:
     def execute(self, action: str, started: Json) -> Json:
         sql, mode, engine = Sql.model_validate(started["operation"]), Mode(started["mode"]), self._engine_of(started)
         defined = frozenset(started["defined"])
+        plan, planned = self._planned.pop(action, (None, None))
+        if plan is not None and plan.digest != started["plan"]:
+            planned = None
 
         def keep(effect: Effect, mark: Json) -> None:
-            if _digest(sql, mode, effect, defined) != started["plan"]:
+            if effect is planned:
+                self._kept.put_same(action, "done", "plan", effect)
+            elif _digest(sql, mode, effect, defined) == started["plan"]:
+                self._kept.put(action, "done", effect)
+            else:
                 raise InputError(
                     f"action {action}: what it is about has changed since it was planned; propose it again"
                 )
-            self._kept.put(action, "done", effect)
             self._kept.put_mark(action, "done", mark)
             found.append(effect)
 
@@ -182,7 +206,7 @@ class DatabaseManager:
             engine.hold(action, sql, keep)
             self._held[action] = (sql.database, _tables(started))
         else:
-            engine.perform(sql, keep)
+            engine.perform(sql, keep, planned)
         return self._receipt(action, started, found[-1])
 
     def _receipt(self, action: str, started: Json, effect: Effect | None = None) -> Json:
@@ -249,6 +273,7 @@ class DatabaseManager:
 
     def discard(self, action: str) -> None:
         self._held.pop(action, None)
+        self._planned.pop(action, None)
         self._kept.discard(action)
 
     # --- Holding ----------------------------------------------------------------------------------------------------
@@ -481,6 +506,8 @@ def _chosen(
     default: Choice,
 ) -> Effect:
     """An effect, with what is said of rows that others have changed."""
+    if not contested:
+        return effect
     tables = []
     for each in effect.tables:
         own = {key: now for (table, key), now in contested.items() if table == each.table}

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.core import HostError, InputError
@@ -36,7 +36,15 @@ from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFac
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
-from autoclave.runtime.databases.postgresql.recorder import Counts, Recorder, counted, counted_since, rows_as_text
+from autoclave.runtime.databases.postgresql.recorder import (
+    Counts,
+    Recorder,
+    Sums,
+    counted,
+    counted_since,
+    drawn_seeds,
+    rows_as_text,
+)
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -58,6 +66,14 @@ class _Done:
     counts: Counts
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """The sums of what was rehearsed, and tables to listen to that one could not tell beforehand."""
+
+    sums: Sums
+    more: frozenset[str]
+
+
 class PostgresDatabase:
     """See `Engine`."""
 
@@ -67,6 +83,7 @@ class PostgresDatabase:
         self._name, self._settings = name, settings
         self._server = Server(name, settings, password)
         self._holding = holding.Holding(self._server)
+        self._seeds = drawn_seeds()
 
     @property
     def _where(self) -> str:
@@ -154,18 +171,27 @@ class PostgresDatabase:
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
-    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
-        with self._running(operation, mode) as (_, done):
+    def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
+        with without_collection(), self._running(operation, mode, planned) as (_, done):
             return done.effect
 
-    def perform(self, operation: Sql, keep: Keep) -> None:
-        with without_collection(), self._running(operation, Mode.IMAGES) as (connection, done):
+    def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
+        with without_collection(), self._running(operation, Mode.IMAGES, planned) as (connection, done):
             keep(done.effect, self._server.mark(connection))
             self._server.commit(connection)
 
     @contextlib.contextmanager
-    def _running(self, operation: Sql, mode: Mode) -> Generator[tuple[Any, _Done]]:
-        """Statements run in a transaction that is still open, with what they did. It is rolled back at the end."""
+    def _running(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Generator[tuple[Any, _Done]]:
+        """Statements run in a transaction that is still open, with what they did. It is rolled back at the end.
+
+        `planned`: is believed to be that, if the sums of its evidence come about; if not, they are run once more.
+        """
+        if planned is not None and isinstance(planned.evidence, _Evidence):
+            with self._server.transaction() as connection:
+                done = self._run(connection, operation, mode, planned.evidence.more, planned)
+                if not done.unheard and done.effect == planned:
+                    yield connection, replace(done, effect=planned)
+                    return
         more: set[str] = set()
         for _ in range(_TRIES):
             with self._server.transaction() as connection:
@@ -176,8 +202,13 @@ class PostgresDatabase:
                 more |= done.unheard
         raise InputError(f"{self._where}: changes tables that cannot be listened to: {', '.join(sorted(more))}")
 
-    def _run(self, connection: Any, operation: Sql, mode: Mode, more: Collection[str]) -> _Done:
-        """Run statements. `more`: tables to listen to besides those that can be told beforehand."""
+    def _run(
+        self, connection: Any, operation: Sql, mode: Mode, more: Collection[str], planned: Effect | None = None
+    ) -> _Done:
+        """Run statements. `more`: tables to listen to besides those that can be told beforehand.
+
+        `planned`: see `_running`; nothing is told of rows if it did not come about.
+        """
         statements = self._parsed(connection, operation, mode)
         catalogue = catalogue_of(connection, self._server.schemas)
         written = {self._place(catalogue, name) for each in statements for name in each.writes}
@@ -187,7 +218,8 @@ class PostgresDatabase:
         for table in heard:
             if table.kind == "f":
                 raise InputError(f"{self._where}: table {table.place}: is on another server, and cannot be taken back")
-        recorder = Recorder(connection, heard, self._settings.max_rows)
+        reads_rows = planned is None
+        recorder = Recorder(connection, heard, self._settings.max_rows, self._seeds, reads_rows=reads_rows)
         counters = self._counters(connection)
         self._server.as_role(connection)
         for number, statement in enumerate(statements):
@@ -195,7 +227,7 @@ class PostgresDatabase:
             self.execute(connection, operation, number)
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         self.leave_role(connection)
-        effects = list(recorder.table_effects())
+        effects = self._effects(recorder, planned)
         after = catalogue_of(connection, self._server.schemas)
         made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, after))
         created = {each.name for each in made if each.kind == "table"}
@@ -207,6 +239,7 @@ class PostgresDatabase:
             for place in sorted(created)
             if (rows := self._rows_of_new(connection, after.tables[place]))
         ]
+        sums = recorder.sums()
         counts, looked_at = recorder.counts(), recorder.looked_at() & after.tables.keys()
         recorder.close()
         moved = self._moved(counters, self._counters(connection))
@@ -224,9 +257,16 @@ class PostgresDatabase:
             is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
         )
         self._require_limits(connection, effect, after)
+        if effect.is_settled and listens and not made:
+            effect = replace(effect, evidence=_Evidence(sums, frozenset(more)))
         if not listens and sum(map(sum, counts.values())) > self._settings.max_rows:
             raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
         return _Done(effect, unheard, counts)
+
+    def _effects(self, recorder: Recorder, planned: Effect | None) -> list[TableEffect]:
+        if planned is None:
+            return list(recorder.table_effects())
+        return list(planned.tables) if recorder.sums() == planned.evidence.sums else []
 
     def execute(self, connection: Any, operation: Sql, number: int) -> None:
         """Run one statement, by the protocol that takes no more than one."""
@@ -342,17 +382,21 @@ class PostgresDatabase:
             touched = [catalogue.tables[each.table] for each in effect.tables if each.table in catalogue.tables]
             for table in sorted(touched, key=lambda each: each.place):
                 connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
-            if contested := Rows(connection, catalogue, effect).contested():
+            rows = Rows(connection, catalogue, effect)
+            if contested := rows.contested():
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
-            self._make(connection, effect)
-            self._write_rows(connection, catalogue_of(connection, self._server.schemas), effect)
+            if effect.created:
+                self._make(connection, effect)
+                catalogue = catalogue_of(connection, self._server.schemas)
+                rows = Rows(connection, catalogue, effect)
+            self._write_rows(connection, catalogue, effect, rows)
             self._drop(connection, effect)
             for name, (_, value) in effect.counters.items():
                 self._restart(connection, name, value)
             keep(effect, self._server.mark(connection))
             self._server.commit(connection)
 
-    def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect) -> None:
+    def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows) -> None:
         """Write rows in one order after the other, until what happened is what was meant.
 
         Raises:
@@ -363,12 +407,11 @@ class PostgresDatabase:
         if not effect.tables:
             return
         reason = "more would change than it changed: rows of others depend on them"
-        rows = Rows(connection, catalogue, effect)
         for is_late in (False, True):
             for order in ORDERS:
                 connection.execute("SAVEPOINT written")
                 try:
-                    if self._is_written(connection, catalogue, effect, lambda order=order: rows.write(order), is_late):
+                    if self._is_written(connection, catalogue, effect, rows, order, is_late=is_late):
                         connection.execute("RELEASE SAVEPOINT written")
                         return
                 except psycopg.errors.IntegrityError as error:
@@ -377,7 +420,7 @@ class PostgresDatabase:
         raise Rejected(f"{self._where}: {reason}")
 
     def _is_written(
-        self, connection: Any, catalogue: Catalogue, effect: Effect, write: Callable[[], None], is_late: bool
+        self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows, order: str, *, is_late: bool
     ) -> bool:
         """Whether writing did exactly what an effect says, to the tables of it and to all others."""
         places = catalogue.with_cascades(each.table for each in effect.tables) & catalogue.tables.keys()
@@ -390,14 +433,15 @@ class PostgresDatabase:
         for each in postponed:
             self._alter_key(connection, each.child, each.name, "DEFERRABLE INITIALLY DEFERRED")
         connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        recorder = Recorder(connection, tables, 2**62)
-        write()
+        recorder, wanted = Recorder(connection, tables, 2**62, self._seeds), rows.sums(self._seeds)
+        rows.write(order)
         for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
-            if not (wrong := difference(recorder.table_effects(), effect.tables)):
+            if recorder.sums() == wanted:
                 break
+            wrong = difference(recorder.table_effects(), effect.tables)
             Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = not difference(recorder.table_effects(), effect.tables) and not recorder.unheard()
+        is_same = recorder.sums() == wanted and not recorder.unheard()
         recorder.close()
         for each in postponed:
             self._alter_key(connection, each.child, each.name, "NOT DEFERRABLE")
@@ -411,14 +455,13 @@ class PostgresDatabase:
         connection.execute(f"ALTER TABLE {quoted(*table.split('/'))} ALTER CONSTRAINT {quoted(name)} {how}")
 
     def _make(self, connection: Any, effect: Effect) -> None:
-        if effect.created:
-            self._server.as_role(connection)
-            for each in effect.created:
-                connection.execute(each.statement.encode())
-            self.leave_role(connection)
-            for each in effect.created:
-                if each.kind == "table":  # what was made out of a query is full
-                    connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
+        self._server.as_role(connection)
+        for each in effect.created:
+            connection.execute(each.statement.encode())
+        self.leave_role(connection)
+        for each in effect.created:
+            if each.kind == "table":  # what was made out of a query is full
+                connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
 
     def _drop(self, connection: Any, effect: Effect) -> None:
         import psycopg

@@ -4,11 +4,18 @@ For each statement on a table, whether ours, a cascade's or a trigger's, the row
 put as text into a temporary table that the role of the statements cannot touch. At the end, equal texts of both kinds
 cancel out: what is left is the effect, whatever happened in between and in whichever order. Tables that changed without
 being listened to are told by the server's own counters.
+
+Where an effect is known, and only whether it came about again is to be told, no row is put down: the hashes of the
+texts of rows that came, less those of rows that went, are summed up on the server. Equal texts cancel out there as
+well, so that the sum tells the effect, and not how it came about. The seeds of the hashes are drawn by lot in each
+process and told to nobody, so no rows can be chosen of which the sums are alike.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from autoclave.core import InputError
@@ -19,22 +26,20 @@ from autoclave.runtime.databases.postgresql.failures import TOO_MANY
 _FIRST = "!autoclave"
 """Triggers fire in the order of their names."""
 _IMAGES = "pg_temp.autoclave_images"
+_SUMS = "pg_temp.autoclave_sums"
 _FUNCTION = """
 CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp {settings} AS $autoclave$
 DECLARE went bigint := 0; came bigint := 0;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO {images} SELECT {number}, -1, {key}, {row}::text FROM {table} {row};
-        GET DIAGNOSTICS went = ROW_COUNT;
+        {truncated}
     END IF;
     IF TG_OP IN ('DELETE', 'UPDATE') THEN
-        INSERT INTO {images} SELECT {number}, -1, {key}, {row}::text FROM autoclave_gone {row};
-        GET DIAGNOSTICS went = ROW_COUNT;
+        {went}
     END IF;
     IF TG_OP IN ('INSERT', 'UPDATE') THEN
-        INSERT INTO {images} SELECT {number}, 1, {key}, {row}::text FROM autoclave_come {row};
-        GET DIAGNOSTICS came = ROW_COUNT;
+        {came}
     END IF;
     IF greatest(went, came) > {most} THEN
         RAISE EXCEPTION USING ERRCODE = '{too_many}', MESSAGE = 'too many rows';
@@ -42,6 +47,11 @@ BEGIN
     RETURN NULL;
 END $autoclave$
 """
+_PUT = """INSERT INTO {images} SELECT {number}, {sign}, {key}, {row}::text FROM {source} {row};
+        GET DIAGNOSTICS {count} = ROW_COUNT;"""
+_ADD = """INSERT INTO {sums} SELECT {number}, count(*), {sign} * COALESCE(sum(hashtextextended(image, {one})), 0),
+            {sign} * COALESCE(sum(hashtextextended(image, {other})), 0)
+            FROM (SELECT {row}::text AS image FROM {source} {row} OFFSET 0) images RETURNING rows INTO {count};"""
 _ROW = '"autoclave row"'
 _EVENTS = (
     ("AFTER INSERT", "REFERENCING NEW TABLE AS autoclave_come"),
@@ -79,16 +89,48 @@ def counted_since(before: Counts, connection: Any) -> Counts:
     }
 
 
-class Recorder:
-    """Of one transaction on some tables. `most`: rows that one statement may change."""
+Sums = dict[str, tuple[str, Decimal, Decimal]]
+"""Layout and sums by table."""
 
-    def __init__(self, connection: Any, tables: Iterable[TableFacts], most: int) -> None:
-        self._connection, self._most = connection, most
+
+def drawn_seeds() -> tuple[int, int]:
+    """Seeds for `Recorder`."""
+    return secrets.randbits(63), secrets.randbits(63)
+
+
+def summed(connection: Any, table: str, seeds: tuple[int, int]) -> dict[int, tuple[Decimal, Decimal]]:
+    """The sums of a table of images (`place`, `sign`, `image`), by place, where they are not nothing."""
+    one, other = (
+        f"COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = 1), 0) "
+        f"- COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = -1), 0)"
+        for seed in seeds
+    )
+    rows = connection.execute(f"SELECT place, {one}, {other} FROM {table} GROUP BY place").fetchall()
+    return {place: (one, other) for place, one, other in rows if one or other}
+
+
+class Recorder:
+    """Of one transaction on some tables. `most`: rows that one statement may change.
+
+    `seeds`: those of the sums. `reads_rows`: whether more is wanted than the sums.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        tables: Iterable[TableFacts],
+        most: int,
+        seeds: tuple[int, int] = (0, 0),
+        *,
+        reads_rows: bool = True,
+    ) -> None:
+        self._connection, self._most, self._seeds, self._reads_rows = connection, most, seeds, reads_rows
         self._before, self._scanned = counted(connection), dict(connection.execute(_SCANNED).fetchall())
         self._tables = [table for table in tables if table.kind in TABLES]
+        self._name = _IMAGES if reads_rows else _SUMS
+        columns = "sign int, key text, image text" if reads_rows else "rows bigint, one numeric, other numeric"
         connection.execute(
-            f"CREATE TEMPORARY TABLE {_IMAGES.removeprefix('pg_temp.')} "
-            "(place int, sign int, key text, image text) ON COMMIT DROP"
+            f"CREATE TEMPORARY TABLE {self._name.removeprefix('pg_temp.')} (place int, {columns}) ON COMMIT DROP"
         )
         for number, table in enumerate(self._tables):
             if table.inherits:
@@ -102,13 +144,19 @@ class Recorder:
 
     def _listen(self, number: int, table: TableFacts) -> None:
         settings = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
+        one, other = self._seeds
+        about = {"number": number, "images": _IMAGES, "sums": _SUMS, "key": table.key_of(_ROW), "row": _ROW}
+        about |= {"one": one, "other": other}
+
+        def put(source: str, sign: int, count: str) -> str:
+            return (_PUT if self._reads_rows else _ADD).format(**about, source=source, sign=sign, count=count)
+
         body = _FUNCTION.format(
             number=number,
             settings=settings,
-            images=_IMAGES,
-            key=table.key_of(_ROW),
-            row=_ROW,
-            table=table.quoted,
+            truncated=put(table.quoted, -1, "went"),
+            went=put("autoclave_gone", -1, "went"),
+            came=put("autoclave_come", 1, "came"),
             most=self._most,
             too_many=TOO_MANY,
         )
@@ -132,6 +180,18 @@ class Recorder:
         """Tables that somebody looked at, be it a trigger."""
         now = self._connection.execute(_SCANNED).fetchall()
         return {place for place, number in now if number != self._scanned.get(place, 0)}
+
+    def sums(self) -> Sums:
+        """Of the rows that came, less those that went, of each table to which something happened."""
+        if self._reads_rows:
+            found = summed(self._connection, _IMAGES, self._seeds)
+        else:
+            rows = self._connection.execute(
+                f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place"
+            ).fetchall()
+            found = {place: (one, other) for place, one, other in rows if one or other}
+        tables = self._tables
+        return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
@@ -157,7 +217,7 @@ class Recorder:
                 name = quoted(f"{_FIRST} {event.split()[1].lower()}")
                 self._connection.execute(f"DROP TRIGGER {name} ON {table.quoted}")
             self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_{number}()")
-        self._connection.execute(f"DROP TABLE {_IMAGES}")
+        self._connection.execute(f"DROP TABLE {self._name}")
 
 
 def rows_as_text(connection: Any, table: TableFacts) -> tuple[Image, ...]:

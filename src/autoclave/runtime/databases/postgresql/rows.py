@@ -12,7 +12,7 @@ from typing import Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
-from autoclave.runtime.databases.postgresql.recorder import rows_as_text
+from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
 _WRITING = "pg_temp.autoclave_writing"
 Places = dict[tuple[str, str], Image | None]
@@ -104,6 +104,12 @@ class Rows:
             return True
         own = [image for each in self._effect.tables if each.table == definition.name for image in each.removed]
         return sorted(own) == sorted(rows_as_text(self._connection, self._catalogue.tables[definition.name]))
+
+    def sums(self, seeds: tuple[int, int]) -> Sums:
+        """What `Recorder.sums` will give when the effect is written."""
+        tables = self._effect.tables
+        found = summed(self._connection, _WRITING, seeds)
+        return {tables[place].table: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 

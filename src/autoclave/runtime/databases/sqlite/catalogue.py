@@ -43,6 +43,8 @@ class TableMaker:
     unique: tuple[tuple[str, ...], ...]
     is_view: bool = False
     is_shadow: bool = False
+    computes_defaults: bool = False
+    """Whether a default is more than a value, so that it may be another one each time."""
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -130,6 +132,7 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
                 _unique(connection, name),
                 kind in ("view", "virtual"),
                 kind == "shadow",
+                _computes_defaults(connection, name),
             )
     return found
 
@@ -137,6 +140,11 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
 def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bool, int, int], ...]:
     rows = connection.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (name,))
     return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
+
+
+def _computes_defaults(connection: apsw.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE instr(dflt_value, '(') OR dflt_value LIKE '%current%'"
+    return bool(list(connection.execute(query, (name,))))
 
 
 def _references(connection: apsw.Connection, name: str) -> tuple[Reference, ...]:

@@ -14,7 +14,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Generator, Iterator
+from array import array
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,19 @@ _EVENTS_PER_ROW = 4
 _INVERTIBLE = ("table", "index", "view")
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """How the file was when statements were rehearsed, and which rows they changed, in order.
+
+    SQLite does the same with the same file: where nobody has written to it since, and nothing was drawn by lot or read
+    from a clock, the rows before and after are those of the rehearsal. That the same rows were changed is looked at all
+    the same.
+    """
+
+    version: tuple[int, int]
+    rowids: array[int]
+
+
 class SqliteDatabase:
     """See `Engine`."""
 
@@ -65,6 +80,7 @@ class SqliteDatabase:
         self._ends: dict[str, bool] = {}
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
+        self._num_commits = 0
         with contextlib.ExitStack() as opening:
             path = Path(settings.path)
             if not path.is_file():
@@ -132,19 +148,49 @@ class SqliteDatabase:
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
-    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+    def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
         if mode is Mode.CLONE:
             with self._clone() as clone:
                 return self._run(clone, operation, mode)
         with translated(self._where), without_collection(), _transaction(self._acting) as end:
+            if planned is not None and self._is_version_of(planned):
+                return planned
             effect = self._run(self._acting, operation, mode)
             end(False)
             return effect
 
-    def perform(self, operation: Sql, keep: Keep) -> None:
-        with translated(self._where), without_collection(), _transaction(self._acting) as end:
-            keep(self._run(self._acting, operation, Mode.IMAGES), {})
-            end(True)
+    def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
+        with translated(self._where), without_collection():
+            if not self._is_done_as_planned(operation, keep, planned):
+                with _transaction(self._acting) as end:
+                    keep(self._run(self._acting, operation, Mode.IMAGES), {})
+                    self._commit(end)
+
+    def _is_done_as_planned(self, operation: Sql, keep: Keep, planned: Effect | None) -> bool:
+        """Run statements, and commit if by the evidence of their rehearsal they do the same; else nothing is done."""
+        if planned is None:
+            return False
+        with _transaction(self._acting) as end:
+            if not self._is_version_of(planned):
+                return False
+            if self._run(self._acting, operation, Mode.IMAGES, planned) != planned:
+                return False
+            keep(planned, {})
+            self._commit(end)
+        return True
+
+    def _commit(self, end: Callable[[bool], None]) -> None:
+        self._num_commits += 1
+        end(True)
+
+    def _is_version_of(self, planned: Effect) -> bool:
+        """Whether nobody has written to the file since something was rehearsed."""
+        return isinstance(planned.evidence, _Evidence) and planned.evidence.version == self._version()
+
+    def _version(self) -> tuple[int, int]:
+        """Another one whenever anybody has committed a change of the file. Asked in a transaction."""
+        ((version,),) = self._acting.execute("PRAGMA main.data_version")
+        return version, self._num_commits
 
     @contextlib.contextmanager
     def _clone(self) -> Generator[apsw.Connection]:
@@ -159,13 +205,16 @@ class SqliteDatabase:
             clone.execute("BEGIN IMMEDIATE")
             yield clone
 
-    def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode) -> Effect:
-        """Run statements in the transaction that is open; what they did."""
+    def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
+        """Run statements in the transaction that is open; what they did.
+
+        `planned` is believed to be that, if they change the rows of its evidence; if not, nothing is told of rows.
+        """
         tables, objects, counters = tables_of(connection), objects_of(connection), counters_of(connection)
         reads: set[str] = set()
         is_settled = True
         most = self._settings.max_rows * _EVENTS_PER_ROW + 1000
-        with Recorder(connection, tables, most) as recorder:
+        with Recorder(connection, tables, most, reads_rows=planned is None) as recorder:
             try:
                 for number in range(len(operation.statements)):
                     seen = self._step(connection, operation, number)
@@ -179,7 +228,10 @@ class SqliteDatabase:
                     raise InputError(f"{self._where}: {self._too_many}") from None
                 raise
         after = tables_of(connection)
-        effects = tuple(recorder.table_effects(after))
+        if planned is None:
+            effects = tuple(recorder.table_effects(after))
+        else:
+            effects = planned.tables if recorder.rowids == planned.evidence.rowids else ()
         effect = Effect(
             effects,
             created=tuple(_created(objects, objects_of(connection), after, mode)),
@@ -188,6 +240,8 @@ class SqliteDatabase:
             is_settled=is_settled,
         )
         self._require_limits(connection, effect, after)
+        if mode is Mode.IMAGES and is_settled and not effect.created and recorder.is_predictable:
+            return replace(effect, evidence=_Evidence(self._version(), recorder.rowids))
         return effect
 
     def _step(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool = True) -> Seen:
@@ -225,7 +279,7 @@ class SqliteDatabase:
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the rows tell, since all of them were written at once or none."""
-        with translated(self._where):
+        with translated(self._where), _looking(self._writing):
             rows = Rows(self._writing)
             is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
         if not is_after and is_before:
@@ -239,7 +293,7 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), without_collection():
+        with translated(self._where), without_collection(), _looking(self._writing):
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
@@ -348,6 +402,17 @@ def _lease(name: str, path: Path) -> socket.socket:
         lease.close()
         raise InputError(f"database {name}: another session works on {path}; wait for it, or end it") from None
     return lease
+
+
+@contextlib.contextmanager
+def _looking(connection: apsw.Connection) -> Iterator[None]:
+    """All that is read in the block is of one moment; and the file is locked once, not for each row."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ Meant for a connection of which triggers and foreign keys are switched off: what
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, is_same
@@ -55,15 +55,13 @@ class Rows:
         return found
 
     def _contested_rows(self, table: TableMaker, effect: TableEffect) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        gone = set()
-        for image in effect.removed:
-            gone.add(image[0])
-            if not is_same(now := self._found(table, image), image):
+        gone = {key for key, _ in effect.removed}
+        new = [image for image in effect.added if image[0] not in gone and not image[0].startswith("rowid ")]
+        for image, now in self._found(table, effect.removed):
+            if not is_same(now, image):
                 yield (effect.table, image[0]), now
-        for image in effect.added:
-            if image[0] in gone or image[0].startswith("rowid "):
-                continue
-            if (now := self._found(table, image)) is not None:
+        for image, now in self._found(table, new):
+            if now is not None:
                 yield (effect.table, image[0]), now
 
     def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
@@ -80,19 +78,25 @@ class Rows:
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM main.{quoted(name)}")
         return count == sum(len(each.removed) for each in effect.tables if each.table == definition.name)
 
-    def _found(self, table: TableMaker, image: Image) -> Image | None:
-        """The row that is there under the key of an image."""
-        _, (rowid, values) = image
-        columns = ", ".join(quoted(column[0]) for column in table.stored)
-        first = table.rowid if table.has_rowid else "0"
-        key = [(quoted(table.stored[number][0]), decoded(values[number])) for number in table.key]
-        if table.has_rowid and (not key or image[0].startswith("rowid ")):
-            key = [(table.rowid, rowid)]
-        where = " AND ".join(f"{column} IS ?" for column, _ in key)
-        statement = f"SELECT {first}, {columns} FROM main.{quoted(table.name)} WHERE {where}"
-        for found, *row in self._connection.execute(statement, [value for _, value in key]):
-            return table.image(found, row)
-        return None
+    def _found(self, table: TableMaker, images: Sequence[Image]) -> Iterator[tuple[Image, Image | None]]:
+        """Images, each with the row that is there under its key."""
+        names = [quoted(table.stored[number][0]) for number in table.key]
+        is_keyless = {False: not names, True: True}
+        for by_rowid in (False, True):
+            own = [
+                each for each in images if (table.has_rowid and is_keyless[each[0].startswith("rowid ")]) is by_rowid
+            ]
+            keys = [(data[0],) if by_rowid else [decoded(data[1][number]) for number in table.key] for _, data in own]
+            there = self._rows_at(table, [table.rowid] if by_rowid else names, keys)
+            yield from ((image, there.get(number)) for number, image in enumerate(own))
+
+    def _rows_at(self, table: TableMaker, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> dict[int, Image]:
+        """Rows by the places of their keys; places without a row are left out."""
+        columns = ", ".join([table.rowid if table.has_rowid else "0", *(quoted(each[0]) for each in table.stored)])
+        where = " AND ".join(f"{name} IS ?" for name in names)
+        statement = f"SELECT ?, {columns} FROM main.{quoted(table.name)} WHERE {where}"
+        rows = self._connection.executemany(statement, ((number, *key) for number, key in enumerate(keys)))
+        return {number: table.image(rowid, values) for number, rowid, *values in rows}
 
     def write(self, effect: Effect) -> None:
         """Make an effect true. The caller has the transaction, and has looked that nothing is contested."""
@@ -126,11 +130,15 @@ class Rows:
         names += [table.rowid] if alias is None and table.has_rowid else []
         marks = ", ".join("?" for _ in names)
         statement = f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) VALUES ({marks})"
-        for _, (rowid, values) in images:
-            row = [decoded(values[number]) for number in table.written]
-            if alias is None and table.has_rowid:
-                row.append(None if self._has_rowid(table, rowid) else rowid)
-            self._connection.execute(statement, row)
+
+        def rows() -> Iterator[list[Any]]:
+            for _, (rowid, values) in images:
+                row = [decoded(values[number]) for number in table.written]
+                if alias is None and table.has_rowid:
+                    row.append(None if self._has_rowid(table, rowid) else rowid)
+                yield row
+
+        self._connection.executemany(statement, rows())
 
     def _rowid_column(self, table: TableMaker) -> int | None:
         """The place of the column that is the rowid itself."""

@@ -98,6 +98,7 @@ soak: setup setup-services  ## Long runs: ten thousand programs through one judg
 setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v podman >/dev/null && command -v runc >/dev/null && command -v dockerd >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc docker.io >/dev/null; }
 	@command -v g++ >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ libc6-dev >/dev/null; }
+	@command -v mariadbd >/dev/null && command -v redis-server >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server redis-server >/dev/null; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays

@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 import psycopg
+import pytest
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -22,6 +23,8 @@ from autoclave.runtime.session import Session
 from tests.mariadb import Mariadb
 from tests.postgresql import Postgres
 
+in_mariadb_too = pytest.mark.parametrize("shop", ["sqlite", "postgresql", "mariadb"], indirect=True)
+"""For tests that need no triggers, and define nothing."""
 CANARY = "canary-7f3a"
 """In rows, defaults and messages of the shop; must not be told to a model."""
 SQLITE_SHOP = f"""

@@ -175,7 +175,8 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
             tuple(triggers.get(place, ())),
         )
     children: dict[str, list[ForeignKey]] = {}
-    for each in foreign_keys:
+    known = {each.child for each in foreign_keys}
+    for each in [*foreign_keys, *(key for key in _elsewhere(connection) if key.child not in known)]:
         children.setdefault(each.parent, []).append(each)
     return Catalogue(tables, children)
 
@@ -207,6 +208,15 @@ def _foreign_keys(connection: Any, wanted: str) -> Iterator[ForeignKey]:
         )
 
 
+def _elsewhere(connection: Any) -> Iterator[ForeignKey]:
+    """Foreign keys of all schemas, also of those that the user does not see; which columns they have is left out."""
+    for name, child, parent, rules in rows(connection, _ALL_REFERENCES):
+        does = "CASCADE" if int(rules) & _CARRYING else "RESTRICT"
+        yield ForeignKey(name, child, (), parent, (), does, does)
+
+
+_CARRYING = 0b1111
+_ALL_REFERENCES = "SELECT id, for_name, ref_name, type FROM information_schema.innodb_sys_foreign"
 _TABLES = (
     "SELECT table_schema, table_name, table_type, engine FROM information_schema.tables "
     "WHERE table_schema IN {0} ORDER BY 1, 2"

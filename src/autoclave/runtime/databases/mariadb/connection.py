@@ -149,12 +149,13 @@ class Server:
             "SELECT REPLACE(table_schema, '\\\\', ''), privilege_type FROM information_schema.schema_privileges "
             f"WHERE grantee = {grantee}",
         )
-        for schema in self.schemas:
-            if (schema, "TRIGGER") not in given:
-                raise InputError(
-                    f"{self.where}: user {self.settings.user}: cannot see the triggers of schema {schema}. Mend: "
-                    f"GRANT TRIGGER ON {schema}.* TO it; no statement that defines one is let through"
-                )
+        wanted = [f"TRIGGER ON {schema}.*" for schema in self.schemas if (schema, "TRIGGER") not in given]
+        wanted += [] if "PROCESS" in everywhere else ["PROCESS ON *.*"]
+        if wanted:
+            raise InputError(
+                f"{self.where}: user {self.settings.user}: cannot see triggers, or foreign keys of other schemas. Mend: "
+                f"GRANT {wanted[0]} TO it; no statement that defines one is let through"
+            )
 
     # --- Transactions -----------------------------------------------------------------------------------------------
 

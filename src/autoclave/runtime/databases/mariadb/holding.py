@@ -20,6 +20,8 @@ from autoclave.runtime.interface import InDoubt
 
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
+_CACHED_S = 0.12
+"""For so long the server tells what it told before, of transactions and who waits for them."""
 _NOT_THERE = 1397
 _OWN = "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()"
 _WAITING = (
@@ -68,9 +70,11 @@ class Holding:
         """By which the server tells who waits for a transaction; empty where the user may not see it."""
         import pymysql
 
-        with contextlib.suppress(pymysql.Error):
-            for (number,) in rows(connection, _OWN):
-                return number
+        for _ in range(3):
+            with contextlib.suppress(pymysql.Error):
+                for (number,) in rows(connection, _OWN):
+                    return number
+            time.sleep(_CACHED_S)
         return ""
 
     def _expire(self, action: str) -> None:
@@ -99,6 +103,7 @@ class Holding:
         number = f"{mark.get('transaction', '')}"
         if not number.isdigit():
             return ()
+        time.sleep(_CACHED_S)
         try:
             found = rows(self._server.connection, _WAITING.format(number))
         except pymysql.Error:

@@ -102,7 +102,7 @@ def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
 
 def _verb(tokens: Sequence[Any], where: str) -> str:
     """The word that a statement starts with, after a look at what may be in none."""
-    first = tokens[0].text.lower() if tokens else ""
+    first = tokens[0].text.lower().partition(" ")[0] if tokens else ""
     if any(token.comments for token in tokens):
         raise InputError(f"{where}: leave comments out: the server runs some of them")
     if first in _ENDS_BY_ITSELF:

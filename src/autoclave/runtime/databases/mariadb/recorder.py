@@ -17,7 +17,7 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect, is_same, net
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts
-from autoclave.runtime.databases.mariadb.connection import do, let_go, rows
+from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.parsing import Statement
 from autoclave.runtime.databases.mariadb.rows import Rows
 
@@ -78,15 +78,14 @@ class Recorder:
         """Rows that a statement returns, if they are not too many."""
         import pymysql.cursors
 
-        cursor = self._connection.cursor(pymysql.cursors.SSCursor)
-        cursor.execute(text)
-        found = cursor.fetchmany(self._max_rows + 1)
-        if len(found) > self._max_rows:
-            cursor.connection = None  # it would read all that is left
-            let_go(self._connection)
-            raise self._too_many()
-        cursor.close()
-        return list(found)
+        with self._connection.cursor(pymysql.cursors.SSCursor) as cursor:
+            cursor.execute(text)
+            found = list(cursor.fetchmany(self._max_rows + 1))
+            if len(found) > self._max_rows:
+                while cursor.fetchmany(1000):  # the connection is of no use before
+                    pass
+                raise self._too_many()
+        return found
 
     # --- Rows that are asked for ------------------------------------------------------------------------------------
 

@@ -179,6 +179,8 @@ class Rows:
             for some in _parts(own) if table.key else ([[]] if effect.added else []):
                 self._require(key, _among(table.key, some, "c") if some else "TRUE")
         for key in self._catalogue.children.get(table.place, ()):
+            if effect.removed and key.child not in self._catalogue.tables:
+                raise Rejected(f"table {key.child}: is in another schema, and may refer to what would be taken away")
             gone = [each for image in effect.removed if "NULL" not in (each := table.literals(image, key.target))]
             for some in _parts(gone):
                 self._require(key, _among(key.columns, some, "c"))

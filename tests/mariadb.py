@@ -77,15 +77,21 @@ class Mariadb:
 
     def execute(self, *statements: str, user: str = "root", database: str = "mysql") -> list[Any]:
         """The rows of the last of some statements."""
+        return self.all(*statements, user=user, database=database)[-1]
+
+    def all(self, *statements: str, user: str = "root", database: str = "mysql") -> list[list[Any]]:
+        """The rows of each of some statements."""
         place = {"unix_socket": f"{self.folder / 'mysqld.sock'}", "user": user, "database": database}
         with (
             contextlib.closing(pymysql.connect(**place, autocommit=True, charset="utf8mb4")) as connection,
             connection.cursor() as cursor,
         ):
             cursor.execute("SET time_zone = '+00:00', innodb_lock_wait_timeout = 1, lock_wait_timeout = 2")
+            found: list[list[Any]] = []
             for each in statements:
                 cursor.execute(each)
-            return list(cursor.fetchall())
+                found.append(list(cursor.fetchall()))
+            return found
 
 
 @pytest.fixture(scope="session")

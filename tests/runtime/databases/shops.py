@@ -274,12 +274,14 @@ def make_mariadb_shop(server: Mariadb, folder: Path) -> Shop:
 
 def mariadb_content(server: Mariadb) -> dict[str, Any]:
     """All tables with their rows, and what they are made of."""
+    tables = server.execute("SHOW FULL TABLES", database="shop")
+    looks = [f"SHOW CREATE TABLE `{name}`" for name, _ in tables]
+    looks += [f"SELECT * FROM `{name}`" for name, kind in tables if kind == "BASE TABLE"]
+    answers = server.all(*looks, database="shop") if looks else []
     found: dict[str, Any] = {}
-    for name, kind in server.execute("SHOW FULL TABLES", database="shop"):
-        if kind == "BASE TABLE":
-            found[name] = sorted(repr(row) for row in server.execute(f"SELECT * FROM `{name}`", database="shop"))
-        made = server.execute(f"SHOW CREATE TABLE `{name}`", database="shop")[0][1]
-        found[f"{name} is"] = re.sub(r" AUTO_INCREMENT=\d+", "", made)
+    for look, rows in zip(looks, answers, strict=True):
+        is_rows = look.startswith("SELECT")
+        found[look] = sorted(map(repr, rows)) if is_rows else re.sub(r" AUTO_INCREMENT=\d+", "", rows[0][1])
     return found
 
 

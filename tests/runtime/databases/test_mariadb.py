@@ -213,11 +213,14 @@ def test_a_history_of_its_own_or_rows_elsewhere_are_refused(mariadb_shop: Shop, 
         with shop.session() as session:
             with pytest.raises(InputError, match="is a system versioned"):
                 done(session, "INSERT INTO past VALUES (1)")
-            with pytest.raises(InputError, match="elsewhere/child: changes with what is written, and is in another"):
+            with pytest.raises(InputError, match="would change too|elsewhere/child, in another schema, refers"):
                 done(session, "DELETE FROM item WHERE id = 1")
-            action = done(session, "INSERT INTO item (id, name) VALUES (9, 'nine')")
-            maria.execute("INSERT INTO elsewhere.child VALUES (1, 9)")
-            with pytest.raises(NotUndone, match="elsewhere/child: is in another schema"):
+            action = done(session, "INSERT INTO mood VALUES (9, 'glad')")
+            maria.execute(
+                "CREATE TABLE elsewhere.face (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES shop.mood (id))",
+                "INSERT INTO elsewhere.face VALUES (9)",
+            )
+            with pytest.raises(NotUndone, match="elsewhere/face: is in another schema"):
                 session.undo(action)
     finally:
         maria.execute("DROP DATABASE elsewhere")
@@ -453,7 +456,9 @@ def test_more_rows_than_allowed_are_not_even_read(mariadb_shop: Shop):
             with pytest.raises(InputError):
                 done(session, statement)
         done(session, "UPDATE item SET price = 1 WHERE id < 3")
-    assert {**shop.content(), "item": ""} == {**before, "item": ""}
+        assert shop.content() != before
+        session.undo(session.journal.standings()[-1].action)
+    assert shop.content() == before
 
 
 def test_a_statement_that_takes_too_long_is_ended(mariadb_shop: Shop):

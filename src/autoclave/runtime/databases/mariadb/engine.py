@@ -124,9 +124,11 @@ class MariaDatabase:
         for place in sorted(catalogue.with_cascades(written)):
             table = catalogue.tables.get(place)
             if table is None:
-                raise InputError(
-                    f"{self._where}: table {place}: changes with what is written, and is in another schema"
-                )
+                raise InputError(f"{self._where}: table {place}: would change too, and is in another schema")
+            if elsewhere := [
+                key.child for key in catalogue.children.get(place, ()) if key.child not in catalogue.tables
+            ]:
+                raise InputError(f"{self._where}: table {place}: {elsewhere[0]}, in another schema, refers to it")
             if table.kind != "BASE TABLE":
                 raise InputError(f"{self._where}: table {place}: is a {table.kind.lower()}, rows of which are not kept")
             if table.engine != "InnoDB":

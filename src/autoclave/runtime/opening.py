@@ -119,6 +119,8 @@ def _connected(
 ) -> Iterator[Manager]:
     """The managers of databases and services that are connected. The vault is opened when a key is needed first."""
     from autoclave.runtime.databases.manager import DatabaseManager
+    from autoclave.runtime.databases.redis.manager import ENGINE as KEY_VALUE
+    from autoclave.runtime.databases.redis.manager import KeyValueManager
     from autoclave.runtime.rest.leases import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
@@ -133,9 +135,15 @@ def _connected(
         return found[0].secret(name, "connection")
 
     opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))
-    databases = DatabaseManager(connections.databases, place / "databases", lambda name: secret(name).value)
+    rows = {name: each for name, each in connections.databases.items() if each.engine != KEY_VALUE}
+    databases = DatabaseManager(rows, place / "databases", lambda name: secret(name).value)
     opening.callback(databases.close)
     yield databases
+    keys = {name: each for name, each in connections.databases.items() if each.engine == KEY_VALUE}
+    if keys:
+        key_values = KeyValueManager(keys, lambda name: secret(name).value)
+        opening.callback(key_values.close)
+        yield key_values
     services = RestManager(connections.services, place / "services", journal, secret)
     opening.callback(services.close)
     yield services

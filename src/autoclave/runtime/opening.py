@@ -117,15 +117,25 @@ def _connected(
 ) -> Iterator[Manager]:
     """The managers of databases and services that are connected."""
     from autoclave.runtime.databases.manager import DatabaseManager
+    from autoclave.runtime.databases.redis.manager import ENGINE as KEY_VALUE
+    from autoclave.runtime.databases.redis.manager import KeyValueManager
     from autoclave.runtime.rest.leases import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
     opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))
-    databases = DatabaseManager(
-        connections.databases, place / "databases", lambda name: keys.secret(name, "connection").value
-    )
+
+    def password(name: str) -> str:
+        return keys.secret(name, "connection").value
+
+    of_keys = {name: each for name, each in connections.databases.items() if each.engine == KEY_VALUE}
+    of_rows = {name: each for name, each in connections.databases.items() if name not in of_keys}
+    databases = DatabaseManager(of_rows, place / "databases", password)
     opening.callback(databases.close)
     yield databases
+    if of_keys:
+        key_values = KeyValueManager(of_keys, password)
+        opening.callback(key_values.close)
+        yield key_values
     services = RestManager(
         connections.services,
         place / "services",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import apsw
 import psycopg
+import pytest
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -18,8 +20,11 @@ from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
+from tests.mariadb import Mariadb
 from tests.postgresql import Postgres
 
+in_mariadb_too = pytest.mark.parametrize("shop", ["sqlite", "postgresql", "mariadb"], indirect=True)
+"""For tests that need no triggers, and define nothing."""
 CANARY = "canary-7f3a"
 """In rows, defaults and messages of the shop; must not be told to a model."""
 SQLITE_SHOP = f"""
@@ -98,6 +103,36 @@ INSERT INTO sum_of (a, b) VALUES (1, 2), (3, 4);
 INSERT INTO always (text) VALUES ('one'), ('two');
 INSERT INTO hen VALUES (1, NULL); INSERT INTO egg VALUES (1, 1); UPDATE hen SET egg = 1;
 INSERT INTO day VALUES ('2019-05-05', 'old'), ('2021-05-05', 'new');
+"""
+
+
+MARIADB_SHOP = f"""
+CREATE TABLE kind (name varchar(40) PRIMARY KEY, note text DEFAULT '{CANARY}-default');
+CREATE TABLE item (
+    id int PRIMARY KEY, name varchar(40) UNIQUE NOT NULL, price decimal(20, 2), kind varchar(40), photo blob,
+    CHECK (price >= 0 OR name = '{CANARY}-check'),
+    FOREIGN KEY (kind) REFERENCES kind (name) ON DELETE CASCADE ON UPDATE CASCADE
+) COMMENT '{CANARY}-comment';
+CREATE TABLE review (
+    id int PRIMARY KEY AUTO_INCREMENT, item int, text text,
+    FOREIGN KEY (item) REFERENCES item (id) ON DELETE SET NULL
+);
+CREATE TABLE part (id int PRIMARY KEY, whole int, FOREIGN KEY (whole) REFERENCES part (id) ON DELETE CASCADE);
+CREATE TABLE note (text text, number double);
+CREATE TABLE place (shelf varchar(9), row int, item varchar(40), PRIMARY KEY (shelf, row));
+CREATE TABLE log (what varchar(40), id int);
+CREATE TABLE sum_of (a int PRIMARY KEY, b int, total int AS (a + b) STORED, twice int AS (b * 2) VIRTUAL);
+CREATE TABLE mood (id int PRIMARY KEY, mood enum ('glad', '{CANARY}-label'));
+CREATE VIEW dear AS SELECT id, name, price FROM item WHERE price > 100 AND name <> '{CANARY}-view';
+INSERT INTO kind (name) VALUES ('book'), ('toy'), ('empty');
+INSERT INTO item VALUES (1, 'a', 10.5, 'book', x'00ff'), (2, 'b', 200.0, 'book', NULL), (3, 'c', 3, 'toy', NULL),
+    (4, '{CANARY}', 4, 'toy', NULL);
+INSERT INTO review (item, text) VALUES (1, 'good'), (1, 'bad'), (3, '{CANARY}');
+INSERT INTO part VALUES (1, NULL), (2, 1), (3, 2), (4, NULL);
+INSERT INTO note VALUES ('x', 1), ('x', 1), ('X', 1.0), (NULL, NULL), ('y', 1);
+INSERT INTO place VALUES ('A', 1, 'a'), ('A', 2, 'b'), ('B', 1, NULL);
+INSERT INTO sum_of (a, b) VALUES (1, 2), (3, 4);
+INSERT INTO mood VALUES (1, 'glad');
 """
 
 
@@ -197,6 +232,57 @@ def postgres_content(place: Mapping[str, Any]) -> dict[str, Any]:
         for kind, query in _MADE_OF.items():
             found[kind] = connection.execute(query).fetchall()
         return found
+
+
+def prepare_mariadb(server: Mariadb) -> None:
+    """Who acts in the database of all shops, with the least rights that do."""
+    server.execute(
+        "CREATE OR REPLACE USER agent",
+        "GRANT SELECT, INSERT, UPDATE, DELETE, TRIGGER ON shop.* TO agent",
+        "GRANT PROCESS ON *.* TO agent",
+    )
+
+
+def empty_mariadb(server: Mariadb) -> None:
+    """Have the database of all shops, with nothing in it."""
+    for name in mariadb_held(server):
+        server.execute(f"XA ROLLBACK '{name}'")
+    server.execute("DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop CHARACTER SET utf8mb4")
+
+
+def mariadb_held(server: Mariadb) -> list[str]:
+    """Transactions that are prepared."""
+    return [name if isinstance(name, str) else name.decode() for *_, name in server.execute("XA RECOVER")]
+
+
+def make_mariadb_shop(server: Mariadb, folder: Path) -> Shop:
+    """The shop as it is at first, in the one database for all of them."""
+    empty_mariadb(server)
+    server.execute(*filter(str.strip, MARIADB_SHOP.split(";\n")), database="shop")
+    settings = DatabaseConnection(
+        engine="mariadb", host=f"{server.folder}", dbname="shop", user="agent", lock_timeout_s=1
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return Shop(
+        settings,
+        lambda statement: server.execute(*filter(str.strip, statement.split(";")), database="shop"),
+        lambda: mariadb_content(server),
+        folder / "state",
+        "shop",
+    )
+
+
+def mariadb_content(server: Mariadb) -> dict[str, Any]:
+    """All tables with their rows, and what they are made of."""
+    tables = server.execute("SHOW FULL TABLES", database="shop")
+    looks = [f"SHOW CREATE TABLE `{name}`" for name, _ in tables]
+    looks += [f"SELECT * FROM `{name}`" for name, kind in tables if kind == "BASE TABLE"]
+    answers = server.all(*looks, database="shop") if looks else []
+    found: dict[str, Any] = {}
+    for look, rows in zip(looks, answers, strict=True):
+        is_rows = look.startswith("SELECT")
+        found[look] = sorted(map(repr, rows)) if is_rows else re.sub(r" AUTO_INCREMENT=\d+", "", rows[0][1])
+    return found
 
 
 _USERS = "NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"

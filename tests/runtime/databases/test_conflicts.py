@@ -12,7 +12,7 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.databases.shops import Shop, done
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too
 
 S = ActionState
 
@@ -21,6 +21,7 @@ def prices(shop: Shop) -> dict[int, float]:
     return {number: float(price) for number, price in shop.others("SELECT id, price FROM item")}
 
 
+@in_mariadb_too
 def test_a_row_that_others_changed_is_named_and_nothing_is_taken_back(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = price * 2")
     shop.others("UPDATE item SET price = 77 WHERE id = 2")
@@ -32,6 +33,7 @@ def test_a_row_that_others_changed_is_named_and_nothing_is_taken_back(shop: Shop
     assert opened.journal.standing(action).state is S.EXECUTED
 
 
+@in_mariadb_too
 def test_it_can_be_left_as_it_is_and_the_rest_taken_back(shop: Shop, opened: Session):
     before = prices(shop)
     action = done(opened, "UPDATE item SET price = price * 2")
@@ -42,6 +44,7 @@ def test_it_can_be_left_as_it_is_and_the_rest_taken_back(shop: Shop, opened: Ses
     assert prices(shop) == {number: 77 if number == 2 else price * 2 for number, price in before.items()}
 
 
+@in_mariadb_too
 def test_it_can_be_overwritten_and_a_redo_brings_theirs_again(shop: Shop, opened: Session):
     before = prices(shop)
     action = done(opened, "UPDATE item SET price = price * 2")
@@ -53,6 +56,7 @@ def test_it_can_be_overwritten_and_a_redo_brings_theirs_again(shop: Shop, opened
     assert prices(shop) == theirs
 
 
+@in_mariadb_too
 def test_a_row_has_no_other_place_to_be_saved_in(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 2")
     shop.others("UPDATE item SET price = 77 WHERE id = 2")
@@ -84,6 +88,7 @@ def test_what_stands_against_an_undo_is_seen_before(shop: Shop, opened: Session,
     assert shop.content() == there
 
 
+@in_mariadb_too
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -116,6 +121,7 @@ def test_an_undo_that_the_database_does_in_another_way_is_rolled_back(postgres_s
         assert postgres_shop.content() == there
 
 
+@in_mariadb_too
 def test_what_changed_since_the_undo_is_not_overwritten_by_a_redo(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 2")
     opened.undo(action)
@@ -124,6 +130,7 @@ def test_what_changed_since_the_undo_is_not_overwritten_by_a_redo(shop: Shop, op
         opened.redo(action)
 
 
+@in_mariadb_too
 def test_one_of_three_is_taken_back_and_the_others_stand(shop: Shop, opened: Session):
     before = prices(shop)
     names = [done(opened, f"UPDATE place SET item = 'n{row}' WHERE shelf = 'A' AND row = {row}") for row in (1, 2)]
@@ -136,6 +143,7 @@ def test_one_of_three_is_taken_back_and_the_others_stand(shop: Shop, opened: Ses
     assert prices(shop) == before
 
 
+@in_mariadb_too
 def test_what_depends_on_it_is_taken_back_with_it_or_nothing(shop: Shop, opened: Session):
     before = shop.content()
     first = done(opened, "INSERT INTO kind (name) VALUES ('new')")
@@ -159,6 +167,7 @@ def test_what_a_trigger_looks_at_is_depended_on(postgres_shop: Shop):
         assert session.dependents_of(first) == [second]
 
 
+@in_mariadb_too
 def test_no_two_sessions_work_on_one_table(shop: Shop, opened: Session):
     done(opened, "UPDATE item SET price = 1 WHERE id = 1")
     elsewhere = Shop(shop.settings, shop.others, shop.content, shop.state.with_name("other"), shop.schema)

@@ -14,8 +14,9 @@ from autoclave.core import HostError
 from autoclave.runtime.databases.conformance import EngineConformance, Ground
 from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.settings import DatabaseConnection
+from tests.mariadb import Mariadb
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import make_postgres_shop
+from tests.runtime.databases.shops import empty_mariadb, make_postgres_shop
 
 
 class TestSqlite(EngineConformance):
@@ -40,9 +41,23 @@ class TestPostgresql(EngineConformance):
         return Ground(shop.settings, shop.others, "public")
 
 
+class TestMariadb(EngineConformance):
+    @pytest.fixture
+    def ground(self, maria: Mariadb) -> Ground:
+        empty_mariadb(maria)
+        settings = DatabaseConnection(engine="mariadb", host=f"{maria.folder}", dbname="shop", user="agent")
+        return Ground(settings, lambda statement: maria.execute(statement, database="shop"), "shop")
+
+
 @pytest.mark.parametrize(
     ("engine", "missing"),
-    [("sqlite", "apsw"), ("sqlite", "sqlglot"), ("postgresql", "pglast"), ("postgresql", "psycopg")],
+    [
+        ("sqlite", "apsw"),
+        ("sqlite", "sqlglot"),
+        ("postgresql", "pglast"),
+        ("postgresql", "psycopg"),
+        ("mariadb", "pymysql"),
+    ],
 )
 def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
     settings = DatabaseConnection(engine=engine, **({"path": "x"} if engine == "sqlite" else {"dbname": "x"}))
@@ -52,5 +67,7 @@ def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyP
 
 
 def test_an_engine_that_nobody_has_is_told():
-    with pytest.raises(HostError, match='engine = "oracle": no installed package has it; there are postgresql, sqlite'):
+    with pytest.raises(
+        HostError, match='engine = "oracle": no installed package has it; there are mariadb, postgresql, sqlite'
+    ):
         open_engine("here", DatabaseConnection(engine="oracle", path="x"), "")

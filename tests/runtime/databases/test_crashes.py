@@ -16,6 +16,8 @@ import pytest
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.kept import KeptRows
+from autoclave.runtime.databases.mariadb.connection import Server as MariadbServer
+from autoclave.runtime.databases.mariadb.holding import Holding as MariadbHolding
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.holding import Holding
 from autoclave.runtime.databases.sqlite import engine as sqlite_engine
@@ -23,7 +25,7 @@ from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too
 
 S = ActionState
 STATEMENTS = ("DELETE FROM kind WHERE name = 'book'", "INSERT INTO note VALUES ('new', 1)")
@@ -62,7 +64,9 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
             kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
             for owner, name in ((Journal, "_add"), (Journal, "seal"), *kept, (Server, "commit")):
                 setattr(owner, name, dying(getattr(owner, name)))
-            Holding.end = dying(Holding.end)  # type: ignore[method-assign]
+            MariadbServer.commit = dying(MariadbServer.commit)  # type: ignore[method-assign]
+            for holding in (Holding, MariadbHolding):
+                holding.end = dying(holding.end)  # type: ignore[method-assign]
             sqlite_engine._transaction = transaction
             with shop.session() as session:
                 work(session)
@@ -75,6 +79,7 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
     return code != 0
 
 
+@in_mariadb_too
 def test_killed_at_every_event_an_action_is_done_or_not(shop: Shop):
     before = shop.content()
     with shop.session() as session:
@@ -98,6 +103,7 @@ def test_killed_at_every_event_an_action_is_done_or_not(shop: Shop):
     assert seen >= {S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED}
 
 
+@in_mariadb_too
 def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(shop: Shop):
     before = shop.content()
     with shop.session() as session:
@@ -227,6 +233,7 @@ def test_a_number_of_a_transaction_that_was_lost_in_a_crash_is_not_believed(post
         assert engine.was_committed({**mark, "started": "before a crash"}, effect)
 
 
+@in_mariadb_too
 def test_a_full_disk_stops_an_action_before_it_is_committed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     before = shop.content()
     with shop.session() as session:
@@ -241,6 +248,7 @@ def test_a_full_disk_stops_an_action_before_it_is_committed(shop: Shop, monkeypa
         assert session.journal.standings()[-1].state is S.FAILED
 
 
+@in_mariadb_too
 def test_the_journal_holds_no_rows(shop: Shop):
     with shop.session() as session:
         action = done(session, "DELETE FROM item WHERE id = 4")

@@ -19,7 +19,7 @@ from autoclave.core import InputError
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done, make_postgres_shop
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too, make_postgres_shop
 
 S = ActionState
 DEADLINE_S = 20.0
@@ -32,6 +32,7 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
+@in_mariadb_too
 def test_it_is_seen_by_others_when_it_is_committed(shop: Shop, opened: Session):
     before = shop.content()
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
@@ -91,6 +92,7 @@ def test_rows_count_where_something_is_defined_as_well(postgres_shop: Shop):
         done(session, "ALTER TABLE log ADD COLUMN more text", "UPDATE item SET price = 1", mode="hold")
 
 
+@in_mariadb_too
 def test_a_held_action_keeps_others_of_the_session_off_its_tables(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
     with pytest.raises(InputError, match=f"is held by action {action}; commit it or undo it first"):
@@ -133,6 +135,7 @@ def is_held(shop: Shop) -> bool:
     return False
 
 
+@in_mariadb_too
 def test_what_was_held_cannot_be_taken_back_after_its_commit_nor_done_again_after_its_undo(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
     opened.undo(action)

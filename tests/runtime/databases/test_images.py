@@ -8,7 +8,7 @@ from autoclave.core import InputError
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.databases.shops import Shop, done
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too
 
 IN_BOTH = {
     "insert": ["INSERT INTO kind (name) VALUES ('new')"],
@@ -101,6 +101,19 @@ IN_POSTGRESQL = {
 }
 
 
+IN_MARIADB = {
+    **{
+        name: each for name, each in IN_BOTH.items() if not name.startswith("a table, an") and "out of rows" not in name
+    },
+    "upsert": ["INSERT INTO kind VALUES ('toy', 'u') ON DUPLICATE KEY UPDATE note = 'seen'"],
+    "update from": [
+        "UPDATE item JOIN (SELECT item, count(*) AS n FROM review GROUP BY item) AS r ON r.item = item.id "
+        "SET item.price = r.n"
+    ],
+    "with": ["DELETE FROM item WHERE id IN (WITH few AS (SELECT id FROM item WHERE price > 100) SELECT id FROM few)"],
+}
+
+
 def check_both_ways(shop: Shop, statements: list[str]) -> None:
     before = shop.content()
     with shop.session() as session:
@@ -122,6 +135,11 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(shop: Shop, statemen
     check_both_ways(shop, statements)
 
 
+@pytest.mark.parametrize("statements", IN_MARIADB.values(), ids=IN_MARIADB)
+def test_so_it_is_in_mariadb(mariadb_shop: Shop, statements: list[str]):
+    check_both_ways(mariadb_shop, statements)
+
+
 @pytest.mark.parametrize("statements", IN_SQLITE.values(), ids=IN_SQLITE)
 def test_so_is_what_only_sqlite_does(sqlite_shop: Shop, statements: list[str]):
     check_both_ways(sqlite_shop, statements)
@@ -132,6 +150,7 @@ def test_so_is_what_only_postgresql_does(postgres_shop: Shop, statements: list[s
     check_both_ways(postgres_shop, statements)
 
 
+@in_mariadb_too
 def test_planning_changes_nothing_and_says_what_would_be_changed(shop: Shop, opened: Session):
     before = shop.content()
     sql = {"do": "sql", "database": "shop", "statements": ["DELETE FROM kind WHERE name = 'book'"]}
@@ -144,6 +163,7 @@ def test_planning_changes_nothing_and_says_what_would_be_changed(shop: Shop, ope
     assert shop.content() == before
 
 
+@in_mariadb_too
 def test_all_statements_are_done_or_none(shop: Shop, opened: Session):
     before = shop.content()
     with pytest.raises(InputError):
@@ -151,6 +171,7 @@ def test_all_statements_are_done_or_none(shop: Shop, opened: Session):
     assert shop.content() == before
 
 
+@in_mariadb_too
 def test_exactly_what_was_planned_is_done_or_nothing(shop: Shop, opened: Session):
     sql = {"do": "sql", "database": "shop", "statements": ["UPDATE item SET price = price + 1 WHERE kind = 'toy'"]}
     proposal = opened.propose(sql)
@@ -162,6 +183,7 @@ def test_exactly_what_was_planned_is_done_or_nothing(shop: Shop, opened: Session
     assert opened.journal.standing(proposal.action).state is ActionState.PROPOSED
 
 
+@in_mariadb_too
 def test_what_would_change_nothing_is_no_action(shop: Shop, opened: Session):
     with pytest.raises(InputError, match="change nothing as it is now"):
         done(opened, "DELETE FROM item WHERE id = 1000")

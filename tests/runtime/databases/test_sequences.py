@@ -47,7 +47,7 @@ def test_what_is_left_is_what_a_replay_without_the_undone_gives(
         check_sequence(random.Random(each), request, engine)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def engine(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -23,6 +23,7 @@ GROUP = "autoclave.databases"
 _OWN = {
     "sqlite": "autoclave.runtime.databases.sqlite.engine",
     "postgresql": "autoclave.runtime.databases.postgresql.engine",
+    "mariadb": "autoclave.runtime.databases.mariadb.engine",
 }
 
 Json = Mapping[str, Any]

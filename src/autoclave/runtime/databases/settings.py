@@ -26,7 +26,7 @@ class DatabaseConnection(Config):
     """One database. Only what its engine understands may be given."""
 
     engine: str
-    """`sqlite`, `postgresql`, or the name of an entry point of the group `autoclave.databases`."""
+    """`sqlite`, `postgresql`, `mariadb`, or the name of an entry point of the group `autoclave.databases`."""
     path: str = ""
     """Of the file, where it is one."""
     host: str = ""

@@ -1,0 +1,225 @@
+"""Rows of a MariaDB database looked up, compared with their images, and written back, in the caller's transaction.
+
+Rows are written while the server looks at no foreign keys (`SET foreign_key_checks = 0`), so that nothing is carried on
+to other rows; afterwards we look at the references ourselves. What was written is read again, and compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from autoclave.core import InputError
+from autoclave.runtime.databases.effects import Effect, Image, TableEffect, is_same
+from autoclave.runtime.databases.engine import Rejected
+from autoclave.runtime.databases.mariadb.catalogue import Catalogue, ForeignKey, TableFacts
+from autoclave.runtime.databases.mariadb.connection import do, rows
+from autoclave.runtime.databases.mariadb.values import quoted
+
+WHOLE_ROWS = 100_000
+"""Tables that are compared as a whole may have so many rows."""
+_AT_ONCE = 500
+Places = dict[tuple[str, str], Image | None]
+
+
+class Rows:
+    """Of one database. `locks`: rows that are looked at, and places where there are none, stay as they are."""
+
+    def __init__(self, connection: Any, catalogue: Catalogue, *, locks: bool = True) -> None:
+        self._connection, self._catalogue = connection, catalogue
+        self._locking = " FOR UPDATE" if locks else ""
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def where(self, table: TableFacts, condition: str, row: str = "", limit: int = 0) -> list[Image]:
+        """Rows that meet a condition, in which the table has the name `row`."""
+        alias = f" AS {quoted(row)}" if row and row != table.name else ""
+        most = f" LIMIT {limit}" if limit else ""
+        where = f" WHERE {condition}" if condition else ""
+        reading = table.reading(quoted(row or table.name))
+        query = f"SELECT {reading} FROM {table.quoted}{alias}{where}{most}{self._locking}"
+        return [table.image(values) for values in rows(self._connection, query)]
+
+    def whole(self, table: TableFacts) -> list[Image]:
+        """All rows.
+
+        Raises:
+            InputError: they are too many to be compared.
+        """
+        found = self.where(table, "", limit=WHOLE_ROWS + 1)
+        if len(found) > WHOLE_ROWS:
+            raise InputError(
+                f"table {table.place}: has more than {WHOLE_ROWS} rows to compare, which a table without a primary "
+                "key, REPLACE, ON DUPLICATE KEY, a join, LIMIT and changed keys need. Mend: UPDATE or DELETE one table "
+                "with a primary key by WHERE alone"
+            )
+        return found
+
+    def by_key(self, table: TableFacts, images: Iterable[Image]) -> dict[str, Image]:
+        """The rows that are there under the keys of images, by these keys."""
+        wanted = {image[0]: table.literals(image, table.key) for image in images}
+        found: dict[str, Image] = {}
+        for names in _parts(list(wanted)):
+            matching = self.where(table, _among(table.key, [wanted[name] for name in names]))
+            found |= {image[0]: image for image in matching}
+        if len(found) < len(wanted) and any(table.stored[table.places[name]].collation for name in table.key):
+            self._by_other_names(table, wanted, found)
+        return found
+
+    def _by_other_names(self, table: TableFacts, wanted: dict[str, Any], found: dict[str, Image]) -> None:
+        """Add rows whose keys are other texts, and the same to the server ('a' and 'A')."""
+        for name in [name for name in wanted if name not in found]:
+            for image in self.where(table, _among(table.key, [wanted[name]])):
+                found[name] = image
+
+    def matching(self, table: TableFacts, keys: Sequence[Sequence[str]]) -> list[Image]:
+        """Rows that have one of some keys, which are SQL."""
+        return [image for some in _parts(keys) for image in self.where(table, _among(table.key, some))]
+
+    def referring(self, key: ForeignKey, parents: Sequence[Image]) -> list[Image]:
+        """Rows of a child that refer to rows of its parent."""
+        parent, child = self._catalogue.tables[key.parent], self._catalogue.tables[key.child]
+        found: list[Image] = []
+        for some in _parts(parents):
+            values = [each for image in some if "NULL" not in (each := parent.literals(image, key.target))]
+            if values:
+                found += self.where(child, _among(key.columns, values))
+        return found
+
+    # --- Comparing --------------------------------------------------------------------------------------------------
+
+    def contested(self, effect: Effect) -> Places:
+        """See `Engine.contested`."""
+        found: Places = {}
+        for each in effect.tables:
+            table = self._catalogue.tables.get(each.table)
+            if table is None or table.layout != each.layout:
+                found[each.table, ""] = None
+            elif table.key:
+                found.update(self._contested_by_key(table, each))
+            elif _counted(each.removed) - _counted(self.whole(table)):
+                found[each.table, ""] = None
+        return found
+
+    def _contested_by_key(
+        self, table: TableFacts, effect: TableEffect
+    ) -> Iterator[tuple[tuple[str, str], Image | None]]:
+        gone = {image[0] for image in effect.removed}
+        there = self.by_key(table, (*effect.removed, *effect.added))
+        for image in effect.removed:
+            if not is_same(now := there.get(image[0]), image):
+                yield (table.place, image[0]), now
+        for image in effect.added:
+            now = there.get(image[0])
+            if image[0] not in gone and now is not None and now[0] not in gone:
+                yield (table.place, image[0]), now
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def write(self, effect: Effect) -> None:
+        """Make an effect true, when nothing is contested.
+
+        Raises:
+            Rejected: it would set off triggers, or references would lead nowhere.
+        """
+        pairs = [(self._catalogue.tables[each.table], each) for each in effect.tables]
+        for table, _ in pairs:
+            if table.triggers:
+                raise Rejected(f"table {table.place}: has triggers ({', '.join(table.triggers)}), which would be fired")
+        counts = {table.place: _counted(self.whole(table)) for table, _ in pairs if not table.key}
+        for table, each in pairs:
+            self._take(table, each.removed)
+        for table, each in pairs:
+            self._bring(table, each.added)
+        for table, each in pairs:
+            if not self._is_written(table, each, counts.get(table.place)):
+                raise Rejected(f"table {table.place}: rows did not become what they were to become")
+        for table, each in pairs:
+            self._require_references(table, each)
+
+    def _take(self, table: TableFacts, images: Sequence[Image]) -> None:
+        if not table.key:
+            for image in images:
+                same = " AND ".join(
+                    f"BINARY {column.reading()} <=> BINARY {_as_read(column.literal(value), value)}"
+                    for column, value in zip(table.stored, image[1], strict=True)
+                )
+                do(self._connection, f"DELETE FROM {table.quoted} WHERE {same} LIMIT 1")
+            return
+        for some in _parts(images):
+            keys = [table.literals(image, table.key) for image in some]
+            do(self._connection, f"DELETE FROM {table.quoted} WHERE {_among(table.key, keys)}")
+
+    def _bring(self, table: TableFacts, images: Sequence[Image]) -> None:
+        written = [each.name for each in table.stored if not each.is_generated]
+        names = ", ".join(map(quoted, written))
+        for some in _parts(images):
+            values = ", ".join(f"({', '.join(table.literals(image, written))})" for image in some)
+            do(self._connection, f"INSERT INTO {table.quoted} ({names}) VALUES {values}")
+
+    def _is_written(self, table: TableFacts, effect: TableEffect, before: Counter[str] | None) -> bool:
+        if before is not None:
+            wanted = before - _counted(effect.removed) + _counted(effect.added)
+            return wanted == _counted(self.whole(table))
+        there = self.by_key(table, (*effect.removed, *effect.added))
+        added = dict(effect.added)
+        return all(is_same(there.get(image[0]), image) for image in effect.added) and not any(
+            key in there and there[key][0] == key for key, _ in effect.removed if key not in added
+        )
+
+    def _require_references(self, table: TableFacts, effect: TableEffect) -> None:
+        """Look whether all references from rows that came and to rows that went lead somewhere.
+
+        Raises:
+            Rejected: one does not.
+        """
+        for key in table.foreign_keys:
+            own = [table.literals(image, table.key) for image in effect.added] if table.key else []
+            for some in _parts(own) if table.key else ([[]] if effect.added else []):
+                self._require(key, _among(table.key, some, "c") if some else "TRUE")
+        for key in self._catalogue.children.get(table.place, ()):
+            if effect.removed and key.child not in self._catalogue.tables:
+                raise Rejected(f"table {key.child}: is in another schema, and may refer to what would be taken away")
+            gone = [each for image in effect.removed if "NULL" not in (each := table.literals(image, key.target))]
+            for some in _parts(gone):
+                self._require(key, _among(key.columns, some, "c"))
+
+    def _require(self, key: ForeignKey, condition: str) -> None:
+        child, parent = quoted(*key.child.split("/")), quoted(*key.parent.split("/"))
+        refers = " AND ".join(f"c.{quoted(each)} IS NOT NULL" for each in key.columns)
+        same = " AND ".join(
+            f"p.{quoted(target)} = c.{quoted(own)}" for own, target in zip(key.columns, key.target, strict=True)
+        )
+        lost = rows(
+            self._connection,
+            f"SELECT 1 FROM {child} c WHERE ({condition}) AND {refers} AND NOT EXISTS (SELECT 1 FROM {parent} p WHERE "
+            f"{same}) LIMIT 1",
+        )
+        if lost:
+            raise Rejected(f"table {key.child}: rows would refer to what is not there (constraint {key.name})")
+
+
+def _among(columns: Sequence[str], values: Sequence[Sequence[str]], row: str = "") -> str:
+    """A condition that columns have the values of one of these rows; values are SQL."""
+    names = [quoted(row, each) if row else quoted(each) for each in columns]
+    if len(names) == 1:
+        return f"{names[0]} IN ({', '.join(value for (value,) in values)})"
+    return " OR ".join(
+        "(" + " AND ".join(f"{name} = {value}" for name, value in zip(names, each, strict=True)) + ")"
+        for each in values
+    )
+
+
+def _as_read(literal: str, value: str | None) -> str:
+    """SQL for a value as `reading` gives it, which may be digits for bytes."""
+    return literal if value is None or not literal.endswith("'") or literal.startswith("_utf8") else f"'{value}'"
+
+
+def _counted(images: Iterable[Image]) -> Counter[str]:
+    return Counter(repr(data) for _, data in images)
+
+
+def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(things), _AT_ONCE):
+        yield things[start : start + _AT_ONCE]

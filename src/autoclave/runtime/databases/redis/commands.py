@@ -1,0 +1,88 @@
+"""What can be proposed for a key-value database: commands, and commands that take them back. Pure.
+
+Let through is what changes only the keys that it names, waits for nobody, and does the same whenever it is done. So no
+scripts, no commands of the server, none on all keys, none that draw at random; and times are given as points in time,
+since "in ten seconds" is another time whenever it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from autoclave.config import Config
+from autoclave.core import InputError
+
+_MOST_BYTES = 1_000_000
+_Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=10_000)]
+_TEXTS = """
+SET SETNX MSET MSETNX APPEND SETRANGE SETBIT GETSET GETDEL INCR INCRBY INCRBYFLOAT DECR DECRBY BITOP
+"""
+_KEYS = """
+DEL UNLINK RENAME RENAMENX COPY PERSIST EXPIREAT PEXPIREAT
+"""
+_HASHES = """
+HSET HSETNX HMSET HDEL HINCRBY HINCRBYFLOAT
+"""
+_LISTS = """
+LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LINSERT LREM LTRIM LMOVE RPOPLPUSH
+"""
+_SETS = """
+SADD SREM SMOVE SUNIONSTORE SINTERSTORE SDIFFSTORE ZADD ZREM ZINCRBY ZREMRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYLEX
+ZPOPMIN ZPOPMAX ZUNIONSTORE ZINTERSTORE ZDIFFSTORE ZRANGESTORE
+"""
+_ALLOWED = frozenset(f"{_TEXTS} {_KEYS} {_HASHES} {_LISTS} {_SETS}".split())
+_SET_WORDS = frozenset({"NX", "XX", "GET", "KEEPTTL", "EXAT", "PXAT"})
+_INSTEAD = {
+    "EXPIRE": "EXPIREAT",
+    "PEXPIRE": "PEXPIREAT",
+    "SETEX": "SET with EXAT",
+    "PSETEX": "SET with PXAT",
+    "GETEX": "EXPIREAT or PERSIST",
+}
+
+
+class Commands(Config):
+    """Commands that are done all or none, and what takes them back."""
+
+    do: Literal["commands"] = "commands"
+    database: str
+    """The name that the settings give it."""
+    commands: tuple[_Words, ...] = Field(strict=False, min_length=1, max_length=100)
+    """The words of each: `["SET", "greeting", "hello"]`."""
+    undo: tuple[_Words, ...] = Field(strict=False, min_length=1, max_length=100)
+    """Commands that bring back all keys as they are now. They are tested before."""
+
+
+def require_allowed(commands: Sequence[Sequence[str]], what: str) -> None:
+    """Check commands.
+
+    Raises:
+        InputError: one may do more than change the keys that it names, or something else each time.
+    """
+    for number, words in enumerate(commands, start=1):
+        name = words[0].upper()
+        if instead := _INSTEAD.get(name):
+            raise InputError(f"{what} {number}: {name} means another time whenever it is done; use {instead}")
+        if name not in _ALLOWED:
+            raise InputError(
+                f"{what} {number}: {name[:40]} is not let through; there are {', '.join(sorted(_ALLOWED))}"
+            )
+        if name == "SET":
+            _require_set(words, f"{what} {number}")
+        if name == "COPY" and "DB" in map(str.upper, words[3:]):
+            raise InputError(f"{what} {number}: COPY into another database is not let through")
+        if sum(len(word.encode()) for word in words) > _MOST_BYTES:
+            raise InputError(f"{what} {number}: has more than {_MOST_BYTES} bytes")
+
+
+def _require_set(words: Sequence[str], where: str) -> None:
+    rest = [word.upper() for word in words[3:]]
+    while rest:
+        word = rest.pop(0)
+        if word not in _SET_WORDS:
+            raise InputError(f"{where}: SET with {word[:10]} is not let through; times are given by EXAT or PXAT")
+        if word in ("EXAT", "PXAT") and rest:
+            rest.pop(0)

@@ -1,0 +1,558 @@
+"""What only MariaDB does, and what it would do unseen."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import pymysql
+import pytest
+
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.engine import open_engine
+from autoclave.runtime.databases.mariadb import recorder as recorder_module
+from autoclave.runtime.databases.mariadb import rows as rows_module
+from autoclave.runtime.interface import Guarantee, NotUndone
+from autoclave.runtime.states import ActionState
+from tests.mariadb import Mariadb
+from tests.runtime.databases.shops import CANARY, Shop, done, mariadb_held
+from tests.runtime.databases.test_images import check_both_ways
+
+S = ActionState
+
+WRITTEN = {
+    "upsert": ["INSERT INTO kind VALUES ('toy', 'u'), ('new', 'v') ON DUPLICATE KEY UPDATE note = VALUES(note)"],
+    "upsert by a unique value": ["INSERT INTO item (id, name) VALUES (77, 'b') ON DUPLICATE KEY UPDATE price = 1"],
+    "replace, which deletes another row too": ["REPLACE INTO item VALUES (1, 'b', 1, 'toy', NULL)"],
+    "replace, which cascades": ["REPLACE INTO kind (name) VALUES ('book')"],
+    "insert that leaves out what is there": ["INSERT IGNORE INTO kind (name) VALUES ('toy'), ('new')"],
+    "insert set": ["INSERT INTO kind SET name = 'new', note = 'x'"],
+    "update of a join": ["UPDATE item JOIN kind ON kind.name = item.kind SET item.price = 5, kind.note = 'j'"],
+    "update of one of two": ["UPDATE item i, review r SET i.price = 9 WHERE r.item = i.id AND r.text = 'good'"],
+    "delete from a join": ["DELETE r FROM review AS r JOIN item ON r.item = item.id WHERE item.name = 'a'"],
+    "delete from two": ["DELETE item, review FROM item JOIN review ON review.item = item.id"],
+    "delete using": ["DELETE FROM review USING review JOIN item ON review.item = item.id WHERE item.id = 3"],
+    "limit": ["UPDATE item SET price = 0 ORDER BY price DESC LIMIT 2"],
+    "random rows": ["DELETE FROM place WHERE RAND() < 0.5 OR row > 0"],
+    "a subquery": ["DELETE FROM item WHERE id IN (SELECT item FROM review WHERE text = 'good')"],
+    "a name for the table": ["UPDATE item AS i SET i.price = 2 WHERE i.id = 3"],
+    "keys that differ in case alone": ["UPDATE kind SET name = 'BOOK' WHERE name = 'book'"],
+    "and are given again": ["DELETE FROM kind WHERE name = 'empty'", "INSERT INTO kind (name) VALUES ('EMPTY')"],
+    "equal to the server, but not the same": ["UPDATE note SET text = 'X' WHERE text = 'x'"],
+    "zero as a number that counts up": [
+        "INSERT INTO review (id, text) VALUES (-1, 'x')",
+        "DELETE FROM item WHERE id = 1",
+    ],
+    "labels": ["UPDATE mood SET mood = NULL"],
+    "a table that refers to itself, in the middle": ["DELETE FROM part WHERE id = 2", "INSERT INTO part VALUES (9, 4)"],
+}
+
+
+@pytest.mark.parametrize("statements", WRITTEN.values(), ids=WRITTEN)
+def test_what_was_done_is_taken_back_exactly_and_done_again(mariadb_shop: Shop, statements: list[str]):
+    if statements == WRITTEN["and are given again"]:
+        mariadb_shop.others("INSERT INTO kind (name) VALUES ('full')")
+    check_both_ways(mariadb_shop, statements)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE item SET price = price + 1 WHERE kind = 'book'",
+        "DELETE FROM kind WHERE name = 'book'",
+        "INSERT INTO log SELECT name, id FROM item",
+        "INSERT INTO kind (name) VALUES ('new')",
+    ],
+)
+def test_of_plain_statements_only_their_own_rows_are_read(
+    mariadb_shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
+):
+    """However large the tables are."""
+    mariadb_shop.others("ALTER TABLE log ADD PRIMARY KEY (what)")
+    monkeypatch.setattr(rows_module, "WHOLE_ROWS", 0)
+    check_both_ways(mariadb_shop, [statement])
+
+
+def test_of_others_tables_are_compared_if_they_are_not_too_large(mariadb_shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rows_module, "WHOLE_ROWS", 2)
+    with mariadb_shop.session() as session, pytest.raises(InputError, match="has more than 2 rows to compare"):
+        done(session, "REPLACE INTO kind (name) VALUES ('book')")
+
+
+def test_rows_that_were_not_foreseen_are_seen_by_their_number(mariadb_shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """Were the condition understood in another way than the server does, nothing would be done."""
+    before = mariadb_shop.content()
+    whole = rows_module.Rows.where
+
+    def other(self: Any, table: Any, condition: str, *more: Any, **named: Any) -> Any:
+        return whole(self, table, condition.replace("price > 3", "price > 100"), *more, **named)
+
+    monkeypatch.setattr(recorder_module.Rows, "where", other)
+    with mariadb_shop.session() as session:
+        for statement in ("UPDATE item SET price = 1 WHERE price > 3", "DELETE FROM item WHERE price > 3"):
+            with pytest.raises(InputError, match="changed other rows than its condition finds"):
+                done(session, statement)
+    assert mariadb_shop.content() == before
+
+
+SMUGGLED = [
+    "DELETE FROM log; DELETE FROM item",
+    "DELETE FROM log WHERE id = 1 /*! OR 1 = 1 */",
+    "DELETE FROM log /*M! WHERE id = 1 */",
+    "DELETE FROM log -- WHERE id = 1",
+    "DELETE FROM log # WHERE id = 1",
+    "DELETE FROM log WHERE id = 1 --\x01 AND 1 = 2",
+    "UPDATE log SET id = SLEEP(1)",
+    "UPDATE log SET id = BENCHMARK(1000, 1)",
+    "UPDATE log SET id = GET_LOCK('x', 1)",
+    "UPDATE log SET id = MASTER_POS_WAIT('x', 1)",
+    "UPDATE log SET what = LOAD_FILE('/etc/passwd')",
+    "UPDATE log SET id = bump(1)",
+    "UPDATE log SET id = `bump`(1)",
+    "UPDATE log SET id = `bump` (1)",
+    "UPDATE log SET id = shop.bump(1)",
+    "UPDATE log SET id = explode(1)",
+    "UPDATE log SET id = @a := 5",
+    "UPDATE log SET what = @@datadir",
+    "INSERT INTO log SELECT NEXT VALUE FOR s, 1",
+    "INSERT INTO log SELECT NEXTVAL(s), 1",
+    "INSERT INTO log SELECT 1, 2 INTO OUTFILE '/tmp/out'",
+    "SELECT * FROM item INTO OUTFILE '/tmp/out'",
+    "SELECT * FROM item",
+    "INSERT DELAYED INTO log VALUES ('x', 1)",
+    "LOAD DATA INFILE '/etc/passwd' INTO TABLE log",
+    "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE log",
+    "CALL wipe()",
+    "DO SLEEP(1)",
+    "HANDLER item OPEN",
+    "PREPARE p FROM 'DELETE FROM item'",
+    "EXECUTE IMMEDIATE 'DELETE FROM item'",
+    "BEGIN NOT ATOMIC DELETE FROM item; END",
+    "SET foreign_key_checks = 0",
+    "SET STATEMENT foreign_key_checks = 0 FOR DELETE FROM item",
+    "INSERT INTO mysql.user (user) VALUES ('me')",
+    "INSERT INTO log SELECT user, 1 FROM mysql.user",
+    "INSERT INTO log SELECT table_name, 1 FROM information_schema.tables",
+    "DELETE FROM dear",
+    "INSERT INTO log SELECT name, id FROM dear",
+    "WITH gone AS (SELECT 1) SELECT * FROM gone",
+    "EXPLAIN DELETE FROM log",
+    "ANALYZE FORMAT=JSON DELETE FROM log",
+    "\ufeffDELETE FROM log",
+    "DELETE FROM log WHERE id = ?",
+    "",
+    ";",
+]
+ENDS = [
+    "TRUNCATE log",
+    "CREATE TABLE made (a INT PRIMARY KEY)",
+    "CREATE TEMPORARY TABLE made (a INT PRIMARY KEY)",
+    "ALTER TABLE log ADD COLUMN more TEXT",
+    "DROP TABLE log",
+    "RENAME TABLE log TO diary",
+    "LOCK TABLES log WRITE",
+    "FLUSH TABLES",
+    "OPTIMIZE TABLE log",
+    "GRANT SELECT ON shop.* TO agent",
+    "COMMIT",
+    "ROLLBACK",
+    "XA END 'x'",
+    "START TRANSACTION",
+    "SET autocommit = 1",
+]
+
+
+def test_what_could_do_more_than_it_says_is_refused(mariadb_shop: Shop):
+    shop = mariadb_shop
+    shop.others("CREATE FUNCTION bump(n INT) RETURNS INT DETERMINISTIC RETURN n")
+    shop.others("CREATE FUNCTION explode(n INT) RETURNS INT DETERMINISTIC RETURN n; CREATE SEQUENCE s")
+    shop.others("INSERT INTO log VALUES ('x', 1)")
+    before = shop.content()
+    with shop.session() as session:
+        for mode in ("images", "hold"):
+            for statement in SMUGGLED:
+                with pytest.raises(InputError):
+                    pytest.fail(f"was done: {done(session, statement, mode=mode)} {statement}")
+            for statement in ENDS:
+                with pytest.raises(InputError, match="is refused in all modes"):
+                    done(session, statement, mode=mode)
+    assert shop.content() == before
+
+
+def test_what_a_trigger_or_another_engine_would_change_is_refused(mariadb_shop: Shop):
+    shop = mariadb_shop
+    shop.others("CREATE TRIGGER t AFTER DELETE ON review FOR EACH ROW DELETE FROM log")
+    shop.others("CREATE TRIGGER u AFTER UPDATE ON kind FOR EACH ROW INSERT INTO log VALUES ('kind', 1)")
+    shop.others("ALTER TABLE note ENGINE = MyISAM; ALTER TABLE place ENGINE = Aria")
+    before = shop.content()
+    with shop.session() as session:
+        with pytest.raises(InputError, match=r"triggers \(t\) change is not seen"):
+            done(session, "DELETE FROM item WHERE id = 1")  # which sets a reference of review to null
+        for name in ("note", "place"):
+            with pytest.raises(InputError, match="knows no transactions"):
+                done(session, f"DELETE FROM {name}")
+        with pytest.raises(InputError, match=r"triggers \(u\) change is not seen"):
+            done(session, "UPDATE kind SET note = 'x'", mode="hold")
+    with shop.session(allows_code=True) as session:
+        action = done(session, "UPDATE kind SET note = 'x'", mode="hold")
+        assert session.journal.standing(action).proposed["guarantee"] == Guarantee.EQUIVALENT
+        session.undo(action)
+        assert shop.content() == before
+
+
+def test_a_history_of_its_own_or_rows_elsewhere_are_refused(mariadb_shop: Shop, maria: Mariadb):
+    shop = mariadb_shop
+    shop.others("CREATE TABLE past (a INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+    maria.execute("CREATE OR REPLACE DATABASE elsewhere")
+    try:
+        maria.execute(
+            "CREATE TABLE elsewhere.child (id INT PRIMARY KEY, item INT, "
+            "FOREIGN KEY (item) REFERENCES shop.item (id) ON DELETE CASCADE)"
+        )
+        with shop.session() as session:
+            with pytest.raises(InputError, match="is a system versioned"):
+                done(session, "INSERT INTO past VALUES (1)")
+            with pytest.raises(InputError, match="in another schema"):
+                done(session, "DELETE FROM item WHERE id = 1")
+            action = done(session, "INSERT INTO mood VALUES (9, 'glad')")
+            maria.execute(
+                "CREATE TABLE elsewhere.face (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES shop.mood (id))",
+                "INSERT INTO elsewhere.face VALUES (9)",
+            )
+            with pytest.raises(NotUndone, match="elsewhere/face: is in another schema"):
+                session.undo(action)
+    finally:
+        maria.execute("DROP DATABASE elsewhere")
+
+
+def test_values_that_do_not_fit_are_not_cut_silently(mariadb_shop: Shop):
+    shop, before = mariadb_shop, mariadb_shop.content()
+    statements = (
+        "INSERT INTO item (id, name) VALUES (9, REPEAT('x', 50))",
+        "INSERT IGNORE INTO item (id, name) VALUES (9, REPEAT('x', 50))",
+        "INSERT IGNORE INTO item (id, name, kind) VALUES (9, 'x', 'no such kind')",
+        "INSERT INTO sum_of (a, b) VALUES (9, 'many')",
+        "INSERT INTO mood VALUES (9, 'unknown')",
+        "UPDATE sum_of SET b = 1 / 0",
+        "UPDATE sum_of SET total = 3",
+    )
+    with shop.session() as session:
+        for statement in statements:
+            with pytest.raises(InputError):
+                done(session, statement)
+    assert shop.content() == before
+
+
+def test_a_gap_in_auto_increment_is_told_before(mariadb_shop: Shop):
+    with mariadb_shop.session() as session:
+        sql = {"do": "sql", "database": "shop", "statements": ["INSERT INTO review (text) VALUES ('x')"]}
+        plan = session.plan(sql)
+        assert plan.guarantee is Guarantee.EQUIVALENT
+        assert any("AUTO_INCREMENT of shop/review" in line and "gap" in line for line in plan.changes)
+        assert session.plan({**sql, "statements": ["DELETE FROM note"]}).guarantee is Guarantee.EXACT
+        action = done(session, *sql["statements"])
+        session.undo(action)
+        session.redo(action)
+
+
+def test_the_clock_stands_still_in_an_action(mariadb_shop: Shop):
+    shop = mariadb_shop
+    shop.others(
+        "CREATE TABLE seen (id INT PRIMARY KEY, at DATETIME(6), since TIMESTAMP(6) DEFAULT NOW(6) ON UPDATE NOW(6))"
+    )
+    with shop.session() as session:
+        done(session, "INSERT INTO seen (id, at) VALUES (1, NOW(6))", "INSERT INTO seen (id, at) VALUES (2, NOW(6))")
+        assert len(shop.others("SELECT DISTINCT at FROM seen")) == 1
+    check_both_ways(shop, ["UPDATE seen SET at = NULL WHERE id = 1"])
+
+
+def test_values_are_given_beside_the_statement(mariadb_shop: Shop):
+    shop = mariadb_shop
+    texts = ["a'; DROP TABLE item -- ", "?\\", "\x00\u00e4\U0001f600", ""]
+    with shop.session() as session:
+        for number, text in enumerate(texts):
+            done(
+                session,
+                "INSERT INTO item (id, name, price, photo) VALUES (?, CONCAT('?', ?), ?, ?)",
+                parameters=[[100 + number, text, 1.5, None]],
+            )
+        done(session, "UPDATE sum_of SET b = b -? WHERE a = 1", parameters=[[-5]])
+        done(session, "UPDATE note SET number = ? WHERE text = 'y'", parameters=[[0.1 + 0.2]])
+        with pytest.raises(InputError, match="1 question marks and 2 values"):
+            done(session, "DELETE FROM item WHERE id = ?", parameters=[[1, 2]])
+    found = shop.others("SELECT name FROM item WHERE id >= 100 ORDER BY id")
+    assert [name for (name,) in found] == [f"?{text}" for text in texts]
+    assert shop.others("SELECT b FROM sum_of WHERE a = 1")[0][0] == 7
+    assert shop.others("SELECT number FROM note WHERE text = 'y'")[0][0] == 0.1 + 0.2
+
+
+VALUES = {
+    "tinyint": ["-128"],
+    "bigint": ["-9223372036854775808", "9223372036854775807"],
+    "bigint unsigned": ["18446744073709551615"],
+    "int(5) zerofill": ["7"],
+    "decimal(65,30)": ["12345678901234567890123456789012345.123456789012345678901234567890", "-0.1"],
+    "float": ["0.1", "16777217", "1e-40", "-0e0"],
+    "float(7,3)": ["1234.567"],
+    "double": ["0.1e0 + 0.2e0", "5e-324", "1.7976931348623157e308", "-0e0"],
+    "double(12,2)": ["1234567890.12"],
+    "bit(1)": ["b'1'"],
+    "bit(64)": ["b'1111111111111111111111111111111111111111111111111111111111111111'", "0"],
+    "char(9)": ["'a  '", "''"],
+    "varchar(9)": ["'a  '", "_utf8mb4 x'f09f9880'", "'\\\\''\"%?'", "_utf8mb4 x'00'"],
+    "varchar(9) charset latin1": ["_latin1 x'e4800081'"],
+    "varchar(9) charset utf16": ["_utf8mb4 x'f09f9880'"],
+    "varchar(9) charset gbk": ["_gbk x'bf5c27'"],
+    "varchar(9) collate utf8mb4_bin": ["'A'"],
+    "longtext": ["REPEAT('x', 100000)"],
+    "json": ['\'{"a": 1,   "a": [2.00, null]}\''],
+    "binary(4)": ["x'ff00'"],
+    "varbinary(9)": ["x'00ff5c27'", "''"],
+    "longblob": ["x'00ff5c27'", "REPEAT(x'00', 100000)"],
+    "enum('', 'a', 'b')": ["''", "'b'"],
+    "set('a', 'b', 'c')": ["''", "'a,c'"],
+    "date": ["'0000-00-00'", "'2024-00-15'", "'9999-12-31'", "'2023-02-31'"],
+    "time(6)": ["'-838:59:59.000001'", "'00:00:00.1'"],
+    "datetime(6)": ["'0000-00-00 00:00:00'", "'2024-03-31 02:30:00.123456'"],
+    "timestamp(6) null": ["'1970-01-01 00:00:01.5'", "'2024-03-31 02:30:00.123456'", "'0000-00-00 00:00:00'"],
+    "year": ["0000", "2155"],
+    "uuid": ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"],
+    "inet6": ["'::ffff:1.2.3.4'", "'fe80::1'"],
+    "inet4": ["'1.2.3.4'"],
+    "point": ["ST_PointFromText('POINT(1.5 -0)', 4326)"],
+    "geometry": ["ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 1),LINESTRING(0 0,1 1))')"],
+}
+
+
+def test_all_types(mariadb_shop: Shop):
+    shop = mariadb_shop
+    columns = [f"c{number} {kind}" for number, kind in enumerate(VALUES)]
+    shop.others(f"CREATE TABLE kinds (id INT PRIMARY KEY AUTO_INCREMENT, {', '.join(columns)}) ROW_FORMAT = DYNAMIC")
+    shop.others(f"CREATE TABLE loose AS SELECT {', '.join(f'c{number}' for number in range(len(VALUES)))} FROM kinds")
+    for number, values in enumerate(VALUES.values()):
+        for value in [*values, "NULL"]:
+            shop.others(f"SET sql_mode = 'ALLOW_INVALID_DATES'; INSERT INTO kinds (c{number}) VALUES ({value})")
+            shop.others(f"SET sql_mode = 'ALLOW_INVALID_DATES'; INSERT INTO loose (c{number}) VALUES ({value})")
+    exact = ", ".join(f"HEX(c{number}), c{number}" for number in range(len(VALUES)))
+
+    def found() -> Any:
+        return [sorted(map(repr, shop.others(f"SELECT {exact} FROM {name}"))) for name in ("kinds", "loose")]
+
+    before, whole = found(), shop.content()
+    nulls = ", ".join(f"c{number} = NULL" for number in range(len(VALUES)))
+    with shop.session() as session:
+        for name in ("kinds", "loose"):
+            for statement in (f"UPDATE {name} SET {nulls}", f"DELETE FROM {name}"):
+                action = done(session, statement)
+                assert found() != before
+                session.undo(action)
+                assert found() == before, statement
+    assert shop.content() == whole
+
+
+def test_keys_of_all_kinds(mariadb_shop: Shop):
+    shop = mariadb_shop
+    shop.others(
+        "CREATE TABLE k (a DECIMAL(9,3), b VARCHAR(9) CHARSET latin1, c VARBINARY(9), d DOUBLE, e ENUM('x', 'y'), "
+        "f TIMESTAMP(3) DEFAULT '2001-01-01', PRIMARY KEY (a, b, c, d, e, f))"
+    )
+    shop.others(
+        "INSERT INTO k VALUES (1.0, 'a/b%', x'00', 0.1, 'x', '2024-03-31 02:30:00.5'), (1.5, '', x'', -0e0, 'y', "
+        "'2001-01-01'), (2, _latin1 x'e4', x'ff', 1e300, 'y', '2001-01-01')"
+    )
+    for statement in ("UPDATE k SET b = CONCAT(b, 'x')", "DELETE FROM k", "DELETE FROM k WHERE d > 1"):
+        check_both_ways(shop, [statement])
+
+
+def test_rows_are_the_same_whatever_the_time_zone_of_the_server_is_meanwhile(mariadb_shop: Shop, maria: Mariadb):
+    shop = mariadb_shop
+    shop.others(
+        "CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP(6) NULL); INSERT INTO t VALUES (1, '2024-03-31 01:30:00')"
+    )
+    before = shop.others("SELECT UNIX_TIMESTAMP(at) FROM t")
+    try:
+        maria.execute("SET GLOBAL time_zone = '+05:45', GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
+        with shop.session() as session:
+            action = done(session, "UPDATE t SET at = NULL WHERE id = 1 AND 'a\\'' = \"a'\"")
+        maria.execute("SET GLOBAL time_zone = '-08:00', GLOBAL sql_mode = ''")
+        with shop.session() as session:
+            session.undo(action)
+    finally:
+        maria.execute("SET GLOBAL time_zone = 'SYSTEM', GLOBAL sql_mode = DEFAULT")
+    assert shop.others("SELECT UNIX_TIMESTAMP(at) FROM t") == before
+
+
+def test_a_user_who_may_do_too_much_or_sees_too_little_is_refused(mariadb_shop: Shop, maria: Mariadb):
+    settings = mariadb_shop.settings
+    maria.execute(
+        "CREATE OR REPLACE USER mighty",
+        "GRANT ALL ON *.* TO mighty",
+        "CREATE OR REPLACE USER blind",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO blind",
+    )
+    for changed, message in (
+        ({"user": "mighty"}, "has rights on all schemas"),
+        ({"user": "blind"}, "cannot see triggers"),
+        ({"user": "nobody"}, "does not let the user in"),
+        ({"role": "agent"}, "only adds to the rights"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_engine("shop", settings.model_copy(update=changed), "")
+    with pytest.raises(HostError, match="does not answer"):
+        open_engine("shop", settings.model_copy(update={"host": "/nowhere"}), "")
+    with pytest.raises(HostError, match="does not answer"):
+        open_engine("shop", settings.model_copy(update={"host": "127.0.0.1", "port": 1}), "")
+
+
+def test_nothing_outside_of_the_schema_can_be_reached(mariadb_shop: Shop, maria: Mariadb):
+    maria.execute("CREATE OR REPLACE DATABASE hidden", "CREATE TABLE hidden.secret (id INT PRIMARY KEY)")
+    try:
+        with mariadb_shop.session() as session:
+            for statement in (
+                "INSERT INTO hidden.secret VALUES (1)",
+                "INSERT INTO log SELECT 'x', id FROM hidden.secret",
+            ):
+                with pytest.raises(InputError, match="there is no table"):
+                    done(session, statement)
+        with pytest.raises(pymysql.Error):
+            maria.execute("SELECT * FROM hidden.secret", user="agent", database="shop")
+    finally:
+        maria.execute("DROP DATABASE hidden")
+
+
+def test_nothing_of_rows_is_told(mariadb_shop: Shop):
+    shop = mariadb_shop
+    with shop.session() as session:
+        told = session.told()
+        messages = [told]
+        for statement in (
+            f"UPDATE item SET name = 'a' WHERE name = '{CANARY}'",
+            "INSERT INTO item (id, name) SELECT 4, name FROM item WHERE id = 4",
+            "UPDATE item SET price = -1 WHERE id = 4",
+            "INSERT INTO item (id, name, kind) SELECT 9, 'x', name FROM item WHERE id = 4",
+            "INSERT INTO sum_of (a, b) SELECT 9, name FROM item WHERE id = 4",
+            "UPDATE item SET photo = EXP(710) WHERE id = 4",
+            "UPDATE mood SET mood = (SELECT text FROM review WHERE id = 3)",
+        ):
+            with pytest.raises((InputError, HostError)) as caught:
+                done(session, statement)
+            messages.append(f"{caught.value} {caught.value.__cause__}")
+    assert CANARY not in "\n".join(messages)
+
+
+def test_more_rows_than_allowed_are_not_even_read(mariadb_shop: Shop):
+    shop = mariadb_shop
+    shop.others("ALTER TABLE log ADD COLUMN n INT PRIMARY KEY AUTO_INCREMENT")
+    before = shop.content()
+    cross = "INSERT INTO log (id) SELECT 1 FROM item a, item b, item c, item d, item e, item f"
+    with shop.session(max_rows=3) as session:
+        for statement in (
+            cross,
+            "UPDATE item SET price = 1",
+            "DELETE FROM kind",
+            "DELETE FROM place, item USING place JOIN item",
+        ):
+            with pytest.raises(InputError):
+                done(session, statement)
+        done(session, "UPDATE item SET price = 1 WHERE id < 3")
+        assert shop.content() != before
+        session.undo(session.journal.standings()[-1].action)
+    assert shop.content() == before
+
+
+def test_a_statement_that_takes_too_long_is_ended(mariadb_shop: Shop):
+    cross = "INSERT INTO log SELECT COUNT(*), 1 FROM " + ", ".join(f"item i{number}" for number in range(14))
+    with (
+        mariadb_shop.session(statement_timeout_s=0.2) as session,
+        pytest.raises(InputError, match="longer than statement"),
+    ):
+        done(session, cross)
+
+
+def test_a_table_that_was_altered_since_is_not_written(mariadb_shop: Shop):
+    shop = mariadb_shop
+    with shop.session() as session:
+        action = done(session, "DELETE FROM place WHERE shelf = 'A'")
+        shop.others("ALTER TABLE place MODIFY item VARCHAR(50)")
+        with pytest.raises(InputError, match="somebody else has changed shop/shop/place"):
+            session.undo(action)
+        shop.others("ALTER TABLE place MODIFY item VARCHAR(40)")
+        shop.others("CREATE TRIGGER t AFTER INSERT ON place FOR EACH ROW DELETE FROM log")
+        with pytest.raises(NotUndone, match="has triggers"):
+            session.undo(action)
+
+
+def test_new_rows_that_meet_a_condition_cannot_slip_in(mariadb_shop: Shop):
+    """From the look at rows to the commit, others wait."""
+    shop = mariadb_shop
+    with contextlib.closing(open_engine("shop", shop.settings, "")) as engine:
+        from autoclave.runtime.databases.operations import Sql
+
+        def keep(*_: object) -> None:
+            with pytest.raises(pymysql.err.OperationalError, match="Lock wait timeout"):
+                shop.others("INSERT INTO item (id, name, price, kind) VALUES (50, 'new', 1, 'toy')")
+
+        engine.perform(Sql(database="shop", statements=("UPDATE item SET price = 7 WHERE kind = 'toy'",)), keep)
+    assert shop.others("SELECT COUNT(*) FROM item WHERE price = 7")[0][0] == 2
+
+
+def test_who_waits_for_a_held_action_is_shown(mariadb_shop: Shop, maria: Mariadb):
+    from tests.runtime.databases.test_holding import until
+
+    shop = mariadb_shop
+    with shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+
+        def wait() -> None:
+            with contextlib.suppress(pymysql.Error):
+                maria.execute(
+                    "SET innodb_lock_wait_timeout = 20", "UPDATE item SET price = 5 WHERE id = 1", database="shop"
+                )
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        until(lambda: any("waits for it" in line for line in session.difference(action)))
+        session.undo(action)
+        waiter.join(20.0)
+    assert not waiter.is_alive()
+    assert shop.others("SELECT price FROM item WHERE id = 1")[0][0] == 5
+
+
+def test_what_is_held_survives_us_and_the_server(mariadb_shop: Shop, maria: Mariadb):
+    shop, before = mariadb_shop, mariadb_shop.content()
+    with shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        other = done(session, "UPDATE sum_of SET b = 3 WHERE a = 1", mode="hold")
+    maria.stop()
+    maria.start()
+    with shop.session() as session:
+        assert session.recovered == []
+        assert session.journal.standing(action).state is S.EXECUTED
+        session.undo(other)
+        assert shop.content() == before
+        session.commit(action)
+        assert shop.content() != before
+    assert mariadb_held(maria) == []
+
+
+def test_a_commit_that_nobody_recorded_is_found(mariadb_shop: Shop, maria: Mariadb):
+    with mariadb_shop.session() as session:
+        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        maria.execute(f"XA COMMIT 'autoclave-{action}'")
+        with pytest.raises(InputError, match="is committed, and a held one leaves nothing"):
+            session.undo(action)
+        assert session.commit(action).state is S.COMMITTED
+
+
+def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(mariadb_shop: Shop, maria: Mariadb):
+    before = mariadb_shop.content()
+    with mariadb_shop.session() as session:
+        action = done(session, "DELETE FROM kind WHERE name = 'book'")
+        maria.stop()
+        with pytest.raises(HostError, match="does not answer"):
+            session.undo(action)
+        maria.start()
+    with mariadb_shop.session() as session:
+        session.undo(action)
+        assert mariadb_shop.content() == before

@@ -233,3 +233,11 @@ def test_nothing_of_ours_stays_in_the_database(postgres_shop: Shop):
         assert postgres_shop.others(wanted) == []
         session.undo(action)
         assert postgres_shop.others(wanted) == []
+
+
+def test_names_of_tables_and_columns_are_names_and_nothing_else(postgres_shop: Shop):
+    odd = '"$autoclave$; DROP TABLE item; SELECT $autoclave$"'
+    postgres_shop.others(f'CREATE TABLE {odd} ("{{}}" int PRIMARY KEY, "{{0.x}}" text)')
+    postgres_shop.others(f"INSERT INTO {odd} VALUES (1, 'a'), (2, 'b')")
+    postgres_shop.others(f"GRANT ALL ON {odd} TO PUBLIC")
+    check_both_ways(postgres_shop, [f"""UPDATE {odd} SET "{{0.x}}" = 'c' WHERE "{{}}" = 1"""])

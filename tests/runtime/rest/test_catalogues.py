@@ -353,3 +353,17 @@ def test_a_catalogue_can_be_written_and_read_again(session: Session, tmp_path: P
     for name in NAMES:
         catalogue = load_catalogue(name)
         assert catalogue_from(json.loads(catalogue.model_dump_json()), name) == catalogue
+
+
+@pytest.mark.parametrize(
+    ("extension", "complaint"),
+    [
+        ({"verb": "read"}, "x-undo.verb: must be one of"),
+        ([{"operation": "switchOff", "status": "pinned"}], "status: is for catalogues"),
+    ],
+)
+def test_a_description_neither_permits_nor_proves_anything(extension: object, complaint: str):
+    document = copy.deepcopy(OPENAPI)
+    document["paths"]["/lamps/{id}/on"]["post"]["x-undo"] = extension
+    with pytest.raises(InputError, match=complaint):
+        catalogue_of_openapi(document, "example")

@@ -19,11 +19,13 @@ from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
 from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.rest.parts import Call
+from autoclave.runtime.rest.wire import Wire
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.traces import found_in
-from tests.runtime.rest.acting import METHODS, asked, connection, done, manager_of, opened
+from tests.runtime.rest.acting import METHODS, asked, connection, done, manager_of, opened, secret
 from tests.runtime.rest.catalogues import written
 from tests.runtime.rest.odd_service import CATALOGUE, OddService
 
@@ -526,3 +528,10 @@ def test_what_is_told_of_an_operation_is_json(odd: Session):
     with pytest.raises(InputError, match="give either operation"):
         odd.plan({"do": "request", "service": "odd"})
     json.dumps(odd.operations["request"].model_json_schema())
+
+
+def test_without_tls_nothing_goes_to_the_internet(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("93.184.216.34", 80))])
+    wire = Wire(ServiceConnection(base_url="http://intranet.example", allows_private=True), lambda name: secret(80))
+    with pytest.raises(InputError, match=r"is not on a private network, so .* must be https"):
+        wire.send(Call("GET", "/"))

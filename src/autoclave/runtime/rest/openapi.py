@@ -20,6 +20,7 @@ from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, paramete
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 _CONDITIONS = ("if-match", "if-none-match")
+_EXTENSION = frozenset({"undo", "look", "subject", "is_guarded"})
 Json = Mapping[str, Any]
 
 
@@ -165,8 +166,18 @@ def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]
         derived = _of_item(own, all_of_them) if own.method != "POST" else _of_creation(own, all_of_them)
         plain |= {**derived, **_of_links(own, all_of_them), "is_guarded": own.is_guarded}
         extension: Any = own.plain.get("x-undo", {})
-        plain |= {"undo": extension} if isinstance(extension, list) else dict(extension)
+        plain |= _extended(own, {"undo": extension} if isinstance(extension, list) else dict(extension))
     return plain
+
+
+def _extended(own: _Described, extension: dict[str, Any]) -> dict[str, Any]:
+    """What a description says of taking back: nobody has proven it, and what permits an operation is not its to say."""
+    if foreign := sorted(extension.keys() - _EXTENSION):
+        raise InputError(f"OpenAPI: {own.name}: x-undo.{foreign[0]}: must be one of {', '.join(sorted(_EXTENSION))}")
+    for undo in extension.get("undo", []):
+        if "status" in undo:
+            raise InputError(f"OpenAPI: {own.name}: x-undo: status: is for catalogues, not for descriptions")
+    return extension
 
 
 def _is_ours(parameter: Json) -> bool:

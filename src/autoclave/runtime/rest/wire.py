@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import secrets
 import ssl
 import time
@@ -22,15 +23,18 @@ from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import decoded, encoded
 from autoclave.runtime.rest.parts import Answer, Call
-from autoclave.runtime.vault.addresses import addresses_of
+from autoclave.runtime.vault.addresses import addresses_of, is_public
 from autoclave.runtime.vault.dummies import dummy_of
-from autoclave.runtime.vault.injection import Outgoing, injected, secret_for
+from autoclave.runtime.vault.injection import Outgoing, injected, may_send_again, require_no_override, secret_for
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.targets import plain_path
 from autoclave.runtime.vault.traces import Replacer
 
 if TYPE_CHECKING:
     import httpx
+
+for _name in ("httpx", "httpcore"):  # they log addresses and headers, with the key in them
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 _PIECE = 1 << 16
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
@@ -62,7 +66,7 @@ class Wire:
         kept_headers: frozenset[str] = frozenset(),
     ) -> None:
         self._connection, self._key_of, self._refresh = connection, key_of, refresh
-        self._verify, self._kept_headers = verify, kept_headers
+        self._verify, self._kept_headers = verify, kept_headers | {"www-authenticate"}
         self._session_key = secrets.token_bytes(32)
 
     def send(
@@ -85,7 +89,9 @@ class Wire:
                 if refused is None:
                     raise
                 return refused  # so much is known of what was sent
-            if answer.status == 401 and self._refresh and self._connection.secret and not is_fresh:
+            challenge = answer.headers.get("www-authenticate", "")
+            may_again = bool(guard) or may_send_again(call.method, challenge)
+            if answer.status == 401 and self._refresh and self._connection.secret and not is_fresh and may_again:
                 with contextlib.suppress(AutoclaveError):
                     self._refresh(self._connection.secret)
                     is_fresh, refused = True, answer
@@ -106,7 +112,9 @@ class Wire:
         headers = {**call.headers, **guard}
         headers |= {"Content-Type": call.content_type} if call.body is not None else {}
         raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        whole, replacer = self._with_key(Outgoing(call.method, host, port, target, raw, content))
+        bare = Outgoing(call.method, host, port, target, raw, content)
+        require_no_override(bare)
+        whole, replacer = self._with_key(bare)
         last: NotSent | None = None
         for address in self._addresses(host, port):
             try:
@@ -116,9 +124,13 @@ class Wire:
         raise last or NotSent(f"{host}:{port}: there is no address")
 
     def _addresses(self, host: str, port: int) -> list[str]:
-        return addresses_of(
-            host, port, allows_private=self._connection.allows_private, what=f"requests to {self._connection.base_url}"
-        )
+        what = f"requests to {self._connection.base_url}"
+        found = addresses_of(host, port, allows_private=self._connection.allows_private, what=what)
+        if self._connection.is_tls:
+            return found
+        if private := [each for each in found if not is_public(each)]:
+            return private
+        raise InputError(f"host {host}: is not on a private network, so {what} must be https")
 
     # --- Keys -------------------------------------------------------------------------------------------------------
 
@@ -255,5 +267,5 @@ def _pause_s(answer: Answer) -> float | None:
         return float(given)
     try:
         return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 1.0

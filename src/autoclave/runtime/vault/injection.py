@@ -77,7 +77,7 @@ def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, s
     """
     try:
         _require_own_host(request)
-        _require_no_override(request)
+        require_no_override(request)
         return secret_for(request, secrets)
     except InputError:
         at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
@@ -140,7 +140,12 @@ def _require_own_host(request: Outgoing) -> None:
         raise InputError(f"the request names {names!r}, the tunnel is to {request.host}:{request.port}")
 
 
-def _require_no_override(request: Outgoing) -> None:
+def require_no_override(request: Outgoing) -> None:
+    """Look that a request asks for nothing but what its method and path say.
+
+    Raises:
+        InputError: it has a header or parameter by which services take another.
+    """
     for name, _ in request.headers:
         if name.decode("ascii", "replace").lower().replace("_", "-") in _OVERRIDES:
             raise InputError(

@@ -29,7 +29,7 @@ _IMAGES = "pg_temp.autoclave_images"
 _SUMS = "pg_temp.autoclave_sums"
 _FUNCTION = """
 CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp {settings} AS $autoclave$
+SET search_path = pg_catalog, pg_temp {settings} AS {tag}
 DECLARE went bigint := 0; came bigint := 0;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
@@ -45,7 +45,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '{too_many}', MESSAGE = 'too many rows';
     END IF;
     RETURN NULL;
-END $autoclave$
+END {tag}
 """
 _PUT = """INSERT INTO {images} SELECT {number}, {sign}, {key}, {row}::text FROM {source} {row};
         GET DIAGNOSTICS {count} = ROW_COUNT;"""
@@ -152,6 +152,7 @@ class Recorder:
             return (_PUT if self._reads_rows else _ADD).format(**about, source=source, sign=sign, count=count)
 
         body = _FUNCTION.format(
+            tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
             number=number,
             settings=settings,
             truncated=put(table.quoted, -1, "went"),

@@ -136,21 +136,26 @@ class Rows:
             )
 
         same = " AND ".join(f"t.{quoted(name)} = (w.r).{quoted(name)}" for name in table.key)
-        delete = f"DELETE FROM {table.quoted} t USING {{}} w WHERE {same}"
-        insert = f"INSERT INTO {table.quoted} ({columns}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {{}} w"
+
+        def delete(source: str) -> str:
+            return f"DELETE FROM {table.quoted} t USING {source} w WHERE {same}"
+
+        def insert(source: str) -> str:
+            return f"INSERT INTO {table.quoted} ({columns}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source} w"
+
         match change:
             case "delete" if table.key:
-                yield delete.format(images(-1, "alone"))
+                yield delete(images(-1, "alone"))
             case "delete":
                 yield self._delete_without_key(number, table)
             case "insert":
-                yield insert.format(images(1, "alone"))
+                yield insert(images(1, "alone"))
             case "update" if table.key and table.updated:
                 setting = ", ".join(f"{quoted(name)} = (w.r).{quoted(name)}" for name in table.updated)
                 yield f"UPDATE {table.quoted} t SET {setting} FROM {images(1, 'paired')} w WHERE {same}"
             case "replace" if table.key:
-                yield delete.format(images(-1, "paired"))
-                yield insert.format(images(1, "paired"))
+                yield delete(images(-1, "paired"))
+                yield insert(images(1, "paired"))
 
     def _delete_without_key(self, number: int, table: TableFacts) -> str:
         """As many of equal rows as there are images, whichever."""

@@ -83,3 +83,8 @@ def test_mistakes_are_named(act, words: list[str], complaint: str):
     assert complaint in told.stderr
     assert "Traceback" not in told.stderr
     assert act("connect", "list").stdout == ""
+
+
+def test_what_is_a_text_is_kept_as_it_is_given(act):
+    assert act("connect", "database", "cache", "engine=redis", "host=localhost", "dbname=07").returncode == 0
+    assert "dbname: '07'" in act("connect", "list").stdout

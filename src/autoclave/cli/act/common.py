@@ -82,6 +82,8 @@ def words(given: Mapping[str, Any]) -> str:
     """An operation in a line: what it does, to what."""
     if given["do"] == "sql":
         return f"sql on {given['database']}: {'; '.join(given['statements'])[:100]}"
+    if given["do"] == "commands":
+        return f"commands on {given['database']}: {'; '.join(map(' '.join, given['commands']))[:100]}"
     if given["do"] == "request":
         what = given.get("operation") or f"{given.get('method')} {given.get('path')}"
         return f"request to {given['service']}: {what}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from autoclave.cli.act.common import FILE, on_state
 from autoclave.core import InputError
+
+if TYPE_CHECKING:
+    from autoclave.config import Config
 
 
 @click.group(no_args_is_help=True)
@@ -104,12 +107,12 @@ def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act connect model endpoint=http://127.0.0.1:8000/v1 name=qwen --root project
     """
-    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.connections import ModelPlace, load_connections
     from autoclave.runtime.opening import alone_on
 
     with alone_on(root, state) as place:
         known = load_connections(place).model
-        given = {**(known.model_dump(mode="json") if known else {}), **_given(settings)}
+        given = {**(known.model_dump(mode="json") if known else {}), **_given(settings, ModelPlace)}
         _change(place, {"model": given})
 
 
@@ -162,24 +165,32 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
     from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.databases.settings import DatabaseConnection
     from autoclave.runtime.opening import alone_on
+    from autoclave.runtime.rest.connection import ServiceConnection
     from autoclave.runtime.rest.loading import load_catalogue
 
+    form = DatabaseConnection if kind == "databases" else ServiceConnection
     with alone_on(root, state) as place:
         known = _plain(getattr(load_connections(place), kind))
         given = dict(known.get(key, {}))
-        given.update(_given(settings))
+        given.update(_given(settings, form))
         if kind == "services" and given.get("catalogue"):
             load_catalogue(str(given["catalogue"]))
         _change(place, {kind: {**known, key: given}})
 
 
-def _given(settings: Iterable[str]) -> dict[str, Any]:
-    """Settings by their names. Files are named whole, since the folder is another the next time."""
+def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
+    """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
     from autoclave.runtime.rest.connection import is_file_name
 
-    found = {override.path: override.value for override in map(parse_override, settings)}
+    found: dict[str, Any] = {}
+    for setting in settings:
+        override = parse_override(setting)
+        field = form.model_fields.get(override.path)
+        is_text = field is not None and field.annotation is str  # `dbname=0` is the text as it stands there
+        found[override.path] = setting.partition("=")[2].strip() if is_text else override.value
     for name in ("path", "catalogue"):
         if name in found and (name == "path" or is_file_name(str(found[name]))):
             found[name] = str(Path(str(found[name])).resolve())

@@ -96,6 +96,16 @@ def test_rows_that_were_not_foreseen_are_seen_by_their_number(mariadb_shop: Shop
     assert mariadb_shop.content() == before
 
 
+def test_a_row_of_others_under_a_key_that_is_the_same_to_the_server_is_named(mariadb_shop: Shop):
+    shop = mariadb_shop
+    with shop.session() as session:
+        action = done(session, "DELETE FROM kind WHERE name = 'empty'")
+        shop.others("INSERT INTO kind (name) VALUES ('EMPTY')")
+        with pytest.raises(InputError, match="somebody else has changed shop/shop/kind/empty"):
+            session.undo(action)
+        assert [name for (name,) in shop.others("SELECT name FROM kind WHERE name = 'empty'")] == ["EMPTY"]
+
+
 SMUGGLED = [
     "DELETE FROM log; DELETE FROM item",
     "DELETE FROM log WHERE id = 1 /*! OR 1 = 1 */",

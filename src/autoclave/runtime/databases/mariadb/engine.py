@@ -188,7 +188,9 @@ class MariaDatabase:
         counted = sorted(_counted_on(planned, effects))
         effect = Effect(
             tuple(effects),
-            reads=frozenset({*self._reads(planned), *_parents(Rows(connection, catalogue), effects, catalogue)}),
+            reads=frozenset(
+                {*self._reads(planned), *_parents(Rows(connection, catalogue, locks=False), effects, catalogue)}
+            ),
             leaks=(*map(_gap, counted), *_blind(catalogue, places)),
             is_settled=not counted
             and all(each.is_settled for each in planned.statements)
@@ -311,7 +313,7 @@ def _counted_on(planned: _Planned, effects: Iterable[TableEffect]) -> set[str]:
     found: set[str] = set()
     for each, places in zip(planned.statements, planned.places, strict=True):
         counter = planned.catalogue.tables[places[0]].counter
-        if each.verb in ("insert", "replace") and counter and counter not in each.columns:
+        if each.verb in ("insert", "replace") and counter and counter.lower() not in map(str.lower, each.columns):
             found.add(places[0])
     return found & created
 

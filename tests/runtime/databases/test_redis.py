@@ -20,11 +20,13 @@ import pytest
 redis = pytest.importorskip("redis")
 
 from autoclave.core import HostError, InputError  # noqa: E402
+from autoclave.runtime.connections import Connections, save_connections  # noqa: E402
 from autoclave.runtime.databases.redis.manager import KeyValueManager  # noqa: E402
 from autoclave.runtime.databases.redis.store import Store  # noqa: E402
 from autoclave.runtime.databases.settings import DatabaseConnection  # noqa: E402
-from autoclave.runtime.interface import Choice, Guarantee, NotUndone  # noqa: E402
+from autoclave.runtime.interface import Choice, Guarantee, NotPermitted, NotUndone  # noqa: E402
 from autoclave.runtime.journal import Journal  # noqa: E402
+from autoclave.runtime.opening import open_session  # noqa: E402
 from autoclave.runtime.permissions import Permissions  # noqa: E402
 from autoclave.runtime.policy.grants import Grant  # noqa: E402
 from autoclave.runtime.session import Session  # noqa: E402
@@ -466,3 +468,20 @@ def test_the_server_for_tests_ends_with_us_and_is_replaced_when_it_ends(server: 
     while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_it_is_connected_as_other_databases_are(server: Server, tmp_path: Path):
+    cache = DatabaseConnection(engine="redis", host=f"{server.way}", dbname="0")
+    save_connections(tmp_path / "state", Connections(databases={"cache": cache}))
+    (tmp_path / "root").mkdir()
+    before = held(server)
+    with open_session(tmp_path / "root", tmp_path / "state") as session:
+        session.permissions.grant(
+            Grant(resources=("databases/cache/0/count",), verbs=("read", "modify"), minimum_guarantee=Guarantee.EXACT)
+        )
+        assert "key-value database cache (redis)" in session.told()
+        action = done(session, ["INCRBY count 7"], ["DECRBY count 7"])
+        with pytest.raises(NotPermitted):
+            done(session, ["SET fresh 1"], ["DEL fresh"])
+        session.undo(action)
+    assert held(server) == before

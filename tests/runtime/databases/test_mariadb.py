@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import socket
 import threading
 from typing import Any
 
@@ -13,10 +15,14 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.mariadb import recorder as recorder_module
 from autoclave.runtime.databases.mariadb import rows as rows_module
+from autoclave.runtime.databases.mariadb.connection import Server, do
+from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.interface import Guarantee, NotUndone
 from autoclave.runtime.states import ActionState
 from tests.mariadb import Mariadb
 from tests.runtime.databases.shops import CANARY, Shop, done, mariadb_held
+from tests.runtime.databases.test_crashes import dies_at
+from tests.runtime.databases.test_holding import until
 from tests.runtime.databases.test_images import check_both_ways
 
 S = ActionState
@@ -94,6 +100,16 @@ def test_rows_that_were_not_foreseen_are_seen_by_their_number(mariadb_shop: Shop
             with pytest.raises(InputError, match="changed other rows than its condition finds"):
                 done(session, statement)
     assert mariadb_shop.content() == before
+
+
+def test_a_row_of_others_under_a_key_that_is_the_same_to_the_server_is_named(mariadb_shop: Shop):
+    shop = mariadb_shop
+    with shop.session() as session:
+        action = done(session, "DELETE FROM kind WHERE name = 'empty'")
+        shop.others("INSERT INTO kind (name) VALUES ('EMPTY')")
+        with pytest.raises(InputError, match="somebody else has changed shop/shop/kind/empty"):
+            session.undo(action)
+        assert [name for (name,) in shop.others("SELECT name FROM kind WHERE name = 'empty'")] == ["EMPTY"]
 
 
 SMUGGLED = [
@@ -487,7 +503,6 @@ def test_new_rows_that_meet_a_condition_cannot_slip_in(mariadb_shop: Shop):
     """From the look at rows to the commit, others wait."""
     shop = mariadb_shop
     with contextlib.closing(open_engine("shop", shop.settings, "")) as engine:
-        from autoclave.runtime.databases.operations import Sql
 
         def keep(*_: object) -> None:
             with pytest.raises(pymysql.err.OperationalError, match="Lock wait timeout"):
@@ -498,8 +513,6 @@ def test_new_rows_that_meet_a_condition_cannot_slip_in(mariadb_shop: Shop):
 
 
 def test_who_waits_for_a_held_action_is_shown(mariadb_shop: Shop, maria: Mariadb):
-    from tests.runtime.databases.test_holding import until
-
     shop = mariadb_shop
     with shop.session() as session:
         action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
@@ -556,3 +569,64 @@ def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(mariadb_shop
     with mariadb_shop.session() as session:
         session.undo(action)
         assert mariadb_shop.content() == before
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["committed", "not committed"])
+def test_a_connection_lost_while_it_commits_is_looked_into(
+    mariadb_shop: Shop, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+):
+    shop, before, whole, armed = mariadb_shop, mariadb_shop.content(), Server.commit, [True]
+
+    def commit(server: Server, connection: Any) -> None:
+        if armed:
+            armed.clear()
+            if is_heard:
+                do(connection, "COMMIT")
+            connection._sock.shutdown(socket.SHUT_RDWR)
+        whole(server, connection)
+
+    monkeypatch.setattr(Server, "commit", commit)
+    with shop.session() as session:
+        if not is_heard:
+            with pytest.raises(InputError, match="it was not done"):
+                done(session, "DELETE FROM kind WHERE name = 'book'")
+            assert shop.content() == before
+            return
+        action = done(session, "DELETE FROM kind WHERE name = 'book'")
+        assert session.journal.standing(action).state is S.EXECUTED
+        armed.append(True)
+        session.undo(action)
+        assert session.journal.standing(action).state is S.UNDONE
+        assert shop.content() == before
+
+
+def test_killed_at_every_event_a_held_action_is_held_or_rolled_back(mariadb_shop: Shop, maria: Mariadb):
+    shop, before = mariadb_shop, mariadb_shop.content()
+    statement, seen = "DELETE FROM kind WHERE name = 'book'", set()
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session: done(session, statement, mode="hold"))
+        with shop.session() as session:
+            for last in session.journal.standings()[-1:]:
+                seen.add(last.state)
+                if last.state is S.EXECUTED:
+                    assert mariadb_held(maria) == [f"autoclave-{last.action}"]
+                    session.undo(last.action)
+            assert mariadb_held(maria) == []
+            assert shop.content() == before
+        if not was_killed:
+            break
+    assert seen >= {S.APPROVED, S.EXECUTED, S.FAILED}
+    with shop.session() as session:
+        action = done(session, statement, mode="hold")
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session, action=action: session.commit(action))
+        with shop.session() as session:
+            if session.journal.standing(action).state is not S.COMMITTED:
+                session.commit(action)
+            assert mariadb_held(maria) == []
+            assert shop.others("SELECT name FROM kind WHERE name = 'book'") in ([], ())
+            if was_killed:
+                shop.others("INSERT INTO kind (name) VALUES ('book')")
+                action = done(session, statement, mode="hold")
+        if not was_killed:
+            break

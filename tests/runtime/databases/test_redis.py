@@ -20,11 +20,13 @@ import pytest
 redis = pytest.importorskip("redis")
 
 from autoclave.core import HostError, InputError  # noqa: E402
+from autoclave.runtime.connections import Connections, save_connections  # noqa: E402
 from autoclave.runtime.databases.redis.manager import KeyValueManager  # noqa: E402
 from autoclave.runtime.databases.redis.store import Store  # noqa: E402
 from autoclave.runtime.databases.settings import DatabaseConnection  # noqa: E402
-from autoclave.runtime.interface import Choice, Guarantee, NotUndone  # noqa: E402
+from autoclave.runtime.interface import Choice, Guarantee, NotPermitted, NotUndone  # noqa: E402
 from autoclave.runtime.journal import Journal  # noqa: E402
+from autoclave.runtime.opening import open_session  # noqa: E402
 from autoclave.runtime.permissions import Permissions  # noqa: E402
 from autoclave.runtime.policy.grants import Grant  # noqa: E402
 from autoclave.runtime.session import Session  # noqa: E402
@@ -204,64 +206,20 @@ def test_what_would_change_nothing_is_no_action(session: Session, commands: list
         done(session, commands, undo)
 
 
-REFUSED = [
-    "FLUSHALL",
-    "FLUSHDB",
-    "CONFIG SET dir /tmp",
-    "EVAL x 0",
-    "EVALSHA x 0",
-    "FCALL f 0",
-    "SCRIPT LOAD x",
-    "KEYS *",
-    "SCAN 0",
-    "MIGRATE h 1 k 0 1",
-    "SUBSCRIBE c",
-    "PUBLISH c m",
-    "SHUTDOWN",
-    "DEBUG SLEEP 1",
-    "BLPOP queue 0",
-    "BRPOP queue 0",
-    "BLMOVE queue b LEFT LEFT 0",
-    "MULTI",
-    "EXEC",
-    "DISCARD",
-    "WATCH k",
-    "SELECT 1",
-    "SWAPDB 0 1",
-    "MOVE count 1",
-    "COPY count c2 DB 1",
-    "SPOP tags",
-    "SRANDMEMBER tags",
-    "RANDOMKEY",
-    "EXPIRE count 10",
-    "PEXPIRE count 10",
-    "SETEX count 10 x",
-    "SET count 1 EX 10",
-    "SET count 1 PX 10",
-    "GETEX count EX 1",
-    "XADD s * a b",
-    "RESTORE k 0 x",
-    "DUMP count",
-    "SAVE",
-    "REPLICAOF h 1",
-    "SLAVEOF h 1",
-    "CLIENT KILL 1",
-    "ACL SETUSER x",
-    "MODULE LOAD x",
-    "WAIT 1 0",
-    "SORT queue STORE x",
-    "OBJECT HELP",
-    "MONITOR",
-    "SYNC",
-    "CLUSTER RESET",
-    "GET count",
-    "SET count 1 EXAT",
-]
+REFUSED = """
+    FLUSHALL; FLUSHDB; CONFIG SET dir /tmp; EVAL x 0; EVALSHA x 0; FCALL f 0; SCRIPT LOAD x; KEYS *; SCAN 0;
+    MIGRATE h 1 k 0 1; SUBSCRIBE c; PUBLISH c m; SHUTDOWN; DEBUG SLEEP 1; BLPOP queue 0; BRPOP queue 0; BLMOVE
+    queue b LEFT LEFT 0; MULTI; EXEC; DISCARD; WATCH k; SELECT 1; SWAPDB 0 1; MOVE count 1; COPY count c2 DB 1;
+    SPOP tags; SRANDMEMBER tags; RANDOMKEY; EXPIRE count 10; PEXPIRE count 10; SETEX count 10 x; SET count 1 EX
+    10; SET count 1 PX 10; GETEX count EX 1; XADD s * a b; RESTORE k 0 x; DUMP count; SAVE; REPLICAOF h 1;
+    SLAVEOF h 1; CLIENT KILL 1; ACL SETUSER x; MODULE LOAD x; WAIT 1 0; SORT queue STORE x; OBJECT HELP;
+    MONITOR; SYNC; CLUSTER RESET; GET count; SET count 1 EXAT
+"""
 
 
 def test_what_does_more_than_change_the_keys_that_it_names_is_refused(server: Server, session: Session):
     before = server.content()
-    for command in REFUSED:
+    for command in (" ".join(each.split()) for each in REFUSED.split(";")):
         for commands, undo in (([command], ["DEL x"]), (["SET x 1"], [command])):
             with pytest.raises(InputError):
                 pytest.fail(f"was done: {done(session, commands, undo)} {command}")
@@ -510,3 +468,20 @@ def test_the_server_for_tests_ends_with_us_and_is_replaced_when_it_ends(server: 
     while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_it_is_connected_as_other_databases_are(server: Server, tmp_path: Path):
+    cache = DatabaseConnection(engine="redis", host=f"{server.way}", dbname="0")
+    save_connections(tmp_path / "state", Connections(databases={"cache": cache}))
+    (tmp_path / "root").mkdir()
+    before = held(server)
+    with open_session(tmp_path / "root", tmp_path / "state") as session:
+        session.permissions.grant(
+            Grant(resources=("databases/cache/0/count",), verbs=("read", "modify"), minimum_guarantee=Guarantee.EXACT)
+        )
+        assert "key-value database cache (redis)" in session.told()
+        action = done(session, ["INCRBY count 7"], ["DECRBY count 7"])
+        with pytest.raises(NotPermitted):
+            done(session, ["SET fresh 1"], ["DEL fresh"])
+        session.undo(action)
+    assert held(server) == before

@@ -15,7 +15,7 @@ tables with a history of their own, and foreign keys from schemas that are not t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import InDoubt
 
+_TRIES = 3
 _REFUSED_ROWS = (1062, 1451, 1452, 1048, 4025, 1364, 1906, 1292, 1366)
 
 
@@ -57,6 +58,7 @@ class MariaDatabase:
         self._name, self._settings = name, settings
         self._server = Server(name, settings, password)
         self._holding = Holding(self._server)
+        self._catalogue: Catalogue | None = None
 
     @property
     def _where(self) -> str:
@@ -83,10 +85,33 @@ class MariaDatabase:
         return Reading(writes, frozenset(self._reads(planned)))
 
     def _planned(self, connection: Any, operation: Sql, mode: Mode) -> _Planned:
+        """Statements with what they are about, as far as is known; see `_locked`."""
+        if self._catalogue is not None:
+            with contextlib.suppress(InputError):  # it may be about what is new
+                return self._planned_by(self._catalogue, operation, mode)
+        self._catalogue = catalogue_of(connection, self._server.schemas)
+        return self._planned_by(self._catalogue, operation, mode)
+
+    def _locked(self, connection: Any, places: Callable[[Catalogue], Collection[str]]) -> Catalogue:
+        """What is there, after some tables cannot be altered any more until the transaction ends.
+
+        Raises:
+            HostError: they are altered all the time.
+        """
+        for _ in range(_TRIES):
+            known = self._catalogue or catalogue_of(connection, self._server.schemas)
+            for place in sorted(known.with_cascades(places(known)) & known.tables.keys()):
+                with contextlib.suppress(_no_such_table()):
+                    rows(connection, f"SELECT 1 FROM {known.tables[place].quoted} LIMIT 0")
+            self._catalogue = catalogue_of(connection, self._server.schemas)
+            if self._catalogue == known:
+                return known
+        raise HostError(f"{self._where}: tables are being altered. Mend: try again")
+
+    def _planned_by(self, catalogue: Catalogue, operation: Sql, mode: Mode) -> _Planned:
         statements = [
             parsed(text, operation.values_of(number), number + 1) for number, text in enumerate(operation.statements)
         ]
-        catalogue = catalogue_of(connection, self._server.schemas)
         places = [
             [self._known(catalogue, name, number) for name in each.writes] for number, each in enumerate(statements)
         ]
@@ -173,13 +198,13 @@ class MariaDatabase:
 
     def _run(self, connection: Any, operation: Sql, mode: Mode) -> Effect:
         """Run statements in the transaction that is open; what they did."""
+        self._locked(
+            connection,
+            lambda _: {place for some in self._planned(connection, operation, mode).places for place in some},
+        )
         planned = self._planned(connection, operation, mode)
         catalogue = planned.catalogue
         places = sorted(catalogue.with_cascades({place for some in planned.places for place in some}))
-        for place in places:  # from now on nobody alters them
-            rows(connection, f"SELECT 1 FROM {catalogue.tables[place].quoted} LIMIT 0")
-        if catalogue_of(connection, self._server.schemas) != catalogue:
-            raise HostError(f"{self._where}: tables are being altered. Mend: try again")
         recorder = Recorder(connection, catalogue, self._settings.max_rows)
         for number, (each, written) in enumerate(zip(planned.statements, planned.places, strict=True)):
             with _named(f"statement {number + 1}"):
@@ -188,7 +213,9 @@ class MariaDatabase:
         counted = sorted(_counted_on(planned, effects))
         effect = Effect(
             tuple(effects),
-            reads=frozenset({*self._reads(planned), *_parents(Rows(connection, catalogue), effects, catalogue)}),
+            reads=frozenset(
+                {*self._reads(planned), *_parents(Rows(connection, catalogue, locks=False), effects, catalogue)}
+            ),
             leaks=(*map(_gap, counted), *_blind(catalogue, places)),
             is_settled=not counted
             and all(each.is_settled for each in planned.statements)
@@ -234,12 +261,9 @@ class MariaDatabase:
 
     def write(self, effect: Effect, keep: Keep) -> None:
         with without_collection(), self._server.transaction(is_exact=True) as connection:
-            catalogue = catalogue_of(connection, self._server.schemas)
-            known = [each.table for each in effect.tables if each.table in catalogue.tables]
-            for place in sorted(catalogue.with_cascades(known) & catalogue.tables.keys()):
-                rows(connection, f"SELECT 1 FROM {catalogue.tables[place].quoted} LIMIT 0")
-            if catalogue_of(connection, self._server.schemas) != catalogue:
-                raise HostError(f"{self._where}: tables are being altered. Mend: try again")
+            catalogue = self._locked(
+                connection, lambda known: known.tables.keys() & {each.table for each in effect.tables}
+            )
             there = Rows(connection, catalogue)
             if contested := there.contested(effect):
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
@@ -296,6 +320,12 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
     return MariaDatabase(name, connection, password)
 
 
+def _no_such_table() -> type[Exception]:
+    import pymysql
+
+    return pymysql.err.ProgrammingError
+
+
 @contextlib.contextmanager
 def _named(place: str) -> Generator[None]:
     """Say in an error where it came from."""
@@ -311,7 +341,7 @@ def _counted_on(planned: _Planned, effects: Iterable[TableEffect]) -> set[str]:
     found: set[str] = set()
     for each, places in zip(planned.statements, planned.places, strict=True):
         counter = planned.catalogue.tables[places[0]].counter
-        if each.verb in ("insert", "replace") and counter and counter not in each.columns:
+        if each.verb in ("insert", "replace") and counter and counter.lower() not in map(str.lower, each.columns):
             found.add(places[0])
     return found & created
 

@@ -63,9 +63,9 @@ class Rows:
         for names in _parts(list(wanted)):
             matching = self.where(table, _among(table.key, [wanted[name] for name in names]))
             found |= {image[0]: image for image in matching}
-        if len(found) < len(wanted) and any(table.stored[table.places[name]].collation for name in table.key):
+        if found.keys() - wanted.keys():
             self._by_other_names(table, wanted, found)
-        return found
+        return {name: image for name, image in found.items() if name in wanted}
 
     def _by_other_names(self, table: TableFacts, wanted: dict[str, Any], found: dict[str, Image]) -> None:
         """Add rows whose keys are other texts, and the same to the server ('a' and 'A')."""

@@ -443,3 +443,9 @@ def test_a_session_is_narrowed_by_prohibitions_alone(opened: Session):
     with pytest.raises(NotPermitted):
         opened.plan({"do": "delete", "path": "docs/c.txt"})
     opened.plan({"do": "delete", "path": "b.txt"})
+
+
+@pytest.mark.parametrize("pattern", ["services/odd/*/items/@me", "services/odd/GET/a b", "services/**/%40me/ä"])
+def test_a_pattern_of_a_path_that_could_never_match_is_refused(pattern: str):
+    with pytest.raises(ValueError, match="must be spelt as plans spell paths"):
+        Grant(effect="forbid", resources=(pattern,), verbs=("*",))

@@ -241,3 +241,22 @@ def test_names_of_tables_and_columns_are_names_and_nothing_else(postgres_shop: S
     postgres_shop.others(f"INSERT INTO {odd} VALUES (1, 'a'), (2, 'b')")
     postgres_shop.others(f"GRANT ALL ON {odd} TO PUBLIC")
     check_both_ways(postgres_shop, [f"""UPDATE {odd} SET "{{0.x}}" = 'c' WHERE "{{}}" = 1"""])
+
+
+def test_a_column_may_have_any_name(postgres_shop: Shop):
+    postgres_shop.others(
+        "CREATE TABLE letters (t text, w int PRIMARY KEY, r int); INSERT INTO letters VALUES ('a', 1, 2)"
+    )
+    postgres_shop.others("GRANT ALL ON letters TO PUBLIC")
+    check_both_ways(postgres_shop, ["UPDATE letters SET t = 'b'"])
+
+
+def test_what_truncate_empties_by_plain_references_comes_back_or_is_refused(postgres_shop: Shop):
+    postgres_shop.others("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p, x text)")
+    postgres_shop.others("INSERT INTO p VALUES (1); INSERT INTO c VALUES (1, 'precious')")
+    postgres_shop.others("GRANT ALL ON p, c TO PUBLIC")
+    check_both_ways(postgres_shop, ["TRUNCATE p CASCADE"])
+    postgres_shop.others("CREATE SCHEMA apart; CREATE TABLE apart.c (p int REFERENCES public.p)")
+    with postgres_shop.session() as session, pytest.raises(InputError, match="outside of its schemas refers to"):
+        session.plan({"do": "sql", "database": "shop", "statements": ["TRUNCATE p CASCADE"]})
+    postgres_shop.others("DROP SCHEMA apart CASCADE")

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -22,6 +23,7 @@ PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".pr
 _STATES = ".autoclave-"
 """Likewise what begins with this: the states of sessions on folders beside it."""
 VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use", "define")
+_GLOB = re.compile(r"[*?]")
 COUNTED = ("files", "bytes_written", "bytes_deleted", "rows", "spend")
 """What an access comes to, by the names of its fields; a grant may limit each (`max_...`)."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -64,6 +66,9 @@ class Grant(Config):
             names = pattern.split("/")
             if any(name in ("", ".", "..") or ("**" in name and name != "**") for name in names):
                 raise ValueError(f"{pattern!r} must be names between single slashes; ** stands alone as a name")
+            literal = _GLOB.sub("", "/".join(names[2:])) if names[0] == "services" else ""
+            if (plain := quote(unquote(literal))) != literal:
+                raise ValueError(f"{pattern!r} must be spelt as plans spell paths, with percent signs: {plain!r}")
         return given
 
     @field_validator("verbs")

@@ -133,6 +133,15 @@ class Catalogue:
                 waiting += [each.place for each in self.tables.values() if each.root == oid]
         return found
 
+    def with_referring(self, places: Iterable[str]) -> set[str]:
+        """Tables with all that refer to them, over however many others: what TRUNCATE with CASCADE empties."""
+        found, waiting = set[str](), list(places)
+        while waiting:
+            for place in self.with_cascades([waiting.pop()]) - found:
+                found.add(place)
+                waiting += [each.child for each in self.references_to(place)]
+        return found
+
     def references_to(self, place: str) -> Iterator[ForeignKey]:
         for table in self.tables.values():
             yield from (each for each in table.foreign_keys if each.parent == place)

@@ -114,6 +114,23 @@ class PostgresDatabase:
             reads |= self._reads(operation, number, each, catalogue, defines)
         return Reading(writes, frozenset(reads), frozenset(defines))
 
+    def _require_none_outside(self, connection: Any, catalogue: Catalogue, emptied: Collection[str]) -> None:
+        """Look that no table of another schema refers to those that are truncated: it would be emptied unheard.
+
+        Raises:
+            InputError: one does.
+        """
+        oids = [catalogue.tables[place].oid for place in emptied]
+        known = [table.oid for table in catalogue.tables.values()]
+        query = (
+            "SELECT 1 FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = ANY (%s) "
+            "AND conrelid <> ALL (%s) LIMIT 1"
+        )
+        if oids and connection.execute(query, (oids, known)).fetchone():
+            raise InputError(
+                f"{self._where}: a table outside of its schemas refers to what would be truncated. Mend: DELETE"
+            )
+
     def _parsed(self, connection: Any, operation: Sql, mode: Mode) -> list[Statement]:
         found: list[Statement] = []
         for number, text in enumerate(operation.statements, start=1):
@@ -212,7 +229,12 @@ class PostgresDatabase:
         statements = self._parsed(connection, operation, mode)
         catalogue = catalogue_of(connection, self._server.schemas)
         written = {self._place(catalogue, name) for each in statements for name in each.writes}
-        places = catalogue.with_cascades(written | set(more)) & catalogue.tables.keys()
+        emptied = {
+            self._place(catalogue, name) for each in statements if each.kind == "truncate" for name in each.writes
+        }
+        emptied = catalogue.with_referring(emptied) & catalogue.tables.keys()
+        self._require_none_outside(connection, catalogue, emptied)
+        places = (catalogue.with_cascades(written | set(more)) | emptied) & catalogue.tables.keys()
         listens = mode is not Mode.HOLD or all(each.kind != "define" for each in statements)
         heard = [catalogue.tables[place] for place in sorted(places)] if listens else []
         for table in heard:

@@ -68,8 +68,8 @@ class Rows:
         same = " AND ".join(f"t.{quoted(name)} = (w.r).{quoted(name)}" for name in table.key)
         rows = self._connection.execute(
             f"WITH w AS MATERIALIZED (SELECT sign, key, image, image::{table.quoted} AS r FROM {_WRITING} "
-            f"WHERE place = {number}) SELECT w.key, t::text FROM w LEFT JOIN {table.quoted} t ON {same} "
-            "WHERE (w.sign = -1 AND t::text IS DISTINCT FROM w.image) OR (w.sign = 1 AND t IS DISTINCT FROM NULL "
+            f"WHERE place = {number}) SELECT w.key, t.*::text FROM w LEFT JOIN {table.quoted} t ON {same} "
+            "WHERE (w.sign = -1 AND t.*::text IS DISTINCT FROM w.image) OR (w.sign = 1 AND t.* IS DISTINCT FROM NULL "
             "AND NOT EXISTS (SELECT FROM w o WHERE o.key = w.key AND o.sign = -1))"
         )
         for key, now in rows.fetchall():
@@ -79,8 +79,8 @@ class Rows:
         """Whether a table without a key has fewer of some rows than are to be taken away."""
         query = (
             f"SELECT w.image FROM (SELECT image, count(*) AS wanted FROM {_WRITING} WHERE place = {number} AND "
-            f"sign = -1 GROUP BY image) w LEFT JOIN (SELECT t::text AS image, count(*) AS there FROM {table.quoted} t "
-            "GROUP BY 1) t ON t.image = w.image WHERE COALESCE(t.there, 0) < w.wanted LIMIT 1"
+            f"sign = -1 GROUP BY image) w LEFT JOIN (SELECT t.*::text AS image, count(*) AS there FROM {table.quoted} "
+            "t GROUP BY 1) t ON t.image = w.image WHERE COALESCE(t.there, 0) < w.wanted LIMIT 1"
         )
         return self._connection.execute(query).fetchone() is not None
 
@@ -160,9 +160,9 @@ class Rows:
     def _delete_without_key(self, number: int, table: TableFacts) -> str:
         """As many of equal rows as there are images, whichever."""
         return (
-            f"DELETE FROM {table.quoted} d USING (SELECT t.tableoid AS o, t.ctid AS c, t::text AS image, row_number() "
-            f"OVER (PARTITION BY t::text) AS n FROM {table.quoted} t) t, (SELECT image, count(*) AS wanted FROM "
-            f"{_WRITING} WHERE place = {number} AND sign = -1 GROUP BY image) w "
+            f"DELETE FROM {table.quoted} d USING (SELECT t.tableoid AS o, t.ctid AS c, t.*::text AS image, "
+            f"row_number() OVER (PARTITION BY t.*::text) AS n FROM {table.quoted} t) t, "
+            f"(SELECT image, count(*) AS wanted FROM {_WRITING} WHERE place = {number} AND sign = -1 GROUP BY image) w "
             "WHERE w.image = t.image AND t.n <= w.wanted AND d.tableoid = t.o AND d.ctid = t.c"
         )
 

@@ -126,7 +126,7 @@ class PostgresWorld:
     def __init__(self, ground: PostgresGround, where: str) -> None:
         self._ground, self._where, self._acting = ground, where, ground.acting
         queries = [
-            f"SELECT {number}, t::text FROM {table.quoted} t" for number, table in enumerate(self._ground.stored)
+            f"SELECT {number}, t.*::text FROM {table.quoted} t" for number, table in enumerate(self._ground.stored)
         ]
         self._content = " UNION ALL ".join(queries)
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -444,7 +443,9 @@ def test_the_copies_are_made_where_nobody_else_gets(server: Server, session: Ses
     place = session.actions.managers["commands"]._place
     assert place.store._ask("CONFIG", "GET", "port")[1] == b"0"
     assert place.store._ask("EXISTS", "secret", "other") == 0
-    assert not list(Path(tempfile.gettempdir()).glob("autoclave-redis-*"))  # nor is there a way to it
+    way = Path(place.store._ask("CONFIG", "GET", "unixsocket")[1].decode())
+    assert not way.exists()  # so nobody can come after us
+    assert not way.parent.exists()
 
 
 def test_the_server_for_tests_ends_with_us_and_is_replaced_when_it_ends(server: Server, session: Session):

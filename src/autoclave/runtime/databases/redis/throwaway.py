@@ -53,15 +53,21 @@ class ThrowAway:
             )
             opening.callback(self._process.wait)
             opening.callback(self._process.kill)
-            until = time.monotonic() + _PATIENCE_S
-            while not way.exists():
-                if self._process.poll() is not None or time.monotonic() > until:
-                    raise HostError(f"{where}: the redis-server for tests does not start. Mend: look at its version")
-                time.sleep(0.005)
             self.store = Store(UnixDomainSocketConnection(path=f"{way}", protocol=2), f"{where}: where it is tried")
+            self._wait(where)
             opening.callback(self.store.close)
-            self.store.load({})  # one connection is made; from now on there is no way to another
-            self._opened = opening.pop_all()
+            self._opened = opening.pop_all()  # with the folder goes the way to any other connection
+
+    def _wait(self, where: str) -> None:
+        """Connect as soon as it listens, which is some time after there is a socket."""
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            with contextlib.suppress(HostError):
+                self.store.open()
+                return
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise HostError(f"{where}: the redis-server for tests does not start. Mend: look at its version")
+            time.sleep(0.005)
 
     @property
     def is_alive(self) -> bool:

@@ -70,7 +70,7 @@ def test_a_host_is_tried_and_left_as_it_was(tmp_path: Path):
     checks = {check.name: check for check in examine(tmp_path, tmp_path.parent / "state")}
     assert sorted(tmp_path.iterdir()) == before
     assert checks["exchange of two names at once"].is_present
-    assert checks["cryptography"].is_present
+    assert checks["libraries for services and the vault"].is_present
     lacking = {check.name: check for check in examine(tmp_path, Path("/proc"))}
     assert not lacking["state on the file system of the folder"].is_present
     assert "--state" in lacking["state on the file system of the folder"].mend

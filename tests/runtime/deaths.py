@@ -7,9 +7,11 @@ test wants to see.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,37 @@ class Deaths:
         code = int(self._server.stdout.readline())
         assert code in (0, -signal.SIGKILL)
         return code != 0
+
+
+def dies_within(deadly: int, work: Callable[[Callable[..., Any]], object]) -> bool:
+    """Whether a fork of this process that does some work is killed at its so-manieth event.
+
+    `work` is given what makes a function into one whose beginning and end are events.
+    """
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def event() -> None:
+            nonlocal count
+            count += 1
+            if count == deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+            def then(*args: Any, **kwargs: Any) -> Any:
+                event()
+                found = call(*args, **kwargs)
+                event()
+                return found
+
+            return then
+
+        try:
+            work(dying)
+        except BaseException:  # noqa: BLE001
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0

@@ -121,5 +121,5 @@ def open_vault(place: VaultPlace, record: Record) -> Vault:
     path = Path(place.path)
     if place.key == "passphrase":
         raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
-    key = KeyFile(path.with_name(f"{path.name}.key")) if place.key == "file" else Keyring(str(path.resolve()))
+    key = KeyFile.beside(path) if place.key == "file" else Keyring(str(path.resolve()))
     return Vault(path, key, record)

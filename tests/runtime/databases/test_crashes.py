@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import select
-import signal
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
 from tests.postgresql import Postgres
 from tests.runtime.databases.shops import Shop, done, in_mariadb_too
+from tests.runtime.deaths import dies_within
 
 S = ActionState
 STATEMENTS = ("DELETE FROM kind WHERE name = 'book'", "INSERT INTO note VALUES ('new', 1)")
@@ -35,24 +35,8 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
     """Whether a process that is killed at its so-manieth event came so far. Events are writes and commits, before and
     after each.
     """
-    child = os.fork()
-    if child == 0:
-        count = 0
 
-        def dying(call: Callable[..., Any]) -> Callable[..., Any]:
-            def then(*args: Any, **kwargs: Any) -> Any:
-                nonlocal count
-                count += 1
-                if count == deadly:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                found = call(*args, **kwargs)
-                count += 1
-                if count == deadly:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return found
-
-            return then
-
+    def acting(dying: Callable[..., Any]) -> None:
         whole = sqlite_engine._transaction
 
         @contextlib.contextmanager
@@ -60,23 +44,17 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
             with whole(connection) as end:
                 yield dying(end)
 
-        try:
-            kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
-            for owner, name in ((Journal, "_add"), (Journal, "seal"), *kept, (Server, "commit")):
-                setattr(owner, name, dying(getattr(owner, name)))
-            MariadbServer.commit = dying(MariadbServer.commit)  # type: ignore[method-assign]
-            for holding in (Holding, MariadbHolding):
-                holding.end = dying(holding.end)  # type: ignore[method-assign]
-            sqlite_engine._transaction = transaction
-            with shop.session() as session:
-                work(session)
-        except BaseException:  # noqa: BLE001
-            os._exit(1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
+        kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
+        for owner, name in ((Journal, "_add"), (Journal, "seal"), *kept, (Server, "commit")):
+            setattr(owner, name, dying(getattr(owner, name)))
+        MariadbServer.commit = dying(MariadbServer.commit)  # type: ignore[method-assign]
+        for holding in (Holding, MariadbHolding):
+            holding.end = dying(holding.end)  # type: ignore[method-assign]
+        sqlite_engine._transaction = transaction
+        with shop.session() as session:
+            work(session)
+
+    return dies_within(deadly, acting)
 
 
 @in_mariadb_too

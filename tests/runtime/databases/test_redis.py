@@ -30,6 +30,7 @@ from autoclave.runtime.permissions import Permissions  # noqa: E402
 from autoclave.runtime.policy.grants import Grant  # noqa: E402
 from autoclave.runtime.session import Session  # noqa: E402
 from autoclave.runtime.states import ActionState  # noqa: E402
+from tests.runtime.deaths import dies_within  # noqa: E402
 
 S = ActionState
 CANARY = "canary-5e19"
@@ -330,35 +331,14 @@ def test_who_is_not_let_in_or_not_there_is_told(server: Server, tmp_path: Path):
 
 def dies_at(deadly: int, server: Server, state: Path, work: Callable[[Session], object]) -> bool:
     """Whether a process that is killed at its so-manieth event came so far."""
-    child = os.fork()
-    if child == 0:
-        count = 0
 
-        def dying(call: Callable[..., Any]) -> Callable[..., Any]:
-            def then(*args: Any, **kwargs: Any) -> Any:
-                nonlocal count
-                count += 1
-                if count == deadly:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                found = call(*args, **kwargs)
-                count += 1
-                if count == deadly:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return found
+    def acting(dying: Callable[..., Any]) -> None:
+        for owner, name in ((Journal, "_add"), (Journal, "seal"), (Store, "_execute")):
+            setattr(owner, name, dying(getattr(owner, name)))
+        with opened(server, state) as session:
+            work(session)
 
-            return then
-
-        try:
-            for owner, name in ((Journal, "_add"), (Journal, "seal"), (Store, "_execute")):
-                setattr(owner, name, dying(getattr(owner, name)))
-            with opened(server, state) as session:
-                work(session)
-        except BaseException:  # noqa: BLE001
-            os._exit(1)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
+    return dies_within(deadly, acting)
 
 
 def test_killed_at_every_event_an_action_is_done_or_not_and_so_is_its_undo(server: Server, tmp_path: Path):

@@ -208,4 +208,6 @@ def _source(kept: Vault, trust: Path | None) -> TokenSource:
 
 
 def _verify(trust: Path | None) -> ssl.SSLContext | None:
-    return ssl.create_default_context(cafile=str(trust)) if trust else None
+    from autoclave.runtime.keys import trusting
+
+    return trusting(trust) if trust else None

@@ -61,7 +61,7 @@ def source_of(path: Path, key: str, *, is_fresh: bool = False) -> KeySource:
     from autoclave.runtime.vault import KeyFile, Keyring, Passphrase
 
     if key == "file":
-        return KeyFile(path.with_name(f"{path.name}.key"), is_fresh)
+        return KeyFile.beside(path, is_fresh=is_fresh)
     if key == "keyring":
         return Keyring(str(path.resolve()))
     if given := os.environ.get(PASSPHRASE_FILE):

@@ -100,6 +100,11 @@ class KeyFile:
     path: Path
     is_fresh: bool = False
 
+    @staticmethod
+    def beside(vault: Path, *, is_fresh: bool = False) -> KeyFile:
+        """The one that belongs to the vault of a file."""
+        return KeyFile(vault.with_name(f"{vault.name}.key"), is_fresh)
+
     @property
     def files(self) -> tuple[Path, Path]:
         """Where keys may be."""

@@ -84,3 +84,13 @@ def test_a_service_that_the_certificates_do_not_vouch_for_gets_nothing(
     ):
         asked(again, server, "POST", "/api/a")
     assert server.control() == before
+
+
+def test_what_may_have_been_done_is_not_sent_again_if_nobody_says_that_it_was_the_token(
+    session: Session, server: Server, vault: Vault
+):
+    server.control(forget=vault.secret("api", "a test").value)
+    before = server.control()
+    with pytest.raises(InputError, match="401"):
+        asked(session, server, "POST", "/api/unexplained")
+    assert server.control()[len(before) :] == ["POST /api/unexplained 401"]

@@ -19,8 +19,8 @@ from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
 from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import ServiceConnection
-from autoclave.runtime.rest.parts import Call
-from autoclave.runtime.rest.wire import Wire
+from autoclave.runtime.rest.parts import Answer, Call
+from autoclave.runtime.rest.wire import Wire, _pause_s
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import Secret
@@ -535,3 +535,8 @@ def test_without_tls_nothing_goes_to_the_internet(monkeypatch: pytest.MonkeyPatc
     wire = Wire(ServiceConnection(base_url="http://intranet.example", allows_private=True), lambda name: secret(80))
     with pytest.raises(InputError, match=r"is not on a private network, so .* must be https"):
         wire.send(Call("GET", "/"))
+
+
+@pytest.mark.parametrize("day", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon"])
+def test_a_time_to_come_again_that_is_none_is_a_second(day: str):
+    assert _pause_s(Answer(429, {"retry-after": day}, None)) == 1.0

@@ -5,11 +5,11 @@ A hint for footprints alone, by sqlglot: where it cannot tell, a statement depen
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from autoclave.runtime.databases.operations import Parameter
+from autoclave.runtime.quiet import quieten
 
 
 def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: Sequence[str]) -> list[str] | None:
@@ -22,7 +22,7 @@ def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: S
     from sqlglot import expressions as exp
     from sqlglot.errors import SqlglotError
 
-    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs statements, with the values in them
+    quieten("sqlglot")
     try:
         (tree,) = sqlglot.parse(statement, dialect=dialect)
     except (SqlglotError, ValueError, RecursionError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import logging
 import secrets
 import ssl
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.quiet import quieten
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import decoded, encoded
 from autoclave.runtime.rest.parts import Answer, Call
@@ -32,9 +32,6 @@ from autoclave.runtime.vault.traces import Replacer
 
 if TYPE_CHECKING:
     import httpx
-
-for _name in ("httpx", "httpcore"):  # they log addresses and headers, with the key in them
-    logging.getLogger(_name).setLevel(logging.WARNING)
 
 _PIECE = 1 << 16
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
@@ -194,6 +191,7 @@ class Wire:
         told = f"{connection.base_url}: {request.method} {request.target.partition('?')[0][:200]}"
         extensions = {"sni_hostname": request.host, "trace": on_event}
         until = time.monotonic() + connection.timeout_s
+        quieten("httpx", "httpcore")
         try:
             with (
                 httpx.Client(verify=self._context(), trust_env=False, timeout=connection.timeout_s) as client,

@@ -8,7 +8,6 @@ itself, or changes more than rows.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from autoclave.core import InputError
 from autoclave.runtime.databases.mariadb.functions import CLOCKS, SETTLED, UNSETTLED, WORDS, words
 from autoclave.runtime.databases.mariadb.values import parameter
 from autoclave.runtime.databases.operations import Parameter
+from autoclave.runtime.quiet import quieten
 
 Name = tuple[str, str]
 """Schema (empty: none said) and name."""
@@ -78,7 +78,7 @@ def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
     from sqlglot import expressions as exp
     from sqlglot.errors import SqlglotError
 
-    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs statements, with the values in them
+    quieten("sqlglot")
     where = f"statement {number}"
     if len(text) > _MOST_CHARACTERS or _UNSEEN.search(text):
         raise InputError(f"{where}: is too long, or holds characters that cannot be seen; give them as parameters")

@@ -6,7 +6,6 @@ passed over: hints make a test sharper, and are never what it rests on.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.reversal.ground import Shape, Value
 from autoclave.runtime.databases.schema import Schema
+from autoclave.runtime.quiet import quieten
 
 _COMPARED = re.compile(
     r"""(?P<column>\w+)["`\]]?\)?(?:::[\w ]+)?\)?\s*
@@ -85,7 +85,7 @@ def _trees(operation: Sql, dialect: str) -> Iterator[tuple[Any, list[Value]]]:
     import sqlglot
     from sqlglot.errors import SqlglotError
 
-    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs statements, with the values in them
+    quieten("sqlglot")
     for number, text in enumerate(operation.statements):
         try:
             for tree in sqlglot.parse(text, dialect=dialect):

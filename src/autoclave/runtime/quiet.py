@@ -1,0 +1,17 @@
+"""Keeps libraries that log what they are given from logging keys and values, whatever logging a program sets up."""
+
+from __future__ import annotations
+
+import logging
+
+_LEVELS = {
+    "httpx": logging.WARNING,  # addresses, with keys in the query
+    "httpcore": logging.WARNING,  # headers
+    "sqlglot": logging.CRITICAL,  # statements, with the values in them
+}
+
+
+def quieten(*libraries: str) -> None:
+    """Have libraries log no more than what tells nothing of keys and values. Called before each use."""
+    for name in libraries:
+        logging.getLogger(name).setLevel(_LEVELS[name])

@@ -65,6 +65,12 @@ OF_POSTGRESQL = [
     ("INSERT INTO log SELECT text, 1 FROM hidden.secret", "there is no table hidden.secret"),
     ("INSERT INTO log SELECT rolname, 1 FROM pg_authid", "there is no table pg_authid"),
     ("INSERT INTO log SELECT 'x', 1 FROM pg_catalog.pg_class", "there is no table pg_catalog.pg_class"),
+    ("CREATE TABLE pg_settings (name text, setting text)", "PostgreSQL's own catalogue"),
+    ("UPDATE pg_settings SET setting = 'off' WHERE name = 'standard_conforming_strings'", "own catalogue"),
+    (
+        "INSERT INTO log SELECT (WITH pg_stats AS (SELECT 1) SELECT 'x'), 1 FROM pg_stats",
+        "there is no table pg_stats that may be used",
+    ),
     ("INSERT INTO other.public.item VALUES (1)", "another database"),
     ("SET ROLE owner", "settings and roles"),
     ("RESET ROLE", "settings and roles"),

@@ -136,6 +136,7 @@ class PostgresDatabase:
         for number, text in enumerate(operation.statements, start=1):
             each = parsed(text, number)
             require_harmless(connection, each.functions, self._settings.functions, number)
+            _require_own_names(connection, each, number)
             if each.is_code and not self._settings.allows_code:
                 raise InputError(
                     f"statement {number}: is refused: functions and triggers run with the rights of others; "
@@ -603,3 +604,20 @@ def _is_settled(
         if table.triggers or (effect.counts.get("create") and given is not None and table.unsettled - given):
             return False
     return True
+
+
+def _require_own_names(connection: Any, statement: Statement, number: int) -> None:
+    """Look that no name is that of a relation of pg_catalog, which the server would take it for, whatever is made.
+
+    Raises:
+        InputError: one is.
+    """
+    places = (*statement.writes, *statement.reads, *statement.defines)
+    names = [*statement.withs, *(name for schema, name in places if not schema)]
+    query = (
+        "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = 'pg_catalog'::pg_catalog.regnamespace "
+        "AND relname = ANY (%s) LIMIT 1"
+    )
+    if found := connection.execute(query, (names,)).fetchone():
+        told = f"there is no table {found[0]} that may be used: it is a name of PostgreSQL's own catalogue"
+        raise InputError(f"statement {number}: {told}; take another")

@@ -20,17 +20,19 @@ DEADLINE_S = 60.0
 _PROGRAMS = ("mariadb-install-db", "mariadbd")
 
 
-def _as_user() -> list[str]:
-    """It starts as root only where it is told to."""
-    return ["--user=root"] if os.geteuid() == 0 else []
+_PLAIN = ["--no-defaults", "--innodb-use-native-aio=OFF", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"]
+"""Small, and without io_uring, whose locked memory several servers of a machine may not get."""
+
+
+def _options(folder: Path) -> list[str]:
+    """What the server is started with, always; as root only where it is told to."""
+    return [*_PLAIN, f"--datadir={folder / 'data'}", *(["--user=root"] if os.geteuid() == 0 else [])]
 
 
 def install(folder: Path) -> None:
     """Make the tables of the server's own."""
-    made = ["mariadb-install-db", "--no-defaults", *_as_user(), f"--datadir={folder / 'data'}", "--skip-test-db"]
-    ended = subprocess.run(
-        [*made, "--auth-root-authentication-method=normal"], capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    words = ["mariadb-install-db", *_options(folder), "--skip-test-db", "--auth-root-authentication-method=normal"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
     assert ended.returncode == 0, f"{ended.returncode}: {ended.stdout[-2000:]} {ended.stderr[-2000:]}"
 
 
@@ -45,14 +47,10 @@ class Mariadb:
         """Have it run; what was prepared before is there again."""
         words = [
             "mariadbd",
-            "--no-defaults",
-            *_as_user(),
-            f"--datadir={self.folder / 'data'}",
+            *_options(self.folder),
             f"--socket={self.folder / 'mysqld.sock'}",
             f"--pid-file={self.folder / 'pid'}",
             "--skip-networking",
-            "--innodb-buffer-pool-size=16M",
-            "--innodb-log-file-size=8M",
             "--innodb-flush-log-at-trx-commit=1",
             "--innodb-flush-method=nosync",
             "--innodb-fast-shutdown=2",

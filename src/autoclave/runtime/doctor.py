@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.core import AutoclaveError, IsolationError
-from autoclave.runtime.databases.reversal.throwaway import server_programs
+from autoclave.runtime.databases.reversal import mariadb_server, postgresql_server
 from autoclave.runtime.files.commands import commands_problem
 from autoclave.runtime.files.steps import rename_problem
 from autoclave.runtime.opening import default_state
@@ -50,14 +50,22 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
     yield Check("git", git is not None, False, why, "install git", git or "")
     yield _libraries("services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema"), "runtime")
     yield _libraries("databases", ("apsw", "psycopg", "pglast", "sqlglot"), "databases")
-    programs = next(server_programs(), None)
-    yield Check(
-        "programs of a PostgreSQL server",
-        programs is not None,
+    postgresql, mariadb = next(postgresql_server.server_programs(), None), mariadb_server.server_programs()
+    found = f"{postgresql.folder}, version {postgresql.version}" if postgresql else ""
+    yield _server("PostgreSQL", found)
+    yield _server("MariaDB", f"{mariadb.server}, version {'.'.join(map(str, mariadb.version))}" if mariadb else "")
+    yield _server("Redis", shutil.which("redis-server") or "")
+
+
+def _server(name: str, found: str) -> Check:
+    """Whether there are the programs of a server on which undo statements are tried."""
+    return Check(
+        f"programs of a {name} server",
+        bool(found),
         False,
-        "undo statements for PostgreSQL are tried on a server of their own; without, on a database that the role makes",
-        "install PostgreSQL's server package, or let the role create databases",
-        f"{programs.folder}, version {programs.version}" if programs else "",
+        f"undo statements for {name} are tried on a server of their own; without one they are refused",
+        f"install the server package of {name}",
+        found,
     )
 
 

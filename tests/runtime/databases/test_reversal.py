@@ -24,9 +24,10 @@ from autoclave.runtime.databases.reversal.drawing import Draw, Recipe
 from autoclave.runtime.databases.reversal.ground import Ground, Shape
 from autoclave.runtime.databases.reversal.hints import Hints, hints_of
 from autoclave.runtime.databases.reversal.postgresql import open_ground as open_postgres_ground
+from autoclave.runtime.databases.reversal.postgresql_server import postgres_throwaway
 from autoclave.runtime.databases.reversal.sqlite import open_ground as open_sqlite_ground
 from autoclave.runtime.databases.reversal.statements import ReverseStatements
-from autoclave.runtime.databases.reversal.throwaway import end_throwaways, throwaway
+from autoclave.runtime.databases.reversal.throwaway import end_throwaways
 from autoclave.runtime.databases.reversal.trial import NotTestable, WrongUndo, try_out
 from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -34,9 +35,9 @@ from autoclave.runtime.interface import Choice, Guarantee, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import CANARY, Shop, done
+from tests.runtime.databases.shops import CANARY, Shop, done, in_mariadb_too
 from tests.runtime.databases.test_crashes import dies_at
-from tests.runtime.databases.wrong_undos import EQUIVALENT, POSTGRESQL, RIGHT, SQLITE, Pair, mutants
+from tests.runtime.databases.wrong_undos import EQUIVALENT, POSTGRESQL, RIGHT, SQLITE, Pair, in_mariadb, mutants
 
 S = ActionState
 MOST_FALSE_PASSES = 0.01
@@ -51,8 +52,8 @@ def server_of_trials(server: Postgres) -> Iterator[None]:
     """Starts before a test does: it is not one of those that a test leaves behind."""
     with psycopg.connect(**server.place("shop"), user="owner") as connection:
         version = connection.info.server_version // 10_000
-    throwaway(version)
-    throwaway(1)
+    postgres_throwaway(version)
+    postgres_throwaway(1)
     yield
     end_throwaways()
 
@@ -197,7 +198,7 @@ def test_the_copy_has_the_schema_and_no_row(shop: Shop):
 
 def test_statements_are_run_by_who_may_reach_nothing(postgres_ground: Ground):
     assert postgres_ground.shape.schema.tables
-    server, _ = throwaway(1)
+    server, _ = postgres_throwaway(1)
     with contextlib.closing(server.connect("postgres")) as connection:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("COPY (SELECT 1) TO PROGRAM 'true'")
@@ -281,8 +282,11 @@ def content_of(shop: Shop) -> dict[str, Any]:
     return {name: rows for name, rows in shop.content().items() if name != "sqlite_sequence"}
 
 
+@in_mariadb_too
 @pytest.mark.parametrize(("act", "undo"), GOOD, ids=range(len(GOOD)))
 def test_an_undo_that_takes_back_is_used_and_no_rows_are_kept(shop: Shop, opened: Session, act: Any, undo: Any):
+    if shop.settings.engine == "mariadb" and (pair := in_mariadb(Pair("", act, undo))):
+        act, undo = pair.act, pair.undo
     before = content_of(shop)
     proposal = opened.propose(by_statements(*act, undo=undo))
     assert proposal.plan.guarantee is Guarantee.EQUIVALENT
@@ -312,10 +316,11 @@ BAD: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
     (("INSERT INTO kind (name) VALUES ('k')",), ("DELETE FROM kind WHERE note IS NULL OR name = 'k'",), "is wrong"),
     (("INSERT INTO kind (name) VALUES ('k')",), ("SELECT 1",), "undo: statement 1"),
     (("INSERT INTO kind (name) VALUES ('k')",), ("DROP TABLE log",), "undo"),
-    (("CREATE TABLE made (a INTEGER)",), ("DELETE FROM log",), "reverse statements are for rows"),
+    (("CREATE TABLE made (a INTEGER)",), ("DELETE FROM log",), "reverse statements are for rows|CREATE is refused"),
 ]
 
 
+@in_mariadb_too
 @pytest.mark.parametrize(("act", "undo", "rule"), BAD, ids=range(len(BAD)))
 def test_an_undo_that_does_not_take_back_is_refused_and_nothing_is_done(
     shop: Shop, opened: Session, act: Any, undo: Any, rule: str
@@ -338,6 +343,7 @@ def test_the_mode_and_the_undo_go_together(opened: Session):
 UP, DOWN = "UPDATE place SET row = row + 100 WHERE shelf = 'A'", "UPDATE place SET row = row - 100 WHERE shelf = 'A'"
 
 
+@in_mariadb_too
 def test_rows_that_others_changed_since_are_named_and_left_alone(shop: Shop, opened: Session):
     action = done(opened, UP, undo=[DOWN])
     shop.others("UPDATE place SET item = 'theirs' WHERE row = 101")
@@ -355,6 +361,7 @@ def test_rows_that_others_changed_since_are_named_and_left_alone(shop: Shop, ope
     assert opened.journal.standing(action).state is S.UNDONE
 
 
+@in_mariadb_too
 def test_an_undo_changes_no_rows_of_others(shop: Shop, opened: Session):
     action = done(opened, UP, undo=[DOWN])
     shop.others("INSERT INTO place (shelf, row) VALUES ('A', 500)")
@@ -364,6 +371,7 @@ def test_an_undo_changes_no_rows_of_others(shop: Shop, opened: Session):
     assert shop.content() == theirs
 
 
+@in_mariadb_too
 def test_an_undo_that_fails_leaves_the_action_as_it_was_done(shop: Shop, opened: Session):
     action = done(opened, "INSERT INTO part VALUES (70, 3)", undo=["DELETE FROM part WHERE id = 70"])
     shop.others("INSERT INTO part VALUES (71, 70)")
@@ -391,6 +399,7 @@ def test_killed_at_every_event_of_the_action_it_is_done_or_not(sqlite_shop: Shop
             break
 
 
+@in_mariadb_too
 @pytest.mark.parametrize("verb", ["undo", "redo"])
 def test_killed_at_every_event_of_undo_and_redo_they_come_to_their_end(shop: Shop, verb: str):
     before = shop.content()
@@ -418,6 +427,7 @@ def test_killed_at_every_event_of_undo_and_redo_they_come_to_their_end(shop: Sho
             break
 
 
+@in_mariadb_too
 def test_what_others_change_between_the_look_and_the_undo_is_not_lost(shop: Shop):
     """Taking back an INSERT would delete what somebody else has put into the row meanwhile."""
     engine = open_engine("shop", shop.settings, "")
@@ -441,8 +451,10 @@ def test_what_others_change_between_the_look_and_the_undo_is_not_lost(shop: Shop
 
 @pytest.mark.alone
 def test_the_server_of_a_process_that_dies_ends_and_leaves_nothing(tmp_path: Path):
-    program = "import os, signal; from autoclave.runtime.databases.reversal.throwaway import throwaway as t; "
-    program += "print(t(1)[0].folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    program = (
+        "import os, signal; from autoclave.runtime.databases.reversal.postgresql_server import postgres_throwaway\n"
+        "print(postgres_throwaway(1)[0].folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     folder = Path(told.stdout.strip())
     assert folder.name.startswith("autoclave-trial-")

@@ -25,7 +25,7 @@ _NEGATIVE, _KEPT = 0.1, 0.6
 _NULLS, _REFERENCE_NULLS, _TEMPLATES, _SKIPPED, _HINTED = 0.12, 0.15, 0.5, 0.25, 0.35
 _WORDS = ("a", "A", "b", "ab", "zz", "é", "", " x ", "it's", "100%", "Mixed Case", "b ", "0", "10", "word " * 12)
 _FAMILIES = (
-    ("boolean", r"bool"),
+    ("boolean", r"bool|tinyint\(1\)"),
     ("interval", r"interval"),
     ("range", r"range"),
     ("serial", r"serial"),
@@ -38,7 +38,7 @@ _FAMILIES = (
     ("time", r"time"),
     ("uuid", r"uuid"),
     ("json", r"json"),
-    ("bytes", r"blob|bytea"),
+    ("bytes", r"blob|bytea|binary"),
     ("address", r"inet|cidr"),
     ("any", r"^$|any"),
 )
@@ -134,7 +134,7 @@ class Draw:
         """A row was inserted."""
         self._rows.setdefault(place, []).append(row)
         for key in _unique(self._shape.schema.tables[place]):
-            self._taken.setdefault((place, key), set()).add(_part(row, key))
+            self._taken.setdefault((place, key), set()).add(self._as_compared(place, key, _part(row, key)))
 
     def late(self, order: Sequence[str]) -> Iterator[tuple[str, Row, Row]]:
         """References to tables that were filled later: table, key, and what to set."""
@@ -149,7 +149,7 @@ class Draw:
                         yield place, {name: row.get(name) for name in table.key}, found
 
     def _is_taken(self, place: str, key: tuple[str, ...], row: Row) -> bool:
-        values = _part(row, key)
+        values = self._as_compared(place, key, _part(row, key))
         if None in values:
             return False
         if values in self._taken.get((place, key), ()):
@@ -157,13 +157,29 @@ class Draw:
         if not self.recipe.avoids:
             return False
         names = [name.lower() for name in key]
-        if len(key) == 1 and values[0] in self._hints.set_to.get(names[0], ()):
+        set_to = self._hints.set_to.get(names[0], ())
+        if len(key) == 1 and values in {self._as_compared(place, key, (value,)) for value in set_to}:
             return True
-        if self.recipe.avoids == 2 and any(_holds(each, names, values) for each in self._templates[place]):
-            return not any(_holds(each, names, values) for each in self._needed[place])
+        if self.recipe.avoids == 2 and any(self._holds(each, place, key, values) for each in self._templates[place]):
+            return not any(self._holds(each, place, key, values) for each in self._needed[place])
         return any(
-            table == place and values == tuple(brought.get(name) for name in names)
+            table == place and values == self._as_compared(place, key, tuple(brought.get(name) for name in names))
             for table, brought in self._hints.brought
+        )
+
+    def _holds(self, template: _Values, place: str, key: tuple[str, ...], values: tuple[Value, ...]) -> bool:
+        """Whether a part of a row has such values in the columns of a key."""
+        return all(
+            value in {self._as_compared(place, (name,), (each,))[0] for each in template.get(name.lower(), ())}
+            for name, value in zip(key, values, strict=True)
+        )
+
+    def _as_compared(self, place: str, key: tuple[str, ...], values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Values such that those are the same which the database takes for the same."""
+        folded = self._shape.folded.get(place, ())
+        return tuple(
+            value.rstrip().casefold() if name in folded and isinstance(value, str) else value
+            for name, value in zip(key, values, strict=True)
         )
 
     # --- One row ----------------------------------------------------------------------------------------------------
@@ -330,11 +346,6 @@ def _other_case(value: Value) -> Value:
 
 def _cut(template: Template, columns: set[str]) -> _Values:
     return {name: values for name, values in template.values.items() if name in columns}
-
-
-def _holds(template: _Values, names: Sequence[str], values: Sequence[Value]) -> bool:
-    """Whether a template has such values in these columns."""
-    return all(value in template.get(name, ()) for name, value in zip(names, values, strict=True))
 
 
 def _unique(table: Table) -> tuple[tuple[str, ...], ...]:

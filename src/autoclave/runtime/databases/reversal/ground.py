@@ -25,6 +25,7 @@ GROUP = "autoclave.reversals"
 _OWN = {
     "sqlite": "autoclave.runtime.databases.reversal.sqlite",
     "postgresql": "autoclave.runtime.databases.reversal.postgresql",
+    "mariadb": "autoclave.runtime.databases.reversal.mariadb",
 }
 
 _WORD = re.compile(r"\w+")
@@ -43,12 +44,14 @@ class Shape:
         labels: values of enumerated types, by the type's name.
         texts: what conditions, triggers and views are made of: values that matter are in them.
         dialect: of the texts, in sqlglot's words.
+        folded: columns, by table, in which texts are the same whatever their case and the spaces at their ends.
     """
 
     schema: Schema
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     texts: tuple[str, ...] = ()
     dialect: str = "sqlite"
+    folded: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
 
 class World(Protocol):

@@ -18,7 +18,7 @@ from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogu
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
 from autoclave.runtime.databases.reversal.ground import Content, Ground, Shape, Value
-from autoclave.runtime.databases.reversal.throwaway import ROLE, Programs, throwaway
+from autoclave.runtime.databases.reversal.postgresql_server import ROLE, Programs, postgres_throwaway
 from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
 
@@ -68,7 +68,7 @@ class PostgresGround:
         self._where, schemas = f"database {name}", settings.schemas or ("public",)
         with contextlib.closing(Server(name, settings, password)) as server:
             version = server.connection.info.server_version // 10_000
-        self._server, programs = throwaway(version)
+        self._server, programs = postgres_throwaway(version)
         script = _dumped(self._where, programs, settings, schemas, password)
         self._database = self._server.make_database()
         with contextlib.ExitStack() as opening:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.core import AutoclaveError, IsolationError
-from autoclave.runtime.databases.reversal import mariadb_server, postgresql_server
+from autoclave.runtime.databases.throwaway import mariadb as of_mariadb
+from autoclave.runtime.databases.throwaway import postgresql as of_postgresql
 from autoclave.runtime.files.commands import commands_problem
 from autoclave.runtime.files.steps import rename_problem
 from autoclave.runtime.opening import default_state
@@ -50,7 +51,7 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
     yield Check("git", git is not None, False, why, "install git", git or "")
     yield _libraries("services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema"), "runtime")
     yield _libraries("databases", ("apsw", "psycopg", "pglast", "sqlglot"), "databases")
-    postgresql, mariadb = next(postgresql_server.server_programs(), None), mariadb_server.server_programs()
+    postgresql, mariadb = next(of_postgresql.server_programs(), None), of_mariadb.server_programs()
     found = f"{postgresql.folder}, version {postgresql.version}" if postgresql else ""
     yield _server("PostgreSQL", found)
     yield _server("MariaDB", f"{mariadb.server}, version {'.'.join(map(str, mariadb.version))}" if mariadb else "")

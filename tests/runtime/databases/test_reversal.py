@@ -24,13 +24,13 @@ from autoclave.runtime.databases.reversal.drawing import Draw, Recipe
 from autoclave.runtime.databases.reversal.ground import Ground, Shape
 from autoclave.runtime.databases.reversal.hints import Hints, hints_of
 from autoclave.runtime.databases.reversal.postgresql import open_ground as open_postgres_ground
-from autoclave.runtime.databases.reversal.postgresql_server import postgres_throwaway
 from autoclave.runtime.databases.reversal.sqlite import open_ground as open_sqlite_ground
 from autoclave.runtime.databases.reversal.statements import ReverseStatements
-from autoclave.runtime.databases.reversal.throwaway import end_throwaways
 from autoclave.runtime.databases.reversal.trial import NotTestable, WrongUndo, try_out
 from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.throwaway.postgresql import postgres_throwaway
+from autoclave.runtime.databases.throwaway.server import end_throwaways
 from autoclave.runtime.interface import Choice, Guarantee, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
@@ -452,7 +452,7 @@ def test_what_others_change_between_the_look_and_the_undo_is_not_lost(shop: Shop
 @pytest.mark.alone
 def test_the_server_of_a_process_that_dies_ends_and_leaves_nothing(tmp_path: Path):
     program = (
-        "import os, signal; from autoclave.runtime.databases.reversal.postgresql_server import postgres_throwaway\n"
+        "import os, signal; from autoclave.runtime.databases.throwaway.postgresql import postgres_throwaway\n"
         "print(postgres_throwaway(1)[0].folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

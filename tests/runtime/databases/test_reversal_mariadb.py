@@ -10,10 +10,10 @@ import pytest
 from autoclave.core import InputError
 from autoclave.runtime.databases.reversal.ground import Ground
 from autoclave.runtime.databases.reversal.mariadb import open_ground
-from autoclave.runtime.databases.reversal.mariadb_server import mariadb_throwaway
-from autoclave.runtime.databases.reversal.throwaway import end_throwaways
 from autoclave.runtime.databases.reversal.trial import WrongUndo, try_out
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.throwaway.mariadb import mariadb_throwaway
+from autoclave.runtime.databases.throwaway.server import end_throwaways
 from tests.mariadb import Mariadb
 from tests.runtime.databases.test_reversal import require_rates, sql
 from tests.runtime.databases.wrong_undos import EQUIVALENT, MARIADB, RIGHT, Pair, in_mariadb, mutants

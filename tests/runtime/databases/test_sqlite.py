@@ -54,20 +54,6 @@ def test_a_held_transaction_says_who_must_end_it_to_others(sqlite_shop: Shop):
             sqlite_shop.others("UPDATE item SET price = 2 WHERE id = 2")
 
 
-def test_a_plan_on_a_copy_holds_no_lock_and_the_action_is_taken_back_as_ever(sqlite_shop: Shop):
-    before = sqlite_shop.content()
-    with sqlite_shop.session() as session:
-        with contextlib.closing(apsw.Connection(sqlite_shop.settings.path)) as writer:
-            writer.execute("BEGIN IMMEDIATE")
-            sql = {"do": "sql", "database": "shop", "statements": ["DELETE FROM kind WHERE name = 'book'"]}
-            plan = session.plan({**sql, "mode": "clone"})
-        assert "delete 1 row of shop/main/kind" in plan.changes
-        action = done(session, *sql["statements"], mode="clone")
-        assert sqlite_shop.content() != before
-        session.undo(action)
-        assert sqlite_shop.content() == before
-
-
 def test_rows_changed_by_a_virtual_table_are_found_by_it_again(sqlite_shop: Shop):
     find = "SELECT text FROM words WHERE words MATCH 'fox'"
     with sqlite_shop.session() as session:

@@ -19,7 +19,8 @@ class Mode(StrEnum):
     REVERSAL = "reversal"
     """Nothing is kept but digests: the action brings statements that take it back (`undo`), which are tested before."""
     CLONE = "clone"
-    """As `images`, but planned on a copy of the database: planning holds no lock, and moves no sequence."""
+    """As `images`, but planned on a copy of the database (`max_clone_bytes`): planning lets others go on, and moves no
+    sequence."""
 
 
 class DatabaseConnection(Config):
@@ -50,6 +51,8 @@ class DatabaseConnection(Config):
     """Rows that one action may change, in all tables together."""
     max_share: float = Field(default=1.0, gt=0, le=1)
     """Part of the rows of one table that one action may change or delete."""
+    max_clone_bytes: int = Field(default=1 << 30, gt=0)
+    """In the mode `clone`: a larger database is not copied."""
     statement_timeout_s: float = Field(default=60.0, gt=0)
     """For one statement."""
     lock_timeout_s: float = Field(default=5.0, gt=0)

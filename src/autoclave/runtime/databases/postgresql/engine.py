@@ -33,6 +33,7 @@ from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql import holding
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of, fields_of, quoted
+from autoclave.runtime.databases.postgresql.cloning import cloned
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
@@ -77,10 +78,10 @@ class _Evidence:
 class PostgresDatabase:
     """See `Engine`."""
 
-    modes = frozenset({Mode.IMAGES, Mode.HOLD})
+    modes = frozenset({Mode.IMAGES, Mode.HOLD, Mode.CLONE})
 
     def __init__(self, name: str, settings: DatabaseConnection, password: str) -> None:
-        self._name, self._settings = name, settings
+        self._name, self._settings, self._password = name, settings, password
         self._server = Server(name, settings, password)
         self._holding = holding.Holding(self._server)
         self._seeds = drawn_seeds()
@@ -190,6 +191,12 @@ class PostgresDatabase:
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
+        if mode is Mode.CLONE:
+            with (
+                cloned(self._server, self._password) as settings,
+                contextlib.closing(PostgresDatabase(self._name, settings, "")) as clone,
+            ):
+                return replace(clone.rehearse(operation, Mode.IMAGES), evidence=None)
         with without_collection(), self._running(operation, mode, planned) as (_, done):
             return done.effect
 

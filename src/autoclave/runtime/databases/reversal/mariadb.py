@@ -18,9 +18,9 @@ from autoclave.runtime.databases.mariadb.parsing import parsed
 from autoclave.runtime.databases.mariadb.values import parameter, quoted
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.reversal.ground import Content, Ground, Shape, Value
-from autoclave.runtime.databases.reversal.mariadb_server import USER, mariadb_throwaway
 from autoclave.runtime.databases.schema import Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.throwaway.mariadb import USER, mariadb_throwaway
 
 _STATEMENT_S = 2.0
 _ENGINES = ("InnoDB", "Aria", "MyISAM", "MEMORY")

@@ -6,23 +6,21 @@ No row is read. A ground has one database there, which each world finds empty an
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import subprocess
 from collections.abc import Generator, Iterator, Mapping
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
 from autoclave.runtime.databases.reversal.ground import Content, Ground, Shape, Value
-from autoclave.runtime.databases.reversal.postgresql_server import ROLE, Programs, postgres_throwaway
 from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.throwaway.postgresql import ROLE, dumped, postgres_throwaway
 
-_DUMP_S, _STATEMENT_MS = 60.0, 2000
+_STATEMENT_MS = 2000
 _OF_PSQL = re.compile(r"^\\(un)?restrict \S+$", re.MULTILINE)
 _TEXTS = """
 SELECT pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k WHERE k.connamespace = ANY (%(spaces)s)
@@ -69,7 +67,10 @@ class PostgresGround:
         with contextlib.closing(Server(name, settings, password)) as server:
             version = server.connection.info.server_version // 10_000
         self._server, programs = postgres_throwaway(version)
-        script = _dumped(self._where, programs, settings, schemas, password)
+        told = dumped(
+            self._where, programs, settings, schemas, password, "--schema-only", "--no-owner", "--no-privileges"
+        )
+        script = _OF_PSQL.sub("", told.decode())
         self._database = self._server.make_database()
         with contextlib.ExitStack() as opening:
             opening.callback(self._server.drop_database, self._database)
@@ -205,31 +206,6 @@ def _tables(catalogue: Catalogue, domains: Mapping[str, str]) -> Iterator[tuple[
         references = tuple(Reference(each.columns, each.parent, each.target) for each in table.foreign_keys)
         is_odd = table.kind not in "rp" or table.root != 0
         yield place, Table(table.name, columns, table.key, table.unique, references, is_odd)
-
-
-def _dumped(
-    where: str, programs: Programs, settings: DatabaseConnection, schemas: tuple[str, ...], password: str
-) -> str:
-    """The schema of a database, without owners and rights.
-
-    Raises:
-        HostError: `pg_dump` does not give it.
-    """
-    words = [f"{programs.folder / 'pg_dump'}", "--schema-only", "--no-owner", "--no-privileges", "--no-publications"]
-    words += ["--no-subscriptions", "--no-security-labels", "--no-tablespaces", "--no-comments", "--no-password"]
-    words += [f"--schema={quoted(each)}" for each in schemas]
-    given = {"--host": settings.host, "--port": settings.port or "", "--username": settings.user}
-    words += [f"{name}={value}" for name, value in given.items() if value]
-    environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
-    try:
-        done = subprocess.run(
-            [*words, f"--dbname={settings.dbname}"], env=environment, capture_output=True, timeout=_DUMP_S, cwd="/"
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"{where}: pg_dump does not tell its schema ({type(error).__name__})") from None
-    if done.returncode:
-        raise HostError(f"{where}: pg_dump does not tell its schema (it exited with {done.returncode})")
-    return _OF_PSQL.sub("", done.stdout.decode())
 
 
 def open_ground(name: str, connection: DatabaseConnection, password: str) -> Ground:

@@ -197,6 +197,12 @@ class SqliteDatabase:
         """A copy of the whole file in memory, with a transaction open on it."""
         import apsw
 
+        ((size,),) = self._acting.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        if size > self._settings.max_clone_bytes:
+            raise InputError(
+                f'{self._where}: mode "clone": {size} bytes would be copied into memory, more than max_clone_bytes '
+                f'({self._settings.max_clone_bytes}). Mend: mode "images", or have the limit raised'
+            )
         with translated(self._where), contextlib.closing(apsw.Connection(":memory:", statementcachesize=0)) as clone:
             with clone.backup("main", self._acting, "main") as backup:
                 while not backup.done:

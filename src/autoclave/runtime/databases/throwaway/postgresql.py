@@ -1,26 +1,30 @@
-"""A PostgreSQL server of our own; see `throwaway`. Statements are run by `trial`, who owns the tables there and may do
-nothing else.
+"""A PostgreSQL server of our own; see `server`. Statements are run by `trial`, who owns the tables there and may do
+nothing else; or, on a copy of a database, by roles that are called as they are there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from autoclave.core import HostError
-from autoclave.runtime.databases.reversal.throwaway import DEADLINE_S, Throwaway, of_process
+from autoclave.runtime.databases.postgresql.catalogue import quoted
+from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.throwaway.server import DEADLINE_S, Throwaway, of_process
 
 ROLE = "trial"
-_OWNER = "autoclave"
+_OWNER = "autoclave-throwaway"
+_DUMP_S = 600.0
 _SETTINGS = (
     "listen_addresses=",
     "fsync=off",
@@ -84,9 +88,19 @@ class PostgresThrowaway:
         self._admin.execute(f"CREATE DATABASE {name} OWNER {ROLE} TEMPLATE template0")
         return name
 
+    def make_roles(self, names: Iterable[str]) -> None:
+        """Have roles of these names, which may log in and do nothing."""
+        known = {name for (name,) in self._admin.execute("SELECT rolname FROM pg_catalog.pg_roles").fetchall()}
+        for name in sorted(set(names) - known):
+            self._admin.execute(f"CREATE ROLE {quoted(name)} LOGIN")
+
     def owner_of(self, database: str) -> Any:
         """A connection to a database that may do everything."""
         return self.connect(database, _OWNER)
+
+    def options_of(self, database: str) -> tuple[str, ...]:
+        """How programs of PostgreSQL reach a database, to do everything there."""
+        return (f"--host={self.folder}", f"--username={_OWNER}", f"--dbname={database}")
 
     def drop_database(self, name: str) -> None:
         import psycopg
@@ -115,6 +129,31 @@ def postgres_throwaway(version: int) -> tuple[PostgresThrowaway, Programs]:
     return of_process(found[0], lambda: PostgresThrowaway(found[0])), found[0]
 
 
+def dumped(
+    where: str, programs: Programs, settings: DatabaseConnection, schemas: tuple[str, ...], password: str, *how: str
+) -> bytes:
+    """What `pg_dump` tells of some schemas of a database, without what concerns others. `how`: more of its options.
+
+    Raises:
+        HostError: it does not tell it.
+    """
+    words = [f"{programs.folder / 'pg_dump'}", "--no-publications", "--no-subscriptions", "--no-security-labels"]
+    words += ["--no-tablespaces", "--no-comments", "--no-password", *how]
+    words += [f"--schema={quoted(each)}" for each in schemas]
+    given = {"--host": settings.host, "--port": settings.port or "", "--username": settings.user}
+    words += [f"{name}={value}" for name, value in given.items() if value]
+    environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
+    try:
+        done = subprocess.run(
+            [*words, f"--dbname={settings.dbname}"], env=environment, capture_output=True, timeout=_DUMP_S, cwd="/"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(f"{where}: pg_dump does not tell what is in it ({type(error).__name__})") from None
+    if done.returncode:
+        raise HostError(f"{where}: pg_dump does not tell what is in it (it exited with {done.returncode})")
+    return done.stdout
+
+
 def server_programs() -> Iterator[Programs]:
     """Those that are installed, by a system or by a package of Python."""
     folders = [Path(found).resolve().parent for name in ("initdb",) if (found := shutil.which(name))]
@@ -122,7 +161,9 @@ def server_programs() -> Iterator[Programs]:
     if (spec := find_spec("pgserver")) and spec.origin:
         folders.append(Path(spec.origin).parent / "pginstall" / "bin")
     for folder in dict.fromkeys(folders):
-        if all((folder / name).is_file() for name in ("initdb", "postgres", "pg_dump")) and (found := _version(folder)):
+        if all((folder / name).is_file() for name in ("initdb", "postgres", "pg_dump", "pg_restore")) and (
+            found := _version(folder)
+        ):
             yield Programs(folder, found)
 
 

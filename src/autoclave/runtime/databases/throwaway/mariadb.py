@@ -1,4 +1,4 @@
-"""A MariaDB server of our own; see `throwaway`. Statements are run by `trial`, who may change rows of its schemas, no
+"""A MariaDB server of our own; see `server`. Statements are run by `trial`, who may change rows of its schemas, no
 more.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.mariadb.connection import do
 from autoclave.runtime.databases.mariadb.values import quoted
-from autoclave.runtime.databases.reversal.throwaway import DEADLINE_S, Throwaway, of_process
+from autoclave.runtime.databases.throwaway.server import DEADLINE_S, Throwaway, of_process
 
 USER = "trial"
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE, TRIGGER"

@@ -1,4 +1,4 @@
-"""Servers of our own, for generated rows only: each in a temporary folder, on a socket in it, for one process.
+"""What servers of our own have in common: each is in a temporary folder, on a socket in it, for one process.
 
 Theory of operation. A shell starts the server and reads from a pipe of which this process holds the other end. When it
 is closed, by `close` or because this process died in whatever way, the shell ends the server and removes the folder.

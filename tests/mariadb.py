@@ -96,8 +96,6 @@ class Mariadb:
 @pytest.fixture(scope="session")
 def mariadb_folder() -> Iterator[Path]:
     """A folder in which a server can run, again and again."""
-    if os.environ.get("AUTOCLAVE_MARIADB") != "1":
-        pytest.skip("AUTOCLAVE_MARIADB is not set (make test-mariadb)")
     if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
         pytest.skip(f"{missing[0]} is not installed (make setup-system)")
     with tempfile.TemporaryDirectory(prefix="autoclave-mariadb-", ignore_cleanup_errors=True) as folder:

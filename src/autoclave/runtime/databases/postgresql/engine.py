@@ -370,6 +370,7 @@ class PostgresDatabase:
 
     def _effects(self, recorder: Recorder, planned: Effect | None) -> list[TableEffect]:
         if planned is None:
+            recorder.require_keepable(self._settings.max_bytes)
             return list(recorder.table_effects())
         return list(planned.tables) if recorder.sums() == planned.evidence.sums else []
 

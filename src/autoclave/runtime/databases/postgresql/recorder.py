@@ -210,6 +210,26 @@ class Recorder:
         tables = self._told
         return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
+    def require_keepable(self, most_bytes: int) -> None:
+        """Look that what was heard is not too much to be kept, and that the server reads it as it wrote it.
+
+        Raises:
+            InputError: it is, or it does not.
+        """
+        import psycopg
+
+        query = f"SELECT COALESCE(sum(octet_length(image)), 0) FROM {_IMAGES}"
+        if (num_bytes := self._connection.execute(query).fetchone()[0]) > most_bytes:
+            raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
+        for number, table in enumerate(self._told):
+            query = f"SELECT count(*) FROM {_IMAGES} WHERE place = {number} AND image::{table.quoted}::text <> image"
+            try:
+                (wrong,) = self._connection.execute(query).fetchone()
+            except (psycopg.DataError, psycopg.ProgrammingError):
+                wrong = 1
+            if wrong:
+                raise InputError(f"table {table.place}: has values that do not come back from their text")
+
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
         rows = self._connection.execute(

@@ -65,6 +65,21 @@ def test_what_a_trigger_empties_beyond_what_is_looked_at_is_not_done(
     assert postgres_shop.content() == before
 
 
+@pytest.mark.parametrize("table", ["note", "log"])
+def test_a_trigger_that_runs_before_a_table_is_emptied_may_change_what_was_read_so_it_is_refused(
+    postgres_shop: Shop, table: str
+):
+    postgres_shop.others(
+        "CREATE FUNCTION first() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
+        "DELETE FROM public.note; RETURN NULL; END $$;"
+        f"CREATE TRIGGER first BEFORE TRUNCATE ON {table} EXECUTE FUNCTION first()"
+    )
+    before = postgres_shop.content()
+    with postgres_shop.session() as session, pytest.raises(InputError, match="trigger first runs before"):
+        done(session, "TRUNCATE log, note")
+    assert postgres_shop.content() == before
+
+
 @pytest.mark.parametrize(
     "statements",
     [

@@ -31,6 +31,7 @@ from autoclave.runtime.databases.postgresql.evidence import (
     is_settled,
     leaks,
     parents,
+    require_emptied_as_heard,
     sizes_of,
     standing_of,
 )
@@ -264,6 +265,7 @@ class PostgresDatabase:
         counts, rewritten = recorder.counts(), after.rewritten(before) - after.counters.keys()
         unheard = (counts.keys() | rewritten) - scope.places - created
         self._require_none_unseen(unheard, rewritten, scope, catalogue_after)
+        require_emptied_as_heard(connection, rewritten - scope.defined)
         effects += [
             TableEffect(place, catalogue_after.tables[place].layout, added=rows)
             for place in sorted(created)

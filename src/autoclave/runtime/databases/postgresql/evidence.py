@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect, as_name
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, fields_of
 from autoclave.runtime.databases.postgresql.functions import are_settled
@@ -25,6 +26,13 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't'
     AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
+_BEFORE_EMPTIED = """
+SELECT n.nspname || '/' || c.relname, t.tgname FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid WHERE t.tgtype & 34 = 34 AND t.tgenabled <> 'D'
+    AND n.nspname || '/' || c.relname = ANY (%s) AND p.pronamespace <> pg_catalog.pg_my_temp_schema()
+"""
+"""Triggers BEFORE (2) TRUNCATE (32), but for ours."""
 _SEQUENCES = """
 SELECT schemaname || '/' || sequencename, COALESCE(last_value, start_value - increment_by)
 FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
@@ -92,6 +100,19 @@ class Scope:
         for place in rewritten:
             found[catalogue.whole(place), "delete"] += self.sizes.get(place, 0)
         return tuple((place, verb, number) for (place, verb), number in sorted(found.items()) if number)
+
+
+def require_emptied_as_heard(connection: Any, emptied: Collection[str]) -> None:
+    """Look that no trigger changed rows between the time when they were read and when the tables were emptied.
+
+    Raises:
+        InputError: one may have.
+    """
+    if found := connection.execute(_BEFORE_EMPTIED, (list(emptied),)).fetchone():
+        raise InputError(
+            f"table {found[0]}: its trigger {found[1]} runs before it is emptied, and may change rows unseen. "
+            "Mend: DELETE"
+        )
 
 
 def sizes_of(connection: Any, catalogue: Catalogue, places: Iterable[str]) -> dict[str, int]:

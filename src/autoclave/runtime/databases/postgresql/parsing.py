@@ -126,6 +126,8 @@ def parsed(text: str, number: int) -> Statement:
     from pglast.parser import ParseError
 
     where = f"statement {number}"
+    if "\0" in text:
+        raise InputError(f"{where}: cannot be read as SQL: it has a NUL in it")
     try:
         trees = pglast.parse_sql(text)
     except ParseError as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.config import Config
-from autoclave.core import HostError, InputError
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.footprints import Done, GroupLimits, dependents, groups
@@ -487,12 +487,7 @@ class Session(Closing):
         for standing in self.journal.standings(UNFINISHED):
             action, manager = standing.action, self.actions.manager_of(standing)
             with contextlib.suppress(InputError):  # it is recorded how it stands
-                if standing.state is _S.EXECUTING:
-                    self._finish_run(action, manager, standing.body)
-                elif standing.state is _S.UNDOING:
-                    self._undoing.finish_undo(action, manager, standing.body, is_late=True)
-                else:
-                    self._undoing.finish_redo(action, manager, standing.body, is_late=True)
+                self._finish(standing, manager)
             yield action
         for standing in self.journal.standings((_S.COMMITTED,), kept_only=True):
             self.actions.discard(standing.action, self.actions.manager_of(standing))
@@ -500,6 +495,22 @@ class Session(Closing):
         for standing in self.actions.standing_order()[::-1]:
             if standing.proposed.get("left_open") and self._undoing.is_lapsed(standing.action):
                 yield standing.action
+
+    def _finish(self, standing: Standing, manager: Manager) -> None:
+        """Bring one action to one side. What nobody foresaw leaves it in doubt: it would come again each time."""
+        action = standing.action
+        try:
+            if standing.state is _S.EXECUTING:
+                self._finish_run(action, manager, standing.body)
+            elif standing.state is _S.UNDOING:
+                self._undoing.finish_undo(action, manager, standing.body, is_late=True)
+            else:
+                self._undoing.finish_redo(action, manager, standing.body, is_late=True)
+        except (AutoclaveError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - no session could be opened any more
+            doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
+            self.journal.advance(action, doubt, {"reason": f"{type(error).__name__}: {error}"}, seal=True)
 
     def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
         reason = "the process died while it was executed; it was put back"

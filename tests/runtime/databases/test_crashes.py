@@ -234,3 +234,26 @@ def test_the_journal_holds_no_rows(shop: Shop):
     with contextlib.closing(sqlite3.connect(shop.state / "journal.sqlite")) as journal:
         (text,) = journal.execute("SELECT group_concat(body) FROM records").fetchone()
     assert "canary" not in text
+
+
+@pytest.mark.parametrize(("verb", "doubt"), [("undo", S.UNDO_IN_DOUBT), ("redo", S.IN_DOUBT)])
+def test_what_nobody_foresaw_leaves_an_action_in_doubt_and_others_go_on(shop: Shop, verb: str, doubt: ActionState):
+    with shop.session() as session:
+        action = done(session, *STATEMENTS)
+        if verb == "redo":
+            session.undo(action)
+    for deadly in itertools.count(1):
+        was_killed = dies_at(deadly, shop, lambda session: getattr(session, verb)(action))
+        assert was_killed
+        kept = [*(shop.state / "rows" / action).glob(f"{verb}-*.json")]
+        with Journal(shop.state / "journal.sqlite", shop.state / "checkpoints" / "signed") as journal:
+            if journal.standing(action).state in (S.UNDOING, S.REDOING):
+                break
+    for path in kept:
+        path.write_text("{}")
+    for _ in range(2):
+        with shop.session() as session:
+            standing = session.journal.standing(action)
+            assert standing.state is doubt
+            assert "KeyError" in standing.body["reason"]
+            done(session, "UPDATE place SET item = item || 'x' WHERE shelf = 'A'")

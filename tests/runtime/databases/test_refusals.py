@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
-from typing import Any
 
+import psycopg
 import pytest
 from pydantic import ValidationError
 
 from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.postgresql.engine import PostgresDatabase
-from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.postgresql.role import Role
+from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
+from tests.postgresql import Postgres
 from tests.runtime.databases.shops import CANARY, Shop, done, session_on
 
 OF_BOTH = [
@@ -60,6 +64,21 @@ OF_SQLITE = [
     ("CREATE TRIGGER t AFTER DELETE ON item BEGIN DELETE FROM log; END", "allows_code"),
     ("DROP TRIGGER item_log", "allows_code"),
 ]
+OF_THEIR_OWN = """
+CREATE FUNCTION told(log) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'told'; END $$;
+CREATE FUNCTION joined(text, text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'joined'; END $$;
+CREATE OPERATOR ### (leftarg = text, rightarg = text, function = joined);
+CREATE TYPE wrapped AS (what text);
+CREATE FUNCTION unwrapped(wrapped) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'unwrapped'; END $$;
+CREATE CAST (wrapped AS text) WITH FUNCTION unwrapped(wrapped) AS ASSIGNMENT;
+CREATE VIEW telling AS SELECT told(log) AS what FROM log;
+CREATE VIEW over_telling AS SELECT what FROM telling;
+CREATE VIEW sleeping AS SELECT pg_sleep(0)::text AS what;
+CREATE TABLE ruled (a int);
+CREATE RULE rule AS ON INSERT TO ruled DO ALSO INSERT INTO log SELECT told(log), 1 FROM log;
+ALTER TABLE log OWNER TO agent;
+GRANT ALL ON telling, over_telling, sleeping, ruled TO agent
+"""
 OF_POSTGRESQL = [
     ("WITH x AS (DELETE FROM hidden.secret RETURNING *) SELECT * FROM x", "there is no table hidden.secret"),
     ("INSERT INTO log SELECT text, 1 FROM hidden.secret", "there is no table hidden.secret"),
@@ -113,6 +132,23 @@ OF_POSTGRESQL = [
     ("INSERT INTO log SELECT 'x', public.twice(1)", "public.twice"),
     ("INSERT INTO log SELECT 'x', twice(1)", "public.twice"),
     ("WITH item AS (SELECT 1) DELETE FROM note", "its WITH is that of a table"),
+    ("INSERT INTO log SELECT table_to_xml('item', true, true, '')::text, 1", "pg_catalog.table_to_xml"),
+    ("INSERT INTO log VALUES ('x', 1) -- \0", "NUL"),
+    ("INSERT INTO log VALUES ('x', 1)\0; DROP TABLE item", "NUL"),
+    ("CREATE TABLE pg_temp.mine AS SELECT 1 AS a", "in none of the schemas"),
+    ("CREATE TABLE hidden.mine (a int)", "in none of the schemas"),
+    ("INSERT INTO pg_temp.mine VALUES (1)", "there is no table pg_temp.mine"),
+    ("TRUNCATE hidden.secret", "there is no table hidden.secret"),
+    ("UPDATE log SET what = log.told", "public.told"),
+    ("UPDATE log SET what = what ### 'a'", "public.joined"),
+    ("UPDATE log SET what = ROW(what)::wrapped::text", "public.unwrapped"),
+    ("INSERT INTO log SELECT what, 1 FROM telling", "public.told"),
+    ("INSERT INTO log SELECT what, 1 FROM over_telling", "public.told"),
+    ("INSERT INTO log SELECT 'x', 1 FROM sleeping", "pg_catalog.pg_sleep"),
+    ("INSERT INTO ruled VALUES (1)", "public.told"),
+    ("CREATE TABLE copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
+    ("CREATE INDEX telling_index ON log ((what ### 'a'))", "public.joined"),
+    ("CREATE VIEW copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
     ('DELETE FROM "item" WHERE U&"\\0064" = 1', "column"),
 ]
 
@@ -131,6 +167,7 @@ def test_so_is_what_reaches_beyond_an_sqlite_file(sqlite_shop: Shop, statement: 
 def test_so_is_what_reaches_beyond_the_tables_of_postgresql(postgres_shop: Shop):
     shop = postgres_shop
     shop.others("CREATE FUNCTION twice(n int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT n * 2'")
+    shop.others(OF_THEIR_OWN)
     before = shop.content()
     wrong: dict[str, str] = {}
     with shop.session() as session:
@@ -161,6 +198,82 @@ def test_functions_of_somebodys_own_are_called_when_they_are_allowed(postgres_sh
     assert postgres_shop.others("SELECT id FROM log") == [(8,)]
 
 
+OF_HELD = [
+    ("DROP TABLE log CASCADE", "CASCADE drops what"),
+    ("ALTER TABLE log DROP COLUMN what CASCADE", "CASCADE drops what"),
+    ("DROP SCHEMA public", "more than something in a schema"),
+    ("ALTER SCHEMA public RENAME TO other", "more than something in a schema"),
+    ("GRANT ALL ON SCHEMA public TO PUBLIC", "more than something in a schema"),
+    ("GRANT ALL ON DATABASE shop TO PUBLIC", "more than something in a schema"),
+    ("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC", "name each"),
+    ("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC", "not known to be taken back"),
+    ("CREATE TABLE hidden.mine (a int)", "in none of the schemas"),
+    ("CREATE TABLE pg_temp.mine (a int)", "in none of the schemas"),
+    ("CREATE SEQUENCE hidden.mine", "in none of the schemas"),
+    ("ALTER TABLE hidden.secret ADD x int", "in none of the schemas"),
+    ("ALTER TABLE log SET SCHEMA hidden", "in none of the schemas"),
+    ("DROP TRIGGER x ON hidden.secret", "in none of the schemas"),
+    ("COMMENT ON COLUMN hidden.secret.text IS 'x'", "in none of the schemas"),
+    ("CREATE CAST (wrapped AS int) WITH INOUT", "not known to be taken back"),
+    ("CREATE MATERIALIZED VIEW copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
+    ("ALTER TABLE log ADD CHECK (what ### 'a' <> '')", "public.joined"),
+]
+
+
+def test_definitions_that_are_held_are_about_what_they_name_in_the_schemas(postgres_shop: Shop):
+    postgres_shop.others(OF_THEIR_OWN)
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        for statement, reason in OF_HELD:
+            with pytest.raises(InputError, match=reason):
+                done(session, statement, mode="hold")
+    assert postgres_shop.content() == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "defines"),
+    [
+        ("ALTER TABLE log RENAME TO elsewhere", ["elsewhere", "log"]),
+        ("ALTER TABLE log RENAME what TO which", ["log"]),
+        ("DROP TABLE log", ["log"]),
+        ("DROP TRIGGER item_log ON item", ["item"]),
+        ("COMMENT ON COLUMN log.what IS 'x'", ["log"]),
+        ("GRANT SELECT ON log, item TO PUBLIC", ["item", "log"]),
+        ("CREATE INDEX ON log (id)", ["log"]),
+    ],
+)
+def test_what_a_definition_is_about_must_be_permitted(postgres_shop: Shop, statement: str, defines: list[str]):
+    with contextlib.closing(PostgresDatabase("shop", postgres_shop.settings, "")) as engine:
+        reading = engine.read(Sql(database="shop", statements=(statement,)), Mode.HOLD)
+    assert sorted(reading.defines) == [f"public/{name}" for name in defines]
+
+
+def test_functions_that_are_allowed_may_be_called_in_any_notation(postgres_shop: Shop):
+    postgres_shop.others(OF_THEIR_OWN)
+    allowed = ("public.told", "public.joined", "public.unwrapped")
+    with postgres_shop.session(functions=allowed) as session:
+        done(session, "INSERT INTO log SELECT 'x' ### 'y', 1", "UPDATE log SET what = log.told")
+        done(session, "INSERT INTO log SELECT ROW('a')::wrapped::text, 2 FROM over_telling")
+    assert postgres_shop.others("SELECT what FROM log ORDER BY id") == [("told",), ("unwrapped",)]
+
+
+def test_functions_of_extensions_that_change_nothing_may_be_called(postgres_shop: Shop, server: Postgres):
+    with psycopg.connect(**server.place("shop"), user="postgres", autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector SCHEMA public")
+        try:
+            with postgres_shop.session() as session:
+                done(session, "INSERT INTO log SELECT 'x', ('[1,2]'::vector <-> '[1,4]')::int")
+        finally:
+            connection.execute("DROP EXTENSION vector")
+    assert postgres_shop.others("SELECT id FROM log") == [(2,)]
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\0"])
+def test_a_text_with_a_nul_is_refused_as_a_value(postgres_shop: Shop, value: str):
+    with postgres_shop.session() as session, pytest.raises(InputError, match="a text has no NUL"):
+        done(session, "INSERT INTO note VALUES ($1, 1)", parameters=[[value]])
+
+
 # --- The role --------------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +292,11 @@ def test_functions_of_somebodys_own_are_called_when_they_are_allowed(postgres_sh
         "SELECT pg_read_file('/etc/passwd')",
         "DROP TABLE item",
         "CREATE TABLE hidden.more (a int)",
+        "RESET ROLE",
+        "SET ROLE owner",
+        "SELECT set_config('role', 'none', true)",
+        "SET SESSION AUTHORIZATION DEFAULT",
+        "DO $$ BEGIN SET LOCAL ROLE NONE; DELETE FROM hidden.secret; SET LOCAL ROLE agent; END $$",
     ],
 )
 def test_the_role_cannot_reach_what_is_not_its_own_whatever_the_parser_lets_through(
@@ -187,32 +305,14 @@ def test_the_role_cannot_reach_what_is_not_its_own_whatever_the_parser_lets_thro
     """Here the statement is run in the middle of an action, without any look at it."""
     whole = PostgresDatabase.execute
 
-    def execute(self: PostgresDatabase, connection: Any, operation: Any, number: int) -> None:
-        whole(self, connection, operation, number)
-        connection.execute(statement.encode())
+    def execute(self: PostgresDatabase, role: Role, text: str) -> None:
+        whole(self, role, text)
+        whole(self, role, statement)
 
     before = postgres_shop.content()
     with postgres_shop.session() as session:
         monkeypatch.setattr(PostgresDatabase, "execute", execute)
         with pytest.raises(InputError, match=r"42501|25001|42P01"):
-            done(session, "DELETE FROM note")
-    assert postgres_shop.content() == before
-
-
-@pytest.mark.parametrize("statement", ["RESET ROLE", "SET ROLE owner", "SELECT set_config('role', 'owner', true)"])
-def test_a_statement_that_changed_who_it_is_ends_the_action(
-    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
-):
-    whole = PostgresDatabase.execute
-
-    def execute(self: PostgresDatabase, connection: Any, operation: Any, number: int) -> None:
-        whole(self, connection, operation, number)
-        connection.execute(statement.encode())
-
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
-        monkeypatch.setattr(PostgresDatabase, "execute", execute)
-        with pytest.raises(InputError, match="changed who they are"):
             done(session, "DELETE FROM note")
     assert postgres_shop.content() == before
 
@@ -233,6 +333,16 @@ def test_more_rows_than_are_allowed_are_not_changed(shop: Shop):
     with shop.session(max_rows=3) as session, pytest.raises(InputError, match="max_rows"):
         done(session, "UPDATE item SET price = 1")
     assert shop.content() == before
+
+
+def test_more_bytes_than_are_allowed_are_not_kept(postgres_shop: Shop):
+    before = postgres_shop.content()
+    with postgres_shop.session(max_bytes=1000) as session:
+        done(session, "UPDATE item SET photo = 'x'")
+        before = postgres_shop.content()
+        with pytest.raises(InputError, match=r"rows of \d+ bytes, more than 1000 \(max_bytes\)"):
+            done(session, "INSERT INTO note SELECT repeat('x', 200), n FROM generate_series(1, 6) n")
+    assert postgres_shop.content() == before
 
 
 def test_cascades_count(shop: Shop):

@@ -20,6 +20,7 @@ from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.reversal import trial
 from autoclave.runtime.databases.reversal.drawing import Draw, Recipe
 from autoclave.runtime.databases.reversal.ground import Ground, Shape
 from autoclave.runtime.databases.reversal.hints import Hints, hints_of
@@ -160,6 +161,22 @@ def test_an_action_that_does_nothing_on_any_rows_is_not_testable(ground: Ground)
     for act in ("UPDATE kind SET rank = rank", "DELETE FROM kind WHERE name = 'x' AND name = 'y'"):
         with pytest.raises(NotTestable, match="does nothing to be undone"):
             try_out(ground, sql(act), sql("UPDATE kind SET rank = rank"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "endless"),
+    [
+        ("postgres_ground", "SELECT count(*) FROM generate_series(1, 10000000000)"),
+        ("sqlite_ground", "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"),
+    ],
+)
+def test_statements_that_never_end_are_given_up_once_and_not_in_each_world(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str, endless: str
+):
+    monkeypatch.setattr(trial, "_STATEMENTS_S", 0.5)
+    act, undo = (sql(f"UPDATE kind SET rank = rank {sign} 1 WHERE ({endless}) > 0") for sign in "+-")
+    with pytest.raises(NotTestable, match=r"take longer than 0\.5 s"):
+        try_out(request.getfixturevalue(engine), act, undo)
 
 
 def test_what_has_no_inverse_without_images_is_refused_on_several_old_values(ground: Ground):

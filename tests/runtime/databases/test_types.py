@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autoclave.core import InputError
 from tests.runtime.databases.shops import Shop, done
 
 VALUES = {
@@ -96,6 +97,24 @@ def test_rows_are_the_same_whatever_the_time_zone_and_style_of_the_database_is_m
         assert shop.others(exact) == before
     finally:
         shop.others("ALTER DATABASE shop RESET ALL")
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "rule"),
+    [
+        ("a int, f regproc", "1, 'pg_catalog.lower(text)'::regprocedure::oid", "do not come back from their text"),
+        ("a int, f regproc[]", "1, ARRAY['lower(text)'::regprocedure::oid]::regproc[]", "do not come back"),
+        ("", "", "has no column that can be written"),
+        ("a int GENERATED ALWAYS AS (1) STORED", "", "has no column that can be written"),
+    ],
+)
+def test_what_could_not_be_put_back_is_not_taken_away(postgres_shop: Shop, table: str, row: str, rule: str):
+    values = f"VALUES ({row})" if row else "DEFAULT VALUES"
+    postgres_shop.others(f"CREATE TABLE strange ({table}); INSERT INTO strange {values}; GRANT ALL ON strange TO agent")
+    before = postgres_shop.content()
+    with postgres_shop.session() as session, pytest.raises(InputError, match=rule):
+        done(session, "DELETE FROM strange")
+    assert postgres_shop.content() == before
 
 
 def test_keys_of_all_kinds(postgres_shop: Shop):

@@ -105,6 +105,7 @@ class Effect:
         dropped: what was taken away, in this order.
         counters: where counters (of AUTOINCREMENT, restarted sequences) stood before and after, by name; JSON data.
         reads: what it depended on: `SCHEMA/TABLE` or `SCHEMA/TABLE/KEY`.
+        counted: table, verb and how many rows changed of which there are no images.
         leaks: why an undo is not exact: what it did that no rollback takes back.
         is_settled: whether doing it again on the same rows would bring the same rows; not so with random numbers.
         evidence: by what the engine that rehearsed it tells, without reading the rows, that it was done. Not kept.
@@ -117,6 +118,7 @@ class Effect:
     reads: frozenset[str] = frozenset()
     leaks: tuple[str, ...] = ()
     is_settled: bool = True
+    counted: tuple[tuple[str, str, int], ...] = ()
     evidence: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,12 +127,19 @@ class Effect:
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.created or self.dropped or any(each.removed or each.added for each in self.tables))
+        defines = self.created or self.dropped
+        return not (defines or self.counted or any(each.removed or each.added for each in self.tables))
 
     @property
     def num_rows(self) -> int:
         """Rows that it changes."""
-        return sum(sum(table.counts.values()) for table in self.tables)
+        return sum(rows for _, _, rows in self.row_counts())
+
+    def row_counts(self) -> Iterator[tuple[str, str, int]]:
+        """Table, verb and number of rows."""
+        for table in self.tables:
+            yield from ((table.table, verb, rows) for verb, rows in table.counts.items())
+        yield from self.counted
 
     def inverse(self) -> Effect:
         """What takes it back."""
@@ -153,6 +162,7 @@ class Effect:
             "reads": sorted(self.reads),
             "leaks": self.leaks,
             "is_settled": self.is_settled,
+            "counted": self.counted,
         }
         return f'{{"tables":[{",".join(tables)}],{_text(rest)[1:]}'
 
@@ -171,6 +181,7 @@ class Effect:
             frozenset(given["reads"]),
             tuple(given["leaks"]),
             given["is_settled"],
+            tuple((table, verb, rows) for table, verb, rows in given["counted"]),
         )
 
     def digest(self) -> str:
@@ -180,6 +191,7 @@ class Effect:
             went, came = table.texts
             rows = [went, came if self.is_settled else f"{len(table.added)}"]
             told.append([table.table, table.layout, *(hashlib.sha256(text.encode()).hexdigest() for text in rows)])
+        told += self.counted
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
@@ -202,9 +214,8 @@ def as_name(text: str) -> str:
 
 def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
     """What the policy decides about: rows by table and verb, definitions, and tables that were read."""
-    for table in effect.tables:
-        for verb, rows in table.counts.items():
-            yield Access(verb, f"databases/{database}/{table.table}", rows=rows)
+    for table, verb, rows in effect.row_counts():
+        yield Access(verb, f"databases/{database}/{table}", rows=rows)
     for each in (*effect.created, *effect.dropped):
         yield Access("define", f"databases/{database}/{each.name}")
     for table in sorted({"/".join(key.split("/")[:2]) for key in effect.reads}):

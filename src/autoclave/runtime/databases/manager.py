@@ -470,9 +470,8 @@ def _digest(sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str]) -> st
 
 
 def _changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[str]:
-    for table in effect.tables:
-        for verb, rows in table.counts.items():
-            yield f"{verb} {rows} row{'' if rows == 1 else 's'} of {database}/{table.table}"
+    for table, verb, rows in effect.row_counts():
+        yield f"{verb} {rows} row{'' if rows == 1 else 's'} of {database}/{table}"
     for each in effect.created:
         yield f"define {each.kind} {database}/{each.name}"
     for name in sorted(defined - {each.name for each in effect.created}):
@@ -482,7 +481,8 @@ def _changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator
 
 def _footprint(database: str, effect: Effect, defined: frozenset[str]) -> Footprint:
     names = [*(each.name for each in (*effect.created, *effect.dropped)), *defined]
-    writes = {key for table in effect.tables for key in keys_of(table)} | set(names)
+    writes = {key for table in effect.tables for key in keys_of(table)} | {each[0] for each in effect.counted}
+    writes |= set(names)
     return Footprint(
         frozenset(f"{_ROOT}/{database}/{key}" for key in effect.reads),
         frozenset(f"{_ROOT}/{database}/{key}" for key in writes),

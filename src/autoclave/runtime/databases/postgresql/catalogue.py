@@ -48,7 +48,8 @@ class ForeignKey:
 @dataclass(frozen=True)
 class TableFacts:
     """What is known of one table. `columns`: name, type, not null, generated, identity, default.
-    `root`: the oid of the table that it is a partition of, however far up; 0 if of none.
+    `triggers`, `rules`: their names and when they fire, those of partitioned tables with their partitions as well.
+    `root`: the oid of the table that it is a partition of, however far up; 0 if of none. `level`: how far up that is.
     """
 
     oid: int
@@ -60,8 +61,10 @@ class TableFacts:
     unique: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     triggers: tuple[tuple[str, str], ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
     inherits: bool = False
     root: int = 0
+    level: int = 0
 
     @property
     def place(self) -> str:
@@ -79,6 +82,10 @@ class TableFacts:
     def written(self) -> tuple[str, ...]:
         """Columns that can be written: no generated ones."""
         return tuple(column[0] for column in self.columns if not column[3])
+
+    def columns_up_to(self, number: int) -> Sequence[str]:
+        """Its first columns."""
+        return [column[0] for column in self.columns[:number]]
 
     @cached_property
     def updated(self) -> tuple[str, ...]:
@@ -121,16 +128,27 @@ class Catalogue:
                 return found
         return None
 
+    @cached_property
+    def _places(self) -> dict[int, str]:
+        return {table.oid: place for place, table in self.tables.items()}
+
+    def whole(self, place: str) -> str:
+        """The table that a partition is part of, if it is one: as such its rows are told."""
+        table = self.tables.get(place)
+        return self._places.get(table.root, place) if table else place
+
     def with_cascades(self, places: Iterable[str]) -> set[str]:
-        """Tables with their partitions, and with those to whose rows foreign keys carry changes of theirs."""
+        """Tables with all partitions beside them, and with those to whose rows foreign keys carry their changes."""
         found, waiting = set[str](), list(places)
         while waiting:
-            place = waiting.pop()
+            place = self.whole(waiting.pop())
             if place not in found:
                 found.add(place)
                 waiting += [each.child for each in self.references_to(place) if _carries(each)]
                 oid = self.tables[place].oid if place in self.tables else -1
-                waiting += [each.place for each in self.tables.values() if each.root == oid]
+                parts = {each.place for each in self.tables.values() if each.root == oid}
+                waiting += [each.child for part in parts for each in self.references_to(part) if _carries(each)]
+                found |= parts
         return found
 
     def with_referring(self, places: Iterable[str]) -> set[str]:
@@ -171,7 +189,8 @@ _CLASSES = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text,
     EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid AND c.relkind = 'r')
     OR (NOT c.relispartition AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid)),
-    CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid ELSE 0 END
+    CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid ELSE 0 END,
+    (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_ancestors(c.oid))
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
@@ -190,8 +209,12 @@ SELECT k.conrelid, k.contype::text, k.conname, k.confrelid, k.confdeltype::text,
 FROM pg_catalog.pg_constraint k WHERE k.conrelid = ANY (%s) AND k.contype IN ('p', 'u', 'f') AND k.conparentid = 0
 """
 _TRIGGERS = """
-SELECT tgrelid, tgname, tgenabled::text FROM pg_catalog.pg_trigger
-WHERE tgrelid = ANY (%s) AND NOT tgisinternal AND tgparentid = 0
+SELECT tgrelid, tgname, tgenabled::text FROM pg_catalog.pg_trigger WHERE tgrelid = ANY (%s) AND NOT tgisinternal
+ORDER BY 1, 2
+"""
+_RULES = """
+SELECT ev_class, rulename, ev_enabled::text FROM pg_catalog.pg_rewrite
+WHERE ev_class = ANY (%s) AND rulename <> '_RETURN' ORDER BY 1, 2
 """
 
 
@@ -217,8 +240,10 @@ def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:
                 ForeignKey(name, places[oid], tuple(own), parent, tuple(theirs), deleting, updating, late)
             )
     triggers: dict[int, list[tuple[str, str]]] = {}
-    for oid, name, enabled in connection.execute(_TRIGGERS, [oids]):
-        triggers.setdefault(oid, []).append((name, enabled))
+    rules: dict[int, list[tuple[str, str]]] = {}
+    for found, query in ((triggers, _TRIGGERS), (rules, _RULES)):
+        for oid, name, enabled in connection.execute(query, [oids]):
+            found.setdefault(oid, []).append((name, enabled))
     return Catalogue(
         {
             places[oid]: TableFacts(
@@ -231,10 +256,12 @@ def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:
                 tuple(unique.get(oid, ())),
                 tuple(foreign.get(oid, ())),
                 tuple(triggers.get(oid, ())),
+                tuple(rules.get(oid, ())),
                 inherits,
                 root,
+                level,
             )
-            for oid, schema, name, kind, inherits, root in classes
+            for oid, schema, name, kind, inherits, root, level in classes
         }
     )
 

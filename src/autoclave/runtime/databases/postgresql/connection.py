@@ -8,12 +8,14 @@ from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import Json
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, quoted
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS
 from autoclave.runtime.databases.postgresql.failures import translated
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import InDoubt
 
 _CONNECT_S = 10
+_WITH_RIGHTS_ON_SETTINGS = 150_000
+"""The version of the server."""
 
 
 class Server:
@@ -44,7 +46,8 @@ class Server:
             "application_name": "autoclave",
             "connect_timeout": _CONNECT_S,
         }
-        return psycopg.connect(**{name: value for name, value in given.items() if value is not None}, autocommit=True)
+        words = {name: value for name, value in given.items() if value is not None}
+        return psycopg.connect(**words, autocommit=True, prepare_threshold=None)
 
     @property
     def connection(self) -> Any:
@@ -69,15 +72,31 @@ class Server:
             raise InputError(f"{self.where}: role: name a role with few rights, which does what is proposed")
         row = connection.execute(
             "SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication, r.rolname = current_user, "
-            "pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER') FROM pg_catalog.pg_roles r WHERE r.rolname = %s",
+            "pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'), pg_catalog.has_database_privilege(r.oid, "
+            "pg_catalog.current_database(), 'TEMPORARY') FROM pg_catalog.pg_roles r WHERE r.rolname = %s",
             (role,),
         ).fetchone()
         if row is None:
             raise InputError(f"{self.where}: role {role}: there is none")
-        if row[0] or row[1]:
+        if row[0] or row[1] or self._may_blind(connection):
             raise InputError(f"{self.where}: role {role}: may do everything; name one with the least rights that do")
         if not row[2]:
             raise InputError(f"{self.where}: role {role}: the user is no member of it. Mend: GRANT {role} TO the user")
+        if not row[3]:
+            told = f"GRANT TEMPORARY ON DATABASE {self.settings.dbname} TO {role}"
+            raise InputError(f"{self.where}: role {role}: may make nothing temporary. Mend: {told}")
+
+    def _may_blind(self, connection: Any) -> bool:
+        """Whether the role may change the settings by which triggers fire and rows are counted."""
+        if connection.info.server_version < _WITH_RIGHTS_ON_SETTINGS:
+            return False
+        query = (
+            "SELECT pg_catalog.bool_or(pg_catalog.has_parameter_privilege(%s, name, 'SET')) "
+            "FROM pg_catalog.unnest(%s::pg_catalog.text[]) name"
+        )
+        return connection.execute(query, (self.settings.role, ["session_replication_role", "track_counts"])).fetchone()[
+            0
+        ]
 
     @contextlib.contextmanager
     def transaction(self, connection: Any | None = None) -> Generator[Any]:
@@ -86,17 +105,49 @@ class Server:
 
         with translated(self.where):
             used = connection or self.connection
-            used.execute("BEGIN")
             try:
-                used.execute(f"SET LOCAL lock_timeout = {int(self.settings.lock_timeout_s * 1000)}")
-                used.execute(f"SET LOCAL statement_timeout = {int(self.settings.statement_timeout_s * 1000)}")
-                used.execute("SET LOCAL row_security = off")
-                used.execute("SET LOCAL search_path = pg_catalog")  # names in what the catalogue says are whole
+                self.begin(used)
                 yield used
             finally:
                 if not used.closed and used.info.transaction_status != 0:
                     with contextlib.suppress(psycopg.OperationalError):  # the server rolls back by itself
                         used.execute("ROLLBACK")
+
+    def begin(self, connection: Any) -> None:
+        """Begin a transaction, with nothing left of what earlier ones set.
+
+        Raises:
+            HostError: the server does not count rows, by which changes are seen that nobody listens to.
+        """
+        connection.execute("DEALLOCATE ALL")
+        connection.execute("BEGIN")
+        self.settle(connection)
+        if connection.execute("SELECT pg_catalog.current_setting('track_counts')").fetchone() != ("on",):
+            raise HostError(f"{self.where}: the server does not count rows. Mend: set track_counts = on")
+
+    def settle(self, connection: Any) -> None:
+        """Have the settings that mean something be what they are to be, in this transaction, whatever was set before.
+
+        Values are written and read as images hold them, and names in what the catalogue says are whole.
+        """
+        timeouts = {
+            "lock_timeout": self.settings.lock_timeout_s,
+            "statement_timeout": self.settings.statement_timeout_s,
+        }
+        values = dict(SETTINGS) | {name: f"{int(seconds * 1000)}" for name, seconds in timeouts.items()}
+        values |= {
+            "search_path": "pg_catalog",
+            "row_security": "off",
+            "standard_conforming_strings": "on",
+            "array_nulls": "on",
+        }
+        query = (
+            "SELECT pg_catalog.set_config(name, value, true) "
+            "FROM ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[])) "
+            "AS given (name, value)"
+        )
+        connection.execute("RESET ALL")
+        connection.execute(query, (list(values), list(values.values())))
 
     def commit(self, connection: Any) -> None:
         """Commit.
@@ -113,17 +164,6 @@ class Server:
                 raise
             connection.close()
             raise InDoubt(f"{self.where}: the connection was lost while it was committed") from None
-
-    def plain_texts(self, connection: Any) -> None:
-        """Have values written and read as images hold them, in this transaction."""
-        for name, value in (*SETTINGS, ("search_path", "pg_catalog")):
-            connection.execute(f"SET LOCAL {name} = '{value}'")
-
-    def as_role(self, connection: Any) -> None:
-        """Have the rest of the transaction done by the role of the settings."""
-        schemas = ", ".join([*map(quoted, self.schemas), "pg_temp"])
-        connection.execute(f"SET LOCAL search_path = {schemas}")
-        connection.execute(f"SET LOCAL ROLE {quoted(self.settings.role)}")
 
     @property
     def schemas(self) -> tuple[str, ...]:

@@ -1,41 +1,47 @@
 """One PostgreSQL database as an engine of databases.
 
-Theory of operation. `user` of the settings owns the tables; `role`, which may do little, runs what is proposed, by
-`SET LOCAL ROLE` in the transaction of the user. Before that the user puts triggers on the tables that may change, which
-exist in this transaction alone (`recorder`); afterwards it reads what they heard, takes them away, and commits. Tables
-that changed unheard are found by the server's counters: the transaction is then rolled back and run again with them. To
-take rows back, the user writes them (`rows`), with the triggers of others switched off, under a recorder too: what was
-written must be exactly what was meant, or nothing is. Whether a transaction was committed is told by its number, which
-is durable in the state before the commit. Nothing of ours is in the database between two transactions, but for a held
-one that is prepared.
+Theory of operation. `user` of the settings owns the tables; `role`, which may do little, runs what is proposed, in the
+transaction of the user and kept from being anybody else (`role`). Before that the user puts triggers on the tables that
+may change, which exist in this transaction alone (`recorder`); after it, it reads what they heard, takes them away, and
+commits. Tables that changed unheard are found by the server's counters of rows and by the files of tables (`evidence`):
+the transaction is then rolled back and run again with them. To take rows back, the user writes them, exactly or not at
+all (`restoring`). Whether a transaction was committed is told by its number, which is durable in the state before the
+commit. Nothing of ours is in the database between two transactions, but for a held one that is prepared.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import (
-    NUM_KEYS,
-    Definition,
-    Effect,
-    Image,
-    TableEffect,
-    as_name,
-    without_collection,
-)
-from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
+from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, as_name, without_collection
+from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql import holding
-from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of, fields_of, quoted
+from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.postgresql.cloning import cloned
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
+from autoclave.runtime.databases.postgresql.evidence import (
+    Scope,
+    has_triggers,
+    is_settled,
+    leaks,
+    parents,
+    require_emptied_as_heard,
+    sizes_of,
+    standing_of,
+)
+from autoclave.runtime.databases.postgresql.functions import (
+    Callees,
+    callees_of_new,
+    require_allowed,
+    require_harmless,
+)
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
 from autoclave.runtime.databases.postgresql.recorder import (
     Counts,
@@ -46,7 +52,9 @@ from autoclave.runtime.databases.postgresql.recorder import (
     drawn_seeds,
     rows_as_text,
 )
-from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
+from autoclave.runtime.databases.postgresql.restoring import Restoring
+from autoclave.runtime.databases.postgresql.role import Prepared, Role, callees, require_no_values
+from autoclave.runtime.databases.postgresql.rows import Rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import InDoubt
@@ -55,7 +63,6 @@ _TRIES = 5
 _ESTIMATE_FACTOR = 10
 """An estimate so many times above the limit is believed."""
 _PATIENCE_S = 5.0
-_CORRECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class PostgresDatabase:
         self._server = Server(name, settings, password)
         self._holding = holding.Holding(self._server)
         self._seeds = drawn_seeds()
+        self._restoring = Restoring(name, self._server, self._seeds)
 
     @property
     def _where(self) -> str:
@@ -105,7 +113,7 @@ class PostgresDatabase:
         with self._server.transaction() as connection:
             statements = self._parsed(connection, operation, mode)
             catalogue = catalogue_of(connection, self._server.schemas)
-        defines = {self._place(catalogue, name) for each in statements for name in each.defines}
+        defines = {self._defined(name, n) for n, each in enumerate(statements, start=1) for name in each.defines}
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         for number, each in enumerate(statements):
@@ -137,6 +145,7 @@ class PostgresDatabase:
         for number, text in enumerate(operation.statements, start=1):
             each = parsed(text, number)
             require_harmless(connection, each.functions, self._settings.functions, number)
+            require_no_values(each, operation.values_of(number - 1), number)
             _require_own_names(connection, each, number)
             if each.is_code and not self._settings.allows_code:
                 raise InputError(
@@ -151,8 +160,21 @@ class PostgresDatabase:
         return found
 
     def _place(self, catalogue: Catalogue, name: Name) -> str:
+        """What the rows of a table that a statement names are told as."""
         found = catalogue.find(*name, self._server.schemas)
-        return found.place if found else f"{name[0] or self._server.schemas[0]}/{name[1]}"
+        return catalogue.whole(found.place) if found else f"{name[0] or self._server.schemas[0]}/{name[1]}"
+
+    def _defined(self, name: Name, number: int) -> str:
+        """The place of something that a statement defines.
+
+        Raises:
+            InputError: it is in none of the schemas that may be used.
+        """
+        schema = name[0] or self._server.schemas[0]
+        if schema not in self._server.schemas:
+            known = ", ".join(self._server.schemas)
+            raise InputError(f"statement {number}: {schema}.{name[1]} is in none of the schemas {known}")
+        return f"{schema}/{name[1]}"
 
     def _known(self, catalogue: Catalogue, name: Name, number: int, defines: Collection[str]) -> str:
         """The place of a table that a statement names.
@@ -176,10 +198,10 @@ class PostgresDatabase:
         if statement.withs & {place.partition("/")[2] for place in catalogue.tables}:
             raise InputError(f"statement {number + 1}: a name of its WITH is that of a table; take another")
         for name in statement.writes if statement.kind == "rows" else ():
-            table = catalogue.find(*name, self._server.schemas)
+            place = self._place(catalogue, name)
+            table = catalogue.tables.get(place)
             key = table.key if table else ()
             rows = named_rows(operation.statements[number], operation.values_of(number), "postgres", key)
-            place = self._place(catalogue, name)
             found |= {place} if rows is None else {f"{place}/{as_name(row)}" for row in rows}
         return found
 
@@ -236,106 +258,130 @@ class PostgresDatabase:
         """
         statements = self._parsed(connection, operation, mode)
         catalogue = catalogue_of(connection, self._server.schemas)
-        written = {self._place(catalogue, name) for each in statements for name in each.writes}
-        emptied = {
-            self._place(catalogue, name) for each in statements if each.kind == "truncate" for name in each.writes
-        }
-        emptied = catalogue.with_referring(emptied) & catalogue.tables.keys()
-        self._require_none_outside(connection, catalogue, emptied)
-        places = (catalogue.with_cascades(written | set(more)) | emptied) & catalogue.tables.keys()
-        listens = mode is not Mode.HOLD or all(each.kind != "define" for each in statements)
-        heard = [catalogue.tables[place] for place in sorted(places)] if listens else []
-        for table in heard:
-            if table.kind == "f":
-                raise InputError(f"{self._where}: table {table.place}: is on another server, and cannot be taken back")
+        scope = self._scope(connection, catalogue, statements, mode, more)
         reads_rows = planned is None
-        recorder = Recorder(connection, heard, self._settings.max_rows, self._seeds, reads_rows=reads_rows)
-        counters = self._counters(connection)
-        self._server.as_role(connection)
-        for number, statement in enumerate(statements):
-            self._require_estimate(connection, operation, number, statement)
-            self.execute(connection, operation, number)
-        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        self.leave_role(connection)
+        recorder = Recorder(
+            connection, catalogue, scope.heard, self._settings.max_rows, self._seeds, reads_rows=reads_rows
+        )
+        before = standing_of(connection)
+        are_settled = self._act(Role(self._server, connection), operation, statements)
         effects = self._effects(recorder, planned)
-        after = catalogue_of(connection, self._server.schemas)
-        made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, after))
+        catalogue_after, after = catalogue_of(connection, self._server.schemas), standing_of(connection)
+        made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, catalogue_after))
         created = {each.name for each in made if each.kind == "table"}
-        unheard = (recorder.unheard() - created) if listens else set[str]()
-        if outside := unheard - after.tables.keys():
-            raise InputError(f"{self._where}: changes tables outside of its schemas: {', '.join(sorted(outside))}")
+        counts, rewritten = recorder.counts(), after.rewritten(before) - after.counters.keys()
+        unheard = (counts.keys() | rewritten) - scope.places - created
+        self._require_none_unseen(unheard, rewritten, scope, catalogue_after)
+        require_emptied_as_heard(connection, rewritten - scope.defined)
         effects += [
-            TableEffect(place, after.tables[place].layout, added=rows)
+            TableEffect(place, catalogue_after.tables[place].layout, added=rows)
             for place in sorted(created)
-            if (rows := self._rows_of_new(connection, after.tables[place]))
+            if (rows := self._rows_of_new(connection, catalogue_after.tables[place]))
         ]
-        sums = recorder.sums()
-        counts, looked_at = recorder.counts(), recorder.looked_at() & after.tables.keys()
+        sums, looked_at = recorder.sums(), recorder.looked_at() & catalogue_after.tables.keys()
         recorder.close()
-        moved = self._moved(counters, self._counters(connection))
-        restarted = {name: values for name, values in moved.items() if values[1] < values[0]}
-        reads = {key for n, each in enumerate(statements) for key in self._reads(operation, n, each, after, written)}
-        reads |= {key for each in effects for key in _parents(each, after)}
-        if any(catalogue.tables[each.table].triggers for each in effects if each.table in catalogue.tables):
-            reads |= looked_at - written - {"/".join(key.split("/")[:2]) for key in reads}  # what triggers look at
+        moved = after.moved(before)
+        restarted = {name: pair for name, pair in moved.items() if name in after.rewritten(before)}
+        written = {self._place(catalogue, name) for each in statements for name in each.writes}
+        tables = [(n, each, catalogue_after, written) for n, each in enumerate(statements)]
+        reads = {key for each in tables for key in self._reads(operation, *each)}
+        reads |= {key for each in effects for key in parents(each, catalogue_after)}
+        if has_triggers(effects, catalogue):
+            seen = {catalogue.whole(place) for place in looked_at}
+            reads |= seen - written - {"/".join(key.split("/")[:2]) for key in reads}  # what triggers look at
         effect = Effect(
             tuple(effects),
             tuple(made),
             counters=restarted,
             reads=frozenset(reads),
-            leaks=tuple(_leaks(moved.keys() - restarted.keys(), effects, catalogue)),
-            is_settled=_is_settled(statements, effects, catalogue, self._server.schemas),
+            leaks=tuple(leaks(moved.keys() - restarted.keys(), effects, catalogue)),
+            is_settled=are_settled and is_settled(statements, effects, catalogue, self._server.schemas),
+            counted=() if scope.listens else scope.counted(counts, rewritten, catalogue_after),
         )
-        self._require_limits(connection, effect, after)
-        if effect.is_settled and listens and not made:
+        self._require_limits(connection, effect, catalogue_after)
+        if effect.is_settled and scope.listens and not made:
             effect = replace(effect, evidence=_Evidence(sums, frozenset(more)))
-        if not listens and sum(map(sum, counts.values())) > self._settings.max_rows:
-            raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
-        return _Done(effect, unheard, counts)
+        return _Done(effect, unheard if scope.listens else set(), counts)
+
+    def _scope(
+        self, connection: Any, catalogue: Catalogue, statements: Sequence[Statement], mode: Mode, more: Collection[str]
+    ) -> Scope:
+        """What is looked at while statements are run."""
+        written = {self._place(catalogue, name) for each in statements for name in each.writes}
+        truncating = (each for each in statements if each.kind == "truncate")
+        named = {self._place(catalogue, name) for each in truncating for name in each.writes}
+        emptied = catalogue.with_referring(named) & catalogue.tables.keys()
+        self._require_none_outside(connection, catalogue, emptied)
+        if mode is Mode.HOLD and any(each.kind == "define" for each in statements):
+            defined = {self._defined(name, 0) for each in statements for name in each.defines}
+            return Scope(False, (), catalogue.with_cascades(defined), sizes_of(connection, catalogue, emptied))
+        places = (catalogue.with_cascades(written | set(more)) | emptied) & catalogue.tables.keys()
+        heard = tuple(catalogue.tables[place] for place in sorted(places))
+        for table in heard:
+            if table.kind == "f":
+                raise InputError(f"{self._where}: table {table.place}: is on another server, and cannot be taken back")
+        return Scope(True, heard)
+
+    def _require_none_unseen(
+        self, unheard: Collection[str], rewritten: Collection[str], scope: Scope, after: Catalogue
+    ) -> None:
+        """Look that nothing changed where nobody may look, or can.
+
+        Raises:
+            InputError: something did.
+        """
+        if outside := sorted(set(unheard) - after.tables.keys() - scope.defined):
+            raise InputError(f"{self._where}: changes tables outside of its schemas: {', '.join(outside)}")
+        if not scope.listens and (unseen := sorted(set(rewritten) - scope.defined - scope.sizes.keys())):
+            raise InputError(f"{self._where}: empties tables that no statement names: {', '.join(unseen)}")
+
+    def _act(self, role: Role, operation: Sql, statements: Sequence[Statement], *, looks: bool = True) -> bool:
+        """Run statements as the role; whether what they call gives the same the next time.
+
+        `looks`: whether what they call and how much they change is looked at before.
+
+        Raises:
+            InputError: they call what they may not, or the planner expects far too many rows.
+        """
+        are_settled = True
+        for number, statement in enumerate(statements, start=1):
+            text, values = operation.statements[number - 1], operation.values_of(number - 1)
+            if statement.kind == "rows":
+                prepared = Prepared(role, text, values)
+                if looks:
+                    are_settled &= self._require_callees(role, callees(role, text, prepared.types()), number)
+                    self._require_estimate(prepared.estimate(), number)
+                self.execute(role, prepared.call)
+                prepared.forget()
+                continue
+            if statement.query and looks:
+                are_settled &= self._require_callees(role, callees(role, statement.query), number)
+            self.execute(role, text)
+            if looks and not statement.is_code:
+                self._require_callees(role, callees_of_new(role.connection), number)
+        role.end()
+        return are_settled
+
+    def _require_callees(self, role: Role, found: Callees, number: int) -> bool:
+        require_allowed(role.connection, found, self._settings.functions, number)
+        return found.are_settled
+
+    def execute(self, role: Role, text: str) -> None:
+        """Run what is proposed."""
+        role.run(text)
+
+    def _require_estimate(self, rows: int, number: int) -> None:
+        if rows > self._settings.max_rows * _ESTIMATE_FACTOR:
+            raise InputError(
+                f"statement {number}: would change about {rows} rows, far more than max_rows "
+                f"({self._settings.max_rows}); it was not run"
+            )
 
     def _effects(self, recorder: Recorder, planned: Effect | None) -> list[TableEffect]:
         if planned is None:
+            recorder.require_keepable(self._settings.max_bytes)
             return list(recorder.table_effects())
         return list(planned.tables) if recorder.sums() == planned.evidence.sums else []
-
-    def execute(self, connection: Any, operation: Sql, number: int) -> None:
-        """Run one statement, by the protocol that takes no more than one."""
-        import psycopg
-
-        with psycopg.RawCursor(connection) as cursor:
-            cursor.execute(operation.statements[number].encode(), operation.values_of(number) or None, binary=True)
-
-    def leave_role(self, connection: Any) -> None:
-        """Be the user again, after a look at whether the statements were the role's all the time.
-
-        Raises:
-            InputError: they were not.
-        """
-        row = connection.execute(
-            "SELECT current_user = %s AND pg_catalog.current_setting('session_replication_role') = 'origin'",
-            (self._settings.role,),
-        ).fetchone()
-        if not row[0]:
-            raise InputError(f"{self._where}: the statements changed who they are or how triggers fire")
-        connection.execute("SET LOCAL ROLE NONE")
-        self._server.plain_texts(connection)
-
-    def _require_estimate(self, connection: Any, operation: Sql, number: int, statement: Statement) -> None:
-        """Ask the planner, before a statement is run, whether it is far too much."""
-        import psycopg
-
-        if statement.kind != "rows":
-            return
-        with psycopg.RawCursor(connection) as cursor:
-            text = f"EXPLAIN (FORMAT JSON) {operation.statements[number]}"
-            cursor.execute(text.encode(), operation.values_of(number) or None)
-            ((plan,),) = cursor.fetchall()
-            rows = max((int(node["Plan Rows"]) for node in _changing(plan[0]["Plan"])), default=0)
-        if rows > self._settings.max_rows * _ESTIMATE_FACTOR:
-            raise InputError(
-                f"statement {number + 1}: would change about {rows} rows, far more than max_rows "
-                f"({self._settings.max_rows}); it was not run"
-            )
 
     def _require_limits(self, connection: Any, effect: Effect, catalogue: Catalogue) -> None:
         if effect.num_rows > self._settings.max_rows:
@@ -366,19 +412,6 @@ class PostgresDatabase:
                 place = f"{schema}/{name[1]}"
                 yield Definition(kind, place, operation.statements[number], rows.definition(kind, place))
 
-    def _counters(self, connection: Any) -> dict[str, int]:
-        """Where sequences stand: the last number that was drawn, or one before the first."""
-        rows = connection.execute(
-            "SELECT schemaname || '/' || sequencename, COALESCE(last_value, start_value - increment_by) "
-            "FROM pg_catalog.pg_sequences WHERE schemaname = ANY (%s)",
-            (list(self._server.schemas),),
-        )
-        return dict(rows.fetchall())
-
-    def _moved(self, before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[int, int]]:
-        both = before.keys() & after.keys()
-        return {name: (before[name], after[name]) for name in sorted(both) if before[name] != after[name]}
-
     # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
@@ -401,121 +434,11 @@ class PostgresDatabase:
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         with self._server.transaction() as connection:
-            self._server.plain_texts(connection)
             catalogue = catalogue_of(connection, self._server.schemas)
             return Rows(connection, catalogue, effect).contested()
 
     def write(self, effect: Effect, keep: Keep) -> None:
-        with self._server.transaction() as connection:
-            self._server.plain_texts(connection)
-            catalogue = catalogue_of(connection, self._server.schemas)
-            touched = [catalogue.tables[each.table] for each in effect.tables if each.table in catalogue.tables]
-            for table in sorted(touched, key=lambda each: each.place):
-                connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
-            rows = Rows(connection, catalogue, effect)
-            if contested := rows.contested():
-                raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
-            if effect.created:
-                self._make(connection, effect)
-                catalogue = catalogue_of(connection, self._server.schemas)
-                rows = Rows(connection, catalogue, effect)
-            self._write_rows(connection, catalogue, effect, rows)
-            self._drop(connection, effect)
-            for name, (_, value) in effect.counters.items():
-                self._restart(connection, name, value)
-            keep(effect, self._server.mark(connection))
-            self._server.commit(connection)
-
-    def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows) -> None:
-        """Write rows in one order after the other, until what happened is what was meant.
-
-        Raises:
-            Rejected: it is in none of them.
-        """
-        import psycopg
-
-        if not effect.tables:
-            return
-        reason = "more would change than it changed: rows of others depend on them"
-        for is_late in (False, True):
-            for order in ORDERS:
-                connection.execute("SAVEPOINT written")
-                try:
-                    if self._is_written(connection, catalogue, effect, rows, order, is_late=is_late):
-                        connection.execute("RELEASE SAVEPOINT written")
-                        return
-                except psycopg.errors.IntegrityError as error:
-                    reason = f"what others did since stands against it ({error.diag.constraint_name})"
-                connection.execute("ROLLBACK TO SAVEPOINT written")
-        raise Rejected(f"{self._where}: {reason}")
-
-    def _is_written(
-        self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows, order: str, *, is_late: bool
-    ) -> bool:
-        """Whether writing did exactly what an effect says, to the tables of it and to all others."""
-        places = catalogue.with_cascades(each.table for each in effect.tables) & catalogue.tables.keys()
-        tables = [catalogue.tables[place] for place in sorted(places)]
-        silenced = [table for table in tables if table.triggers]
-        keys = [each for table in catalogue.tables.values() for each in table.foreign_keys if not each.is_deferrable]
-        postponed = [each for each in keys if {each.child, each.parent} & places] if is_late else []
-        for table in silenced:
-            connection.execute(f"ALTER TABLE {table.quoted} DISABLE TRIGGER USER")
-        for each in postponed:
-            self._alter_key(connection, each.child, each.name, "DEFERRABLE INITIALLY DEFERRED")
-        connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        recorder, wanted = Recorder(connection, tables, 2**62, self._seeds), rows.sums(self._seeds)
-        rows.write(order)
-        for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
-            if recorder.sums() == wanted:
-                break
-            wrong = difference(recorder.table_effects(), effect.tables)
-            Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
-        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = recorder.sums() == wanted and not recorder.unheard()
-        recorder.close()
-        for each in postponed:
-            self._alter_key(connection, each.child, each.name, "NOT DEFERRABLE")
-        for table in silenced:
-            for name, enabled in table.triggers:
-                how = {"O": "ENABLE", "D": "DISABLE", "A": "ENABLE ALWAYS", "R": "ENABLE REPLICA"}[enabled]
-                connection.execute(f"ALTER TABLE {table.quoted} {how} TRIGGER {quoted(name)}")
-        return is_same
-
-    def _alter_key(self, connection: Any, table: str, name: str, how: str) -> None:
-        connection.execute(f"ALTER TABLE {quoted(*table.split('/'))} ALTER CONSTRAINT {quoted(name)} {how}")
-
-    def _make(self, connection: Any, effect: Effect) -> None:
-        self._server.as_role(connection)
-        for each in effect.created:
-            connection.execute(each.statement.encode())
-        self.leave_role(connection)
-        for each in effect.created:
-            if each.kind == "table":  # what was made out of a query is full
-                connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
-
-    def _drop(self, connection: Any, effect: Effect) -> None:
-        import psycopg
-
-        if not effect.dropped:
-            return
-        try:
-            connection.execute(f"SET LOCAL ROLE {quoted(self._settings.role)}")
-            for each in effect.dropped:
-                connection.execute(f"DROP {each.kind.upper()} {quoted(*each.name.split('/'))}")
-            self.leave_role(connection)
-        except psycopg.errors.DependentObjectsStillExist:
-            raise Rejected(f"{self._where}: something of others depends on what it created") from None
-
-    def _restart(self, connection: Any, name: str, value: int) -> None:
-        """Set a sequence that was restarted to where it stood, unless it has gone beyond that since."""
-        schema, _, own = name.partition("/")
-        row = connection.execute(
-            "SELECT COALESCE(last_value, start_value - increment_by), increment_by FROM pg_catalog.pg_sequences "
-            "WHERE schemaname = %s AND sequencename = %s",
-            (schema, own),
-        ).fetchone()
-        if row is not None and row[0] < value:
-            connection.execute(f"ALTER SEQUENCE {quoted(schema, own)} RESTART WITH {int(value) + row[1]}")
+        self._restoring.write(effect, keep)
 
     # --- Holding ----------------------------------------------------------------------------------------------------
 
@@ -524,14 +447,10 @@ class PostgresDatabase:
         with self._running(operation, Mode.HOLD) as (_, done):
             effect, counts = done.effect, done.counts
 
-        def run(connection: Any) -> None:
-            before = counted(connection)
-            self._server.as_role(connection)
-            for number in range(len(operation.statements)):
-                self.execute(connection, operation, number)
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            self.leave_role(connection)
-            if counted_since(before, connection) != counts:
+        def run(role: Role) -> None:
+            before = counted(role.connection)
+            self._act(role, operation, self._parsed(role.connection, operation, Mode.HOLD), looks=False)
+            if counted_since(before, role.connection) != counts:
                 raise InputError(f"{self._where}: what it changes is not as it was planned; propose it again")
 
         self._holding.hold(action, run, lambda mark: keep(effect, mark))
@@ -556,61 +475,6 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")
     return PostgresDatabase(name, connection, password)
-
-
-def _changing(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a plan that say how many rows are to be changed."""
-    for part in plan.get("Plans", ()):
-        if plan["Node Type"] == "ModifyTable":
-            yield part
-        yield from _changing(part)
-
-
-def _parents(effect: TableEffect, catalogue: Catalogue) -> Iterator[str]:
-    """Rows that those that came refer to, as far as the reference is to a key; else their tables."""
-    table = catalogue.tables[effect.table]
-    places = {column[0]: number for number, column in enumerate(table.columns)}
-    for each in table.foreign_keys:
-        parent = catalogue.tables.get(each.parent)
-        if parent is None:
-            continue
-        if parent.key != each.target or len(each.target) != 1 or len(effect.added) > NUM_KEYS:
-            yield each.parent
-            continue
-        for _, row in effect.added:
-            if (value := fields_of(row)[places[each.columns[0]]]) is not None:
-                yield f"{each.parent}/{as_name(value)}"
-
-
-def _leaks(moved: Iterable[str], effects: Iterable[TableEffect], catalogue: Catalogue) -> Iterator[str]:
-    """What a rollback and an undo do not take back."""
-    for name in sorted(moved):
-        yield f"sequence {name} has drawn numbers that it does not give again: a gap stays, also of planning"
-    for each in effects:
-        if (table := catalogue.tables.get(each.table)) and table.triggers:
-            names = ", ".join(name for name, _ in table.triggers)
-            yield f"triggers of {each.table} ({names}) may have done something outside of the tables"
-
-
-def _is_settled(
-    statements: Iterable[Statement], effects: Iterable[TableEffect], catalogue: Catalogue, schemas: tuple[str, ...]
-) -> bool:
-    """Whether the same rows would come if it were done again."""
-    filled: dict[str, frozenset[str] | None] = {}
-    for each in statements:
-        if each.asks_clock or not are_settled(each.functions):
-            return False
-        for name in each.writes:
-            if table := catalogue.find(*name, schemas):
-                filled[table.place] = each.filled
-    for effect in effects:
-        table = catalogue.tables.get(effect.table)
-        if table is None:
-            continue
-        given = filled.get(effect.table, frozenset())
-        if table.triggers or (effect.counts.get("create") and given is not None and table.unsettled - given):
-            return False
-    return True
 
 
 def _require_own_names(connection: Any, statement: Statement, number: int) -> None:

@@ -56,6 +56,8 @@ def translated(where: str) -> Generator[None]:
         kind = type(error).__name__
         if state[:2] in ("53", "58"):
             raise HostError(f"{where}: the server lacks something ({kind}). Mend: look at its disk") from None
+        if not state and isinstance(error, psycopg.DataError):
+            raise InputError(f"{where}: a value cannot be sent ({kind}); a text has no NUL in it") from None
         if not state or (state[:2] in ("08", "57") and state != "57014"):
             raise HostError(f"{where}: does not answer ({kind}). Mend: look whether the server runs") from None
         raise InputError(f"{where}: {words(error)}") from None

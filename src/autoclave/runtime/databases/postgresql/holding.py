@@ -16,6 +16,7 @@ from typing import Any
 from autoclave.runtime.databases.engine import Held, Json
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
+from autoclave.runtime.databases.postgresql.role import Role
 from autoclave.runtime.interface import InDoubt
 
 _PATIENCE_S = 5.0
@@ -49,19 +50,17 @@ class Holding:
             connection.close()
         self._open.clear()
 
-    def hold(self, action: str, run: Callable[[Any], None], keep: Callable[[Json], None]) -> None:
+    def hold(self, action: str, run: Callable[[Role], None], keep: Callable[[Json], None]) -> None:
         """Run something in a transaction that stays open."""
         hold_s = self._server.settings.hold_s
         connection = self._server.connect()
         try:
             with translated(self._server.where):
                 (most,) = connection.execute("SHOW max_prepared_transactions").fetchone()
-                connection.execute("BEGIN")
-                connection.execute(f"SET LOCAL lock_timeout = {int(self._server.settings.lock_timeout_s * 1000)}")
-                timeout = int(self._server.settings.statement_timeout_s * 1000)
-                connection.execute(f"SET LOCAL statement_timeout = {timeout}")
+                role = Role(self._server, connection)
+                self._server.begin(connection)
+                run(role)
                 connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {int(hold_s * 1000)}")
-                run(connection)
                 is_prepared = int(most) > 0
                 keep({**self._server.mark(connection), "until": time.time() + hold_s, "prepared": is_prepared})
                 if is_prepared:

@@ -61,9 +61,7 @@ _CODE = {
     "CreateFunctionStmt",
     "CreateTrigStmt",
     "RuleStmt",
-    "CreateEventTrigStmt",
     "AlterFunctionStmt",
-    "CreateCastStmt",
 }
 _DEFINING = {
     "AlterTableStmt", "DropStmt", "RenameStmt", "AlterObjectSchemaStmt", "CreateEnumStmt", "CompositeTypeStmt",
@@ -71,6 +69,15 @@ _DEFINING = {
     "CreateSeqStmt", "AlterSeqStmt", "CommentStmt", "RefreshMatViewStmt", "CreateRangeStmt", "AlterTypeStmt",
     "CreateStatsStmt", "ViewStmt", "IndexStmt", "CreateStmt", "CreateTableAsStmt", *_CODE,
 }  # fmt: skip
+_IN_SCHEMAS = {
+    f"OBJECT_{each}" for each in (
+        "TABLE", "VIEW", "MATVIEW", "INDEX", "SEQUENCE", "TYPE", "DOMAIN", "FUNCTION", "PROCEDURE", "AGGREGATE",
+        "ROUTINE", "STATISTIC_EXT",
+    )
+}  # fmt: skip
+_IN_TABLES = {
+    f"OBJECT_{each}" for each in ("COLUMN", "ATTRIBUTE", "TABCONSTRAINT", "DOMCONSTRAINT", "TRIGGER", "POLICY", "RULE")
+}
 _VERBS = {"InsertStmt": "create", "UpdateStmt": "modify", "DeleteStmt": "delete"}
 
 Name = tuple[str, str]
@@ -87,8 +94,10 @@ class Statement:
         reads: tables that it looks at besides.
         defines: what it creates, alters or drops.
         made: kind and name of what it does nothing but create, if that can be dropped again.
+        query: what fills what it defines.
         functions: names of functions that it calls, with their schema if it says one.
-        filled: columns that an INSERT gives values for; None: all.
+        filled: for each INSERT its table, and the columns that it gives values for, or how many of the first ones.
+        defaulted: tables of which it asks to fill columns by themselves.
         is_code: whether it defines what runs in the actions of others.
         asks_clock: whether it depends on when it is run.
     """
@@ -98,9 +107,11 @@ class Statement:
     reads: set[Name] = field(default_factory=set[Name])
     defines: list[Name] = field(default_factory=list[Name])
     made: tuple[str, Name] | None = None
+    query: str = ""
     functions: set[Name] = field(default_factory=set[Name])
     withs: set[str] = field(default_factory=set[str])
-    filled: frozenset[str] | None = None
+    filled: list[tuple[Name, frozenset[str] | int]] = field(default_factory=list[tuple[Name, frozenset[str] | int]])
+    defaulted: set[Name] = field(default_factory=set[Name])
     is_code: bool = False
     asks_clock: bool = False
 
@@ -115,6 +126,8 @@ def parsed(text: str, number: int) -> Statement:
     from pglast.parser import ParseError
 
     where = f"statement {number}"
+    if "\0" in text:
+        raise InputError(f"{where}: cannot be read as SQL: it has a NUL in it")
     try:
         trees = pglast.parse_sql(text)
     except ParseError as error:
@@ -133,13 +146,27 @@ def parsed(text: str, number: int) -> Statement:
     elif name == "TruncateStmt":
         found = Statement("truncate", {_name(each): {"delete"} for each in tree.relations})
     elif name in _DEFINING:
-        found = Statement("define", defines=list(_defined(tree, name)), is_code=name in _CODE, made=_made(tree, name))
+        _refuse_beyond(tree, where)
+        defines = list(_defined(tree, name))
+        if not defines:
+            raise InputError(f"{where}: is refused: it names nothing in a schema that it defines")
+        found = Statement("define", defines=defines, is_code=name in _CODE, made=_made(tree, name))
+        found.query = _query(tree, name)
     else:
         raise InputError(f"{where}: is refused: a statement of this kind ({name}) is not known to be taken back")
     _look_into(tree, found)
     if found.kind == "rows" and not found.writes:
         raise InputError(f"{where}: changes nothing that can be taken back, so it is no action")
     return found
+
+
+def called_in(text: str) -> set[Name]:
+    """The functions that a text of PostgreSQL's own calls by their names."""
+    import pglast
+
+    return {
+        _words(node.funcname) for node in _nodes(tuple(pglast.parse_sql(text))) if type(node).__name__ == "FuncCall"
+    }
 
 
 def _refuse_parts(tree: Any, where: str) -> None:
@@ -169,18 +196,27 @@ def _look_into(tree: Any, found: Statement) -> None:
             if kind == "InsertStmt":
                 if node.onConflictClause and node.onConflictClause.action.name.endswith("UPDATE"):
                     verbs.add("modify")
-                found.filled = frozenset(each.name for each in node.cols) if node.cols else None
+                found.filled.append((_name(node.relation), _filled(node)))
         elif kind == "MergeStmt":
             targets.add(id(node.relation))
             verbs = {_VERBS.get(f"{each.commandType.name[4:].title()}Stmt", "") for each in node.mergeWhenClauses}
             found.writes.setdefault(_name(node.relation), set()).update(verbs - {""})
+            found.filled += [
+                (
+                    _name(node.relation),
+                    frozenset(column.name for column in each.targetList or ()) or len(each.values or ()),
+                )
+                for each in node.mergeWhenClauses
+                if each.commandType.name == "CMD_INSERT"
+            ]
         elif kind == "CommonTableExpr":
             found.withs.add(node.ctename)
         elif kind == "FuncCall":
-            words = [each.sval for each in node.funcname]
-            found.functions.add((words[-2] if len(words) > 1 else "", words[-1]))
+            found.functions.add(_words(node.funcname))
         elif kind == "SQLValueFunction":
             found.asks_clock = True
+        if kind in (*_VERBS, "MergeStmt") and _asks_for_defaults(node):
+            found.defaulted.add(_name(node.relation))
     made = set(found.defines)
     for node in _nodes(tree):
         if type(node).__name__ == "RangeVar" and id(node) not in targets and found.kind != "truncate":
@@ -189,28 +225,73 @@ def _look_into(tree: Any, found: Statement) -> None:
                 found.reads.add(name)
 
 
+def _filled(insert: Any) -> frozenset[str] | int:
+    """The columns that an INSERT gives values for, or how many of the first ones."""
+    if insert.cols:
+        return frozenset(each.name for each in insert.cols)
+    given: Any = insert.selectStmt
+    if given is None or given.op.name != "SETOP_NONE":
+        return 0
+    if given.valuesLists:
+        return min(len(row) for row in given.valuesLists)
+    is_star = any(type(node).__name__ == "A_Star" for node in _nodes(given.targetList))
+    return 0 if is_star else len(given.targetList or ())
+
+
+def _asks_for_defaults(node: Any) -> bool:
+    """Whether some columns are to fill themselves, though a statement names them."""
+    override = getattr(node, "override", None)
+    is_overridden = override is not None and override.name == "OVERRIDING_USER_VALUE"
+    return is_overridden or any(type(each).__name__ == "SetToDefault" for each in _nodes(node))
+
+
+def _refuse_beyond(tree: Any, where: str) -> None:
+    """Refuse definitions that are about more than they name, or about what is in no schema."""
+    if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
+        raise InputError(f"{where}: is refused: CASCADE drops what the statement does not name; name it")
+    kinds = [getattr(tree, each, None) for each in ("removeType", "renameType", "objectType", "objtype")]
+    for kind in (each.name for each in kinds if each is not None):
+        if kind not in _IN_SCHEMAS | _IN_TABLES:
+            raise InputError(f"{where}: is refused: it is about more than something in a schema")
+    if type(tree).__name__ == "GrantStmt" and tree.targtype.name != "ACL_TARGET_OBJECT":
+        raise InputError(f"{where}: is refused: it is about more than it names; name each")
+
+
 def _defined(tree: Any, kind: str) -> Iterator[Name]:
-    relation: Any = getattr(tree, "relation", None) or getattr(tree, "view", None) or getattr(tree, "table", None)
+    """What a definition names. Its parts, such as columns and triggers, count as the table."""
+    sources = ("relation", "view", "table", "sequence", "typevar", "funcname", "typeName", "domainname", "defnames")
+    found: list[Any] = [tree.into.rel] if kind == "CreateTableAsStmt" else []
+    found += [getattr(tree, each, None) for each in (*sources, "func")]
+    kinds = [getattr(tree, each, None) for each in ("removeType", "renameType", "objtype")]
+    is_part = any(each is not None and each.name in _IN_TABLES for each in kinds)
+    for each in (*(getattr(tree, "objects", None) or ()), getattr(tree, "object", None)):
+        found.append(each[:-1] if is_part and isinstance(each, tuple) and kind != "RenameStmt" else each)
+    names = [_named(each) for each in found if each is not None]
+    yield from names
+    if kind == "IndexStmt" and tree.idxname:
+        yield tree.relation.schemaname or "", tree.idxname
+    if kind == "RenameStmt" and not is_part:
+        yield from ((schema, tree.newname) for schema, _ in names)
+    if kind == "AlterObjectSchemaStmt":
+        yield from ((tree.newschema, name) for _, name in names)
+
+
+def _named(node: Any) -> Name:
+    if type(node).__name__ == "RangeVar":
+        return _name(node)
+    words = getattr(node, "objname", None) or getattr(node, "names", None) or node
+    if isinstance(words, tuple) and words and type(words[0]).__name__ == "TypeName":
+        words = words[0].names
+    return _words(words if isinstance(words, tuple) else (words,))
+
+
+def _query(tree: Any, kind: str) -> str:
+    """What a definition reads its rows from."""
+    from pglast.stream import RawStream
+
     if kind == "CreateTableAsStmt":
-        relation = tree.into.rel
-    if kind == "IndexStmt":
-        yield (relation.schemaname or "", tree.idxname or "")
-    if kind in ("CreateSeqStmt", "AlterSeqStmt"):
-        relation = tree.sequence
-    if kind == "CompositeTypeStmt":
-        relation = tree.typevar
-    if relation is not None:
-        yield _name(relation)
-        return
-    for words in (getattr(tree, "funcname", None), getattr(tree, "typeName", None), getattr(tree, "domainname", None)):
-        if words and isinstance(words, tuple):
-            yield _words(words)
-    for each in getattr(tree, "objects", None) or ():
-        if type(each).__name__ == "RangeVar":
-            yield _name(each)
-        else:
-            words = getattr(each, "objname", None) or getattr(each, "names", None) or each
-            yield _words(words if isinstance(words, tuple) else (words,))
+        return RawStream()(tree.query)
+    return f"SELECT * FROM {RawStream()(tree.relation)}" if kind == "RefreshMatViewStmt" else ""
 
 
 def _made(tree: Any, kind: str) -> tuple[str, Name] | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, Catalogue, TableFacts, quoted
 from autoclave.runtime.databases.postgresql.failures import TOO_MANY
 
 _FIRST = "!autoclave"
@@ -29,7 +29,7 @@ _IMAGES = "pg_temp.autoclave_images"
 _SUMS = "pg_temp.autoclave_sums"
 _FUNCTION = """
 CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp {settings} AS {tag}
+SET search_path = pg_catalog, pg_temp SET row_security = off {settings} AS {tag}
 DECLARE went bigint := 0; came bigint := 0;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
@@ -70,6 +70,8 @@ SELECT schemaname || '/' || relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 
 FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
 """
 
+_PARTITIONED = "p"
+
 Counts = dict[str, tuple[int, ...]]
 
 
@@ -109,6 +111,11 @@ def summed(connection: Any, table: str, seeds: tuple[int, int]) -> dict[int, tup
     return {place: (one, other) for place, one, other in rows if one or other}
 
 
+def _events_of(table: TableFacts) -> list[tuple[str, str]]:
+    """What is listened to. What empties a table that is made of partitions empties these, each of which is heard."""
+    return [each for each in _EVENTS if table.kind != _PARTITIONED or "TRUNCATE" not in each[0]]
+
+
 class Recorder:
     """Of one transaction on some tables. `most`: rows that one statement may change.
 
@@ -118,6 +125,7 @@ class Recorder:
     def __init__(
         self,
         connection: Any,
+        catalogue: Catalogue,
         tables: Iterable[TableFacts],
         most: int,
         seeds: tuple[int, int] = (0, 0),
@@ -127,6 +135,9 @@ class Recorder:
         self._connection, self._most, self._seeds, self._reads_rows = connection, most, seeds, reads_rows
         self._before, self._scanned = counted(connection), dict(connection.execute(_SCANNED).fetchall())
         self._tables = [table for table in tables if table.kind in TABLES]
+        whole = dict.fromkeys(catalogue.whole(table.place) for table in self._tables)
+        self._told = [catalogue.tables[place] for place in whole]
+        self._numbers = {table.place: [*whole].index(catalogue.whole(table.place)) for table in self._tables}
         self._name = _IMAGES if reads_rows else _SUMS
         columns = "sign int, key text, image text" if reads_rows else "rows bigint, one numeric, other numeric"
         connection.execute(
@@ -135,34 +146,39 @@ class Recorder:
         for number, table in enumerate(self._tables):
             if table.inherits:
                 raise InputError(f"table {table.place}: inherits, or is inherited from, which images do not hold")
-            self._listen(number, table)
+            if not table.written:
+                raise InputError(f"table {table.place}: has no column that can be written, so it cannot be put back")
+            self._listen(number, table, self._told[self._numbers[table.place]])
 
     @property
     def heard(self) -> set[str]:
         """The tables that are listened to."""
         return {table.place for table in self._tables}
 
-    def _listen(self, number: int, table: TableFacts) -> None:
+    def _listen(self, number: int, table: TableFacts, told: TableFacts) -> None:
+        """Listen to a table, and tell its rows as those of the table that it is part of, if it is."""
         settings = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
         one, other = self._seeds
-        about = {"number": number, "images": _IMAGES, "sums": _SUMS, "key": table.key_of(_ROW), "row": _ROW}
-        about |= {"one": one, "other": other}
+        about = {"number": self._numbers[table.place], "images": _IMAGES, "sums": _SUMS, "row": _ROW}
+        about |= {"key": told.key_of(_ROW), "one": one, "other": other}
+        columns = ", ".join(quoted(column[0]) for column in told.columns)
 
         def put(source: str, sign: int, count: str) -> str:
+            source = source if table is told else f"(SELECT {columns} FROM {source})"
             return (_PUT if self._reads_rows else _ADD).format(**about, source=source, sign=sign, count=count)
 
         body = _FUNCTION.format(
             tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
             number=number,
             settings=settings,
-            truncated=put(table.quoted, -1, "went"),
+            truncated=put(f"ONLY {table.quoted}", -1, "went") if table.kind != _PARTITIONED else "",
             went=put("autoclave_gone", -1, "went"),
             came=put("autoclave_come", 1, "came"),
             most=self._most,
             too_many=TOO_MANY,
         )
         self._connection.execute(body)
-        for event, references in _EVENTS:
+        for event, references in _events_of(table):
             name = quoted(f"{_FIRST} {event.split()[1].lower()}")
             self._connection.execute(
                 f"CREATE TRIGGER {name} {event} ON {table.quoted} {references} "
@@ -191,8 +207,28 @@ class Recorder:
                 f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place"
             ).fetchall()
             found = {place: (one, other) for place, one, other in rows if one or other}
-        tables = self._tables
+        tables = self._told
         return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
+
+    def require_keepable(self, most_bytes: int) -> None:
+        """Look that what was heard is not too much to be kept, and that the server reads it as it wrote it.
+
+        Raises:
+            InputError: it is, or it does not.
+        """
+        import psycopg
+
+        query = f"SELECT COALESCE(sum(octet_length(image)), 0) FROM {_IMAGES}"
+        if (num_bytes := self._connection.execute(query).fetchone()[0]) > most_bytes:
+            raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
+        for number, table in enumerate(self._told):
+            query = f"SELECT count(*) FROM {_IMAGES} WHERE place = {number} AND image::{table.quoted}::text <> image"
+            try:
+                (wrong,) = self._connection.execute(query).fetchone()
+            except (psycopg.DataError, psycopg.ProgrammingError):
+                wrong = 1
+            if wrong:
+                raise InputError(f"table {table.place}: has values that do not come back from their text")
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
@@ -205,7 +241,7 @@ class Recorder:
         for place, key, image, sign in rows:
             side = added if sign > 0 else removed
             side.setdefault(place, []).extend([(key, image)] * abs(sign))
-        for number, table in enumerate(self._tables):
+        for number, table in enumerate(self._told):
             if number in removed or number in added:
                 yield TableEffect(
                     table.place, table.layout, tuple(removed.get(number, ())), tuple(added.get(number, ()))
@@ -214,7 +250,7 @@ class Recorder:
     def close(self) -> None:
         """Take the triggers away again, before the transaction ends well."""
         for number, table in enumerate(self._tables):
-            for event, _ in _EVENTS:
+            for event, _ in _events_of(table):
                 name = quoted(f"{_FIRST} {event.split()[1].lower()}")
                 self._connection.execute(f"DROP TRIGGER {name} ON {table.quoted}")
             self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_{number}()")

@@ -98,3 +98,24 @@ def test_foreign_keys_that_were_broken_before_do_not_stop_an_undo(sqlite_shop: S
         action = done(session, "DELETE FROM item WHERE id = 4")
         session.undo(action)
     assert sqlite_shop.content() == before
+
+
+@pytest.mark.parametrize("after", ["; -- done", " ; /* done */ ;", " -- done", "; /* not closed", ";\n-- /* \n"])
+def test_words_after_a_statement_are_no_statement(sqlite_shop: Shop, after: str):
+    with sqlite_shop.session() as session:
+        done(session, f"DELETE FROM log WHERE id = 1 OR 1 {after}", "INSERT INTO log VALUES ('x', 1)")
+
+
+@pytest.mark.parametrize(
+    "after", ["; -- x\nDELETE FROM note", "; /* a */ DELETE FROM note /* b */", ";--/*\nDROP TABLE x"]
+)
+def test_a_second_statement_is_none_of_the_words_after_the_first(sqlite_shop: Shop, after: str):
+    with sqlite_shop.session() as session, pytest.raises(InputError, match="several"):
+        done(session, f"INSERT INTO log VALUES ('x', 1) {after}")
+
+
+def test_a_view_of_what_is_gone_stops_nothing(sqlite_shop: Shop):
+    sqlite_shop.others("CREATE TABLE gone (a); CREATE VIEW of_gone AS SELECT a FROM gone; DROP TABLE gone")
+    with sqlite_shop.session() as session:
+        assert "of_gone" in session.told()
+        done(session, "INSERT INTO log VALUES ('x', 1)")

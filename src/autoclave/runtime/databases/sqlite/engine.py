@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -40,7 +41,6 @@ from autoclave.runtime.databases.sqlite.catalogue import (
     Objects,
     TableMaker,
     counters_of,
-    key_in_words,
     objects_of,
     tables_of,
 )
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_ROW = 4
 _INVERTIBLE = ("table", "index", "view")
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +246,27 @@ class SqliteDatabase:
         return effect
 
     def _step(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool = True) -> Seen:
+        """Compile a statement, and run it; what it is about."""
         until = time.monotonic() + self._settings.statement_timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-        values = operation.values_of(number)
         try:
-            text, allows_code = operation.statements[number], self._settings.allows_code
-            with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
-                for _ in connection.execute(text, values or None):
-                    pass
+            with _without_foreign_keys(connection):
+                own = self._given(connection, operation, number, runs=False)
+            seen = self._given(connection, operation, number, runs=False)
+            seen.reads_of_keys = seen.reads - own.reads
+            if runs:
+                done = self._given(connection, operation, number, runs=True)
+                done.reads_of_keys = seen.reads_of_keys
+                return done
         finally:
             connection.set_progress_handler(None)
+        return seen
+
+    def _given(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool) -> Seen:
+        text, allows_code = operation.statements[number], self._settings.allows_code
+        with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
+            for _ in connection.execute(text, operation.values_of(number) or None):
+                pass
         return seen
 
     @property
@@ -405,6 +417,19 @@ def _lease(name: str, path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
+def _without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
+    """What is compiled in the block leaves foreign keys out. The pragma would not do so in a transaction."""
+    import apsw
+
+    was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
+    try:
+        yield
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
+
+
+@contextlib.contextmanager
 def _looking(connection: apsw.Connection) -> Iterator[None]:
     """All that is read in the block is of one moment; and the file is locked once, not for each row."""
     connection.execute("BEGIN")
@@ -459,33 +484,43 @@ def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any
 
 def _reads(operation: Sql, number: int, seen: Seen, tables: dict[str, TableMaker]) -> set[str]:
     """What a statement depends on: rows that it names by their keys, else tables."""
-    found = {f"main/{name}" for name in seen.reads_within if name in tables}
+    within = _known(seen.reads_within, tables) | seen.reads_own
+    found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
     named: set[str] = set()
-    for name in seen.writes.keys() - seen.reads_within:
-        key = [tables[name].stored[place][0] for place in tables[name].key] if name in tables else []
+    for name in seen.writes.keys() - within:
+        table = tables.get(name)
+        key = [table.stored[table.alias][0]] if table is not None and table.alias is not None else []
         rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
-        if rows is None:  # else what it reads besides is looked at for foreign keys alone
-            return found | {f"main/{read}" for read in seen.reads if read in tables}
-        named |= {f"main/{name}/{as_name(row)}" for row in rows}
-    return found | named
+        if rows is None or not all(map(_NUMBER.fullmatch, rows)):
+            return {f"main/{each}" for each in found}
+        named |= {f"main/{name}/{row}" for row in rows}
+    others = found - (seen.reads_of_keys | seen.writes.keys()) | within
+    return {f"main/{each}" for each in others} | named
+
+
+def _known(names: set[str], tables: dict[str, TableMaker]) -> set[str]:
+    """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
+    defined = {name.lower(): name for name in tables}
+    return {defined.get(name.lower(), name) for name in names}
 
 
 def _parents(effect: TableEffect, tables: dict[str, TableMaker]) -> Iterator[str]:
-    """Rows that those that came refer to, as far as the reference is to a key; else their tables."""
+    """Rows that those that came refer to, where their key is the rowid; else their tables.
+
+    Other keys may be spelt otherwise where they refer.
+    """
     table = tables[effect.table.partition("/")[2]]
     places = {column[0].lower(): number for number, column in enumerate(table.stored)}
     for reference in table.references:
         parent = tables.get(reference.table.partition("/")[2])
         own = [places[column.lower()] for column in reference.columns]
-        key = [] if parent is None else [parent.stored[place][0].lower() for place in parent.key]
+        key = [] if parent is None or parent.alias is None else [parent.stored[parent.alias][0].lower()]
         target = [column.lower() for column in reference.target] or key
-        if not key or target != key or len(effect.added) > NUM_KEYS:
+        rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
+        if not key or target != key or len(rows) > NUM_KEYS or any(type(row[0]) is not int for row in rows):
             yield reference.table
             continue
-        for _, (_, values) in effect.added:
-            row = [values[place] for place in own]
-            if None not in row:
-                yield f"{reference.table}/{as_name(key_in_words(row))}"
+        yield from (f"{reference.table}/{row[0]}" for row in rows)
 
 
 def _places(effect: Effect) -> set[tuple[str, str]]:

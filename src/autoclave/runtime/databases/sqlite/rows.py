@@ -126,25 +126,19 @@ class Rows:
 
     def _bring(self, table: TableMaker, images: tuple[Image, ...]) -> None:
         names = [quoted(table.stored[number][0]) for number in table.written]
-        alias = self._rowid_column(table)
-        names += [table.rowid] if alias is None and table.has_rowid else []
+        has_own = table.has_rowid and table.alias is None
+        names += [table.rowid] if has_own else []
         marks = ", ".join("?" for _ in names)
         statement = f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) VALUES ({marks})"
 
         def rows() -> Iterator[list[Any]]:
             for _, (rowid, values) in images:
                 row = [decoded(values[number]) for number in table.written]
-                if alias is None and table.has_rowid:
+                if has_own:
                     row.append(None if self._has_rowid(table, rowid) else rowid)
                 yield row
 
         self._connection.executemany(statement, rows())
-
-    def _rowid_column(self, table: TableMaker) -> int | None:
-        """The place of the column that is the rowid itself."""
-        if table.has_rowid and len(table.key) == 1 and table.stored[table.key[0]][1].upper() == "INTEGER":
-            return table.key[0]
-        return None
 
     def _has_rowid(self, table: TableMaker, rowid: int) -> bool:
         statement = f"SELECT 1 FROM main.{quoted(table.name)} WHERE {table.rowid} = ?"

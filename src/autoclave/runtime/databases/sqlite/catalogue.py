@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,22 @@ PLAIN = frozenset({str, int, float, type(None)})
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+_TOKEN = re.compile(
+    r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([\w$\x80-\U0010ffff]+)|--[^\n]*|/\*.*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
+
+
+def names_in(statement: str) -> set[str]:
+    """All that a statement may mean by a name, however it is quoted, in small letters."""
+    quotes = ("''", "'"), ('""', '"'), ("``", "`")
+    found: set[str] = set()
+    for texts in _TOKEN.findall(statement):
+        found.update(text.replace(*quote).lower() for text, quote in zip(texts, quotes, strict=False))
+        found.update(text.lower() for text in texts[3:])
+    return found
 
 
 def coded(value: Any) -> Any:

@@ -93,6 +93,7 @@ class SqliteDatabase:
             opening.callback(self._writing.close)
             with translated(self._where):
                 tables_of(self._acting)
+            self._files = _files_of(path)
             self._opened = opening.pop_all()
 
     @property
@@ -115,6 +116,48 @@ class SqliteDatabase:
             else:
                 connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
             return connection
+
+    def _require_same_files(self) -> None:
+        """Look whether what is open here is what others find. Asked in a transaction.
+
+        While we have the file open, no SQLite takes the files of a write-ahead log away; they may come.
+        """
+        now = _files_of(Path(self._settings.path))
+        for name, known in self._files.items():
+            if now.get(name) != known:
+                raise HostError(
+                    f"{self._where}: {name} was replaced while the session had it open, so what is written would be "
+                    "lost. Mend: end the session, and open it again"
+                )
+        self._files = now
+
+    @contextlib.contextmanager
+    def _looking(self, connection: apsw.Connection) -> Iterator[None]:
+        """All that is read in the block is of one moment; and the file is locked once, not for each row."""
+        connection.execute("BEGIN")
+        try:
+            self._require_same_files()
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[Callable[[bool], None]]:
+        """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
+        connection.execute("BEGIN IMMEDIATE")
+
+        def end(is_good: bool) -> None:
+            if is_good:
+                self._require_same_files()
+            connection.execute("COMMIT" if is_good else "ROLLBACK")
+
+        try:
+            self._require_same_files()
+            yield end
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +196,7 @@ class SqliteDatabase:
         if mode is Mode.CLONE:
             with self._clone() as clone:
                 return self._run(clone, operation, mode)
-        with translated(self._where), without_collection(), _transaction(self._acting) as end:
+        with translated(self._where), without_collection(), self._transaction(self._acting) as end:
             if planned is not None and self._is_version_of(planned):
                 return planned
             effect = self._run(self._acting, operation, mode)
@@ -163,7 +206,7 @@ class SqliteDatabase:
     def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
         with translated(self._where), without_collection():
             if not self._is_done_as_planned(operation, keep, planned):
-                with _transaction(self._acting) as end:
+                with self._transaction(self._acting) as end:
                     keep(self._run(self._acting, operation, Mode.IMAGES), {})
                     self._commit(end)
 
@@ -171,7 +214,7 @@ class SqliteDatabase:
         """Run statements, and commit if by the evidence of their rehearsal they do the same; else nothing is done."""
         if planned is None:
             return False
-        with _transaction(self._acting) as end:
+        with self._transaction(self._acting) as end:
             if not self._is_version_of(planned):
                 return False
             if self._run(self._acting, operation, Mode.IMAGES, planned) != planned:
@@ -291,7 +334,7 @@ class SqliteDatabase:
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the rows tell, since all of them were written at once or none."""
-        with translated(self._where), _looking(self._writing):
+        with translated(self._where), self._looking(self._writing):
             rows = Rows(self._writing)
             is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
         if not is_after and is_before:
@@ -305,12 +348,12 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), without_collection(), _looking(self._writing):
+        with translated(self._where), without_collection(), self._looking(self._writing):
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with translated(self._where), without_collection(), _transaction(connection) as end:
+        with translated(self._where), without_collection(), self._transaction(connection) as end:
             rows = Rows(connection)
             if contested := rows.contested(effect):
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])
@@ -347,6 +390,7 @@ class SqliteDatabase:
         try:
             with translated(self._where):
                 connection.execute("BEGIN IMMEDIATE")
+                self._require_same_files()
                 keep(self._run(connection, operation, Mode.HOLD), {"until": time.time() + self._settings.hold_s})
         except BaseException:
             connection.close()
@@ -376,6 +420,8 @@ class SqliteDatabase:
             connection = self._held.get(action)
             if connection is None:
                 return
+            if commit:
+                self._require_same_files()
             connection.execute("COMMIT" if commit else "ROLLBACK")
             connection.close()
             del self._held[action]
@@ -429,30 +475,14 @@ def _without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
 
 
-@contextlib.contextmanager
-def _looking(connection: apsw.Connection) -> Iterator[None]:
-    """All that is read in the block is of one moment; and the file is locked once, not for each row."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-@contextlib.contextmanager
-def _transaction(connection: apsw.Connection) -> Iterator[Any]:
-    """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
-    connection.execute("BEGIN IMMEDIATE")
-
-    def end(is_good: bool) -> None:
-        connection.execute("COMMIT" if is_good else "ROLLBACK")
-
-    try:
-        yield end
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+def _files_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Which file it is, and which those are that a write-ahead log keeps beside it, as far as there are any."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            about = os.stat(name)
+            found[name] = about.st_dev, about.st_ino
+    return found
 
 
 def _require_mode(seen: Seen, mode: Mode, number: int) -> None:

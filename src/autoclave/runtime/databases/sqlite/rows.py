@@ -5,7 +5,6 @@ Meant for a connection of which triggers and foreign keys are switched off: what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from autoclave.runtime.databases.engine import Contested
 from autoclave.runtime.databases.sqlite.catalogue import (
     TableMaker,
     decoded,
+    names_in,
     objects_of,
     quoted,
     tables_of,
@@ -61,7 +61,7 @@ class Rows:
             if not is_same(now, image):
                 yield (effect.table, image[0]), now
         for image, now in self._found(table, new):
-            if now is not None:
+            if now is not None and now[0] not in gone:  # else its key is the same, but for how it is spelt
                 yield (effect.table, image[0]), now
 
     def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
@@ -70,8 +70,7 @@ class Rows:
         if self._objects.get((definition.kind, name)) != definition.statement:
             return False
         own = {(each.kind, _own(each.name)) for each in effect.dropped}
-        word = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
-        if any(word.search(sql) for place, sql in self._objects.items() if place not in own):
+        if any(name.lower() in names_in(sql) for place, sql in self._objects.items() if place not in own):
             return False
         if definition.kind != "table":
             return True

@@ -116,8 +116,8 @@ def _connected(
     place: Path, connections: Connections, keys: Keys, journal: Journal, opening: contextlib.ExitStack
 ) -> Iterator[Manager]:
     """The managers of databases and services that are connected."""
+    from autoclave.runtime.databases.engine import REDIS
     from autoclave.runtime.databases.manager import DatabaseManager
-    from autoclave.runtime.databases.redis.manager import ENGINE as KEY_VALUE
     from autoclave.runtime.databases.redis.manager import KeyValueManager
     from autoclave.runtime.rest.leases import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
@@ -127,7 +127,7 @@ def _connected(
     def password(name: str) -> str:
         return keys.secret(name, "connection").value
 
-    of_keys = {name: each for name, each in connections.databases.items() if each.engine == KEY_VALUE}
+    of_keys = {name: each for name, each in connections.databases.items() if each.engine == REDIS}
     of_rows = {name: each for name, each in connections.databases.items() if name not in of_keys}
     databases = DatabaseManager(of_rows, place / "databases", password)
     opening.callback(databases.close)

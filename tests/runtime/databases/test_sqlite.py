@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from pathlib import Path
 
 import apsw
@@ -83,4 +85,55 @@ def test_foreign_keys_that_were_broken_before_do_not_stop_an_undo(sqlite_shop: S
     with sqlite_shop.session() as session:
         action = done(session, "DELETE FROM item WHERE id = 4")
         session.undo(action)
+    assert sqlite_shop.content() == before
+
+
+@pytest.mark.parametrize("after", ["; -- done", " ; /* done */ ;", " -- done", "; /* not closed", ";\n-- /* \n"])
+def test_words_after_a_statement_are_no_statement(sqlite_shop: Shop, after: str):
+    with sqlite_shop.session() as session:
+        done(session, f"DELETE FROM log WHERE id = 1 OR 1 {after}", "INSERT INTO log VALUES ('x', 1)")
+
+
+@pytest.mark.parametrize(
+    "after", ["; -- x\nDELETE FROM note", "; /* a */ DELETE FROM note /* b */", ";--/*\nDROP TABLE x"]
+)
+def test_a_second_statement_is_none_of_the_words_after_the_first(sqlite_shop: Shop, after: str):
+    with sqlite_shop.session() as session, pytest.raises(InputError, match="several"):
+        done(session, f"INSERT INTO log VALUES ('x', 1) {after}")
+
+
+def test_a_view_of_what_is_gone_stops_nothing(sqlite_shop: Shop):
+    sqlite_shop.others("CREATE TABLE gone (a); CREATE VIEW of_gone AS SELECT a FROM gone; DROP TABLE gone")
+    with sqlite_shop.session() as session:
+        assert "of_gone" in session.told()
+        done(session, "INSERT INTO log VALUES ('x', 1)")
+
+
+@pytest.mark.parametrize(("wal", "which"), [(True, ""), (False, ""), (True, "-wal"), (True, "-shm")])
+def test_a_file_that_is_replaced_under_the_session_is_told_and_nothing_is_done(tmp_path: Path, wal: bool, which: str):
+    shop = make_sqlite_shop(tmp_path, wal=wal)
+    with shop.session() as session:
+        action = done(session, "DELETE FROM kind")
+        path = Path(f"{shop.settings.path}{which}")
+        copy = path.with_name("copy")
+        shutil.copy(path, copy)
+        os.replace(copy, path)
+        for act in (
+            lambda: done(session, "DELETE FROM note"),
+            lambda: done(session, "DELETE FROM note", mode="hold"),
+            lambda: session.undo(action),
+        ):
+            with pytest.raises(HostError, match="was replaced while the session had it open"):
+                act()
+
+
+def test_a_log_that_others_begin_is_no_other_file(sqlite_shop: Shop):
+    before = sqlite_shop.content()
+    with sqlite_shop.session() as session:
+        action = done(session, "DELETE FROM kind")
+        sqlite_shop.others("PRAGMA journal_mode = WAL")
+        session.undo(action)
+        again = done(session, "DELETE FROM kind")
+        sqlite_shop.others("PRAGMA wal_checkpoint(TRUNCATE)")
+        session.undo(again)
     assert sqlite_shop.content() == before

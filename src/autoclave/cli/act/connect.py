@@ -13,6 +13,7 @@ from autoclave.core import InputError
 
 if TYPE_CHECKING:
     from autoclave.config import Config
+    from autoclave.runtime.connections import Connections
 
 
 @click.group(no_args_is_help=True)
@@ -164,7 +165,8 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.connections import load_connections, save_connections
+    from autoclave.runtime.databases.engine import require_connectable
     from autoclave.runtime.databases.settings import DatabaseConnection
     from autoclave.runtime.opening import alone_on
     from autoclave.runtime.rest.connection import ServiceConnection
@@ -177,7 +179,10 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
         given.update(_given(settings, form))
         if kind == "services" and given.get("catalogue"):
             load_catalogue(str(given["catalogue"]))
-        _change(place, {kind: {**known, key: given}})
+        changed = _changed(place, {kind: {**known, key: given}})
+        if kind == "databases":
+            require_connectable(key, changed.databases[key])
+        save_connections(place, changed)
 
 
 def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
@@ -202,7 +207,13 @@ def _plain(connections: Any) -> dict[str, Any]:
 
 
 def _change(place: Path, changed: dict[str, Any]) -> None:
-    from autoclave.runtime.connections import connections_from, load_connections, save_connections
+    from autoclave.runtime.connections import save_connections
+
+    save_connections(place, _changed(place, changed))
+
+
+def _changed(place: Path, changed: dict[str, Any]) -> Connections:
+    from autoclave.runtime.connections import connections_from, load_connections
 
     told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
-    save_connections(place, connections_from({**told, **changed}, "act connect"))
+    return connections_from({**told, **changed}, "act connect")

@@ -18,6 +18,8 @@ from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 
+REDIS = "redis"
+"""No engine of this protocol, since it has no rows: it has a manager of its own."""
 GROUP = "autoclave.databases"
 """Entry points: functions such as `Open`."""
 _OWN = {
@@ -199,12 +201,31 @@ def open_engine(name: str, connection: DatabaseConnection, password: str) -> Eng
     Raises:
         InputError, HostError: as `Open`, or no installed package has the engine.
     """
+    return _opener(name, connection)(name, connection, password)
+
+
+def require_connectable(name: str, connection: DatabaseConnection) -> None:
+    """Look at what can be known of a connection before it is used: its engine; and a file, which is opened.
+
+    A server may be away, and is not asked.
+
+    Raises:
+        InputError, HostError: as `open_engine`.
+    """
+    if connection.engine == REDIS:
+        return
+    opener = _opener(name, connection)
+    if connection.path:
+        opener(name, connection, "").close()
+
+
+def _opener(name: str, connection: DatabaseConnection) -> Open:
     kind = connection.engine
     if kind in _OWN:
-        return import_module(_OWN[kind]).open_database(name, connection, password)
+        return import_module(_OWN[kind]).open_database
     for entry in entry_points(group=GROUP, name=kind):
-        return entry.load()(name, connection, password)
-    known = ", ".join(sorted({*_OWN, *entry_points(group=GROUP).names}))
+        return entry.load()
+    known = ", ".join(sorted({REDIS, *_OWN, *entry_points(group=GROUP).names}))
     raise HostError(
         f'database {name}: engine = "{kind}": no installed package has it; there are {known}. Mend: install the one '
         "that does"

@@ -29,6 +29,8 @@ def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: S
         return None
     if tree is None or tree.find(exp.Select, exp.Subquery, exp.With, exp.Join, exp.From):
         return None
+    if any(not each.expressions for each in tree.find_all(exp.In)):  # `x IN table`
+        return None
     if isinstance(tree, exp.Insert):
         return [] if isinstance(tree.expression, exp.Values) else None
     if isinstance(tree, exp.Update | exp.Delete) and (where := tree.args.get("where")) and len(key) == 1:

@@ -50,16 +50,23 @@ class Schema:
     def told(self) -> Iterator[str]:
         """A line for each table and what it has."""
         for place, table in sorted(self.tables.items()):
-            kind = "view" if table.is_view else "table"
-            yield f"{kind} {place.replace('/', '.')}"
-            for column in table.columns:
-                null = "" if column.can_be_null else " not null"
-                own = " (fills itself)" if column.fills_itself else ""
-                yield f"  {column.name} {column.kind}{null}{own}"
-            if table.key:
-                yield f"  primary key ({', '.join(table.key)})"
-            for columns in table.unique:
-                yield f"  unique ({', '.join(columns)})"
-            for each in table.references:
-                target = each.table.replace("/", ".")
-                yield f"  ({', '.join(each.columns)}) refers to {target} ({', '.join(each.target)})"
+            yield from map(_in_one_line, self._lines(place, table))
+
+    def _lines(self, place: str, table: Table) -> Iterator[str]:
+        yield f"{'view' if table.is_view else 'table'} {place.replace('/', '.')}"
+        for column in table.columns:
+            null = "" if column.can_be_null else " not null"
+            own = " (fills itself)" if column.fills_itself else ""
+            yield f"  {column.name} {column.kind}{null}{own}"
+        if table.key:
+            yield f"  primary key ({', '.join(table.key)})"
+        for columns in table.unique:
+            yield f"  unique ({', '.join(columns)})"
+        for each in table.references:
+            target = each.table.replace("/", ".")
+            yield f"  ({', '.join(each.columns)}) refers to {target} ({', '.join(each.target)})"
+
+
+def _in_one_line(text: str) -> str:
+    """A text in which a name can neither end the line nor hide."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -29,8 +29,6 @@ from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
 
-ENGINE = "redis"
-"""In settings; `dbname` is the number of a database."""
 _ROOT = "databases"
 
 

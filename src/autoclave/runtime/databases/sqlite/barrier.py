@@ -7,6 +7,7 @@ views. What it sees is at the same time what the statement reads and writes.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -54,6 +55,9 @@ _REASONS = {
     30: "virtual tables are made by programs of their own",
 }
 _OK, _DENY = 0, 1
+_NOTHING = re.compile(r"(?:[ \t\n\v\f\r;]|--[^\n]*+|/\*(?>.*?(?:\*/|\Z)))*+", re.DOTALL)
+"""What may follow a statement and is none."""
+_SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
 
 
 @dataclass(slots=True)
@@ -62,8 +66,13 @@ class Seen:
 
     writes: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     reads: set[str] = field(default_factory=set[str])
+    """Names of tables, some as they were spelt."""
+    reads_of_keys: set[str] = field(default_factory=set[str])
+    """Those of them that are looked at for foreign keys alone."""
     reads_within: set[str] = field(default_factory=set[str])
     """By triggers and views."""
+    columns_of_own: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Of SQLite's own tables, those that are read."""
     created: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     changed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     functions: set[str] = field(default_factory=set[str])
@@ -72,6 +81,17 @@ class Seen:
     @property
     def is_settled(self) -> bool:
         return not self.functions & VOLATILE
+
+    @property
+    def reads_own(self) -> set[str]:
+        """SQLite's own tables that it reads, but for what a definition itself looks at there.
+
+        A statement that alters or drops holds no query; one that creates looks for a place in the schema.
+        """
+        if self.changed:
+            return set()
+        found = {(name, column) for name, column in self.columns_of_own if not (self.created and column == "ROWID")}
+        return {"sqlite_schema" if name in _SCHEMA else name for name, _ in found}
 
 
 class Barrier:
@@ -93,11 +113,14 @@ class Barrier:
         is_own = name.startswith("sqlite_") or schema != "main"
         if operation in _WRITING and not is_own:
             seen.writes.setdefault(name, set()).add(_WRITING[operation])
-        elif operation == _READ and not is_own:
-            (seen.reads_within if within else seen.reads).add(name)
+        elif operation == _READ and schema in ("main", None):  # none where it counts rows and reads no column
+            if name.lower().startswith("sqlite_"):
+                seen.columns_of_own.add((name.lower(), two or ""))
+            else:
+                (seen.reads_within if within else seen.reads).add(name)
         elif operation == _FUNCTION:
             seen.functions.add((two or "").lower())
-        elif operation in _CREATING:
+        elif operation in _CREATING and not is_own:
             seen.created.add((_CREATING[operation], name))
         elif operation in _DROPPING:
             seen.changed.add((_DROPPING[operation], name))
@@ -133,8 +156,10 @@ def guarded(
 
     def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:
         nonlocal count
+        if count and _NOTHING.fullmatch(sql):
+            return True
         count += 1
-        if count > 1 or text[len(sql) :].strip():
+        if count > 1 or not _NOTHING.fullmatch(text, len(sql)):
             raise InputError(f"statement {number}: holds several; give each as a text of its own")
         require_action(cursor, barrier.seen, number)
         return runs

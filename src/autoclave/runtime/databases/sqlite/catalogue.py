@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,22 @@ PLAIN = frozenset({str, int, float, type(None)})
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+_TOKEN = re.compile(
+    r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([\w$\x80-\U0010ffff]+)|--[^\n]*|/\*.*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
+
+
+def names_in(statement: str) -> set[str]:
+    """All that a statement may mean by a name, however it is quoted, in small letters."""
+    quotes = ("''", "'"), ('""', '"'), ("``", "`")
+    found: set[str] = set()
+    for texts in _TOKEN.findall(statement):
+        found.update(text.replace(*quote).lower() for text, quote in zip(texts, quotes, strict=False))
+        found.update(text.lower() for text in texts[3:])
+    return found
 
 
 def coded(value: Any) -> Any:
@@ -43,6 +60,8 @@ class TableMaker:
     unique: tuple[tuple[str, ...], ...]
     is_view: bool = False
     is_shadow: bool = False
+    has_key_index: bool = False
+    """Whether its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
     computes_defaults: bool = False
     """Whether a default is more than a value, so that it may be another one each time."""
 
@@ -51,6 +70,11 @@ class TableMaker:
         """Places of the columns of the primary key, in its order."""
         own = [(place, number) for number, (*_, place, _) in enumerate(self.stored) if place]
         return tuple(number for _, number in sorted(own))
+
+    @cached_property
+    def alias(self) -> int | None:
+        """The place of the column that is the rowid itself; an `INTEGER PRIMARY KEY DESC` is none."""
+        return self.key[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
 
     @cached_property
     def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
@@ -122,24 +146,36 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
     """The tables and views of the file, by name, those of SQLite's own left out; virtual tables count as views."""
     found: dict[str, TableMaker] = {}
     listed = list(connection.execute("SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main'"))
+    spelt = {name.lower(): name for name, *_ in listed}
     for name, kind, without_rowid in listed:
         if not name.startswith("sqlite_"):
             found[name] = TableMaker(
                 name,
                 _columns(connection, name),
                 not without_rowid,
-                _references(connection, name),
+                _references(connection, name, spelt),
                 _unique(connection, name),
                 kind in ("view", "virtual"),
                 kind == "shadow",
-                _computes_defaults(connection, name),
+                _has_key_index(connection, name),
+                kind != "view" and _computes_defaults(connection, name),
             )
     return found
 
 
 def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bool, int, int], ...]:
-    rows = connection.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (name,))
+    import apsw
+
+    query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+    try:
+        rows = list(connection.execute(query, (name,)))
+    except apsw.SQLError:  # a view of what is not there any more
+        return ()
     return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
+
+
+def _has_key_index(connection: apsw.Connection, name: str) -> bool:
+    return bool(list(connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,))))
 
 
 def _computes_defaults(connection: apsw.Connection, name: str) -> bool:
@@ -147,13 +183,13 @@ def _computes_defaults(connection: apsw.Connection, name: str) -> bool:
     return bool(list(connection.execute(query, (name,))))
 
 
-def _references(connection: apsw.Connection, name: str) -> tuple[Reference, ...]:
+def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[Reference, ...]:
     found: dict[int, tuple[str, list[str], list[str | None]]] = {}
     rows = connection.execute(
         'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (name,)
     )
     for number, target, own, theirs in rows:
-        _, columns, targets = found.setdefault(number, (target, [], []))
+        _, columns, targets = found.setdefault(number, (spelt.get(target.lower(), target), [], []))
         columns.append(own)
         targets.append(theirs)
     return tuple(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -40,7 +41,6 @@ from autoclave.runtime.databases.sqlite.catalogue import (
     Objects,
     TableMaker,
     counters_of,
-    key_in_words,
     objects_of,
     tables_of,
 )
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_ROW = 4
 _INVERTIBLE = ("table", "index", "view")
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class SqliteDatabase:
             opening.callback(self._writing.close)
             with translated(self._where):
                 tables_of(self._acting)
+            self._files = _files_of(path)
             self._opened = opening.pop_all()
 
     @property
@@ -114,6 +116,48 @@ class SqliteDatabase:
             else:
                 connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
             return connection
+
+    def _require_same_files(self) -> None:
+        """Look whether what is open here is what others find. Asked in a transaction.
+
+        While we have the file open, no SQLite takes the files of a write-ahead log away; they may come.
+        """
+        now = _files_of(Path(self._settings.path))
+        for name, known in self._files.items():
+            if now.get(name) != known:
+                raise HostError(
+                    f"{self._where}: {name} was replaced while the session had it open, so what is written would be "
+                    "lost. Mend: end the session, and open it again"
+                )
+        self._files = now
+
+    @contextlib.contextmanager
+    def _looking(self, connection: apsw.Connection) -> Iterator[None]:
+        """All that is read in the block is of one moment; and the file is locked once, not for each row."""
+        connection.execute("BEGIN")
+        try:
+            self._require_same_files()
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[Callable[[bool], None]]:
+        """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
+        connection.execute("BEGIN IMMEDIATE")
+
+        def end(is_good: bool) -> None:
+            if is_good:
+                self._require_same_files()
+            connection.execute("COMMIT" if is_good else "ROLLBACK")
+
+        try:
+            self._require_same_files()
+            yield end
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +196,7 @@ class SqliteDatabase:
         if mode is Mode.CLONE:
             with self._clone() as clone:
                 return self._run(clone, operation, mode)
-        with translated(self._where), without_collection(), _transaction(self._acting) as end:
+        with translated(self._where), without_collection(), self._transaction(self._acting) as end:
             if planned is not None and self._is_version_of(planned):
                 return planned
             effect = self._run(self._acting, operation, mode)
@@ -162,7 +206,7 @@ class SqliteDatabase:
     def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
         with translated(self._where), without_collection():
             if not self._is_done_as_planned(operation, keep, planned):
-                with _transaction(self._acting) as end:
+                with self._transaction(self._acting) as end:
                     keep(self._run(self._acting, operation, Mode.IMAGES), {})
                     self._commit(end)
 
@@ -170,7 +214,7 @@ class SqliteDatabase:
         """Run statements, and commit if by the evidence of their rehearsal they do the same; else nothing is done."""
         if planned is None:
             return False
-        with _transaction(self._acting) as end:
+        with self._transaction(self._acting) as end:
             if not self._is_version_of(planned):
                 return False
             if self._run(self._acting, operation, Mode.IMAGES, planned) != planned:
@@ -251,16 +295,27 @@ class SqliteDatabase:
         return effect
 
     def _step(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool = True) -> Seen:
+        """Compile a statement, and run it; what it is about."""
         until = time.monotonic() + self._settings.statement_timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-        values = operation.values_of(number)
         try:
-            text, allows_code = operation.statements[number], self._settings.allows_code
-            with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
-                for _ in connection.execute(text, values or None):
-                    pass
+            with _without_foreign_keys(connection):
+                own = self._given(connection, operation, number, runs=False)
+            seen = self._given(connection, operation, number, runs=False)
+            seen.reads_of_keys = seen.reads - own.reads
+            if runs:
+                done = self._given(connection, operation, number, runs=True)
+                done.reads_of_keys = seen.reads_of_keys
+                return done
         finally:
             connection.set_progress_handler(None)
+        return seen
+
+    def _given(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool) -> Seen:
+        text, allows_code = operation.statements[number], self._settings.allows_code
+        with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
+            for _ in connection.execute(text, operation.values_of(number) or None):
+                pass
         return seen
 
     @property
@@ -285,7 +340,7 @@ class SqliteDatabase:
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the rows tell, since all of them were written at once or none."""
-        with translated(self._where), _looking(self._writing):
+        with translated(self._where), self._looking(self._writing):
             rows = Rows(self._writing)
             is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
         if not is_after and is_before:
@@ -299,12 +354,12 @@ class SqliteDatabase:
         raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), without_collection(), _looking(self._writing):
+        with translated(self._where), without_collection(), self._looking(self._writing):
             return Rows(self._writing).contested(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with translated(self._where), without_collection(), _transaction(connection) as end:
+        with translated(self._where), without_collection(), self._transaction(connection) as end:
             rows = Rows(connection)
             if contested := rows.contested(effect):
                 raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])
@@ -341,6 +396,7 @@ class SqliteDatabase:
         try:
             with translated(self._where):
                 connection.execute("BEGIN IMMEDIATE")
+                self._require_same_files()
                 keep(self._run(connection, operation, Mode.HOLD), {"until": time.time() + self._settings.hold_s})
         except BaseException:
             connection.close()
@@ -370,6 +426,8 @@ class SqliteDatabase:
             connection = self._held.get(action)
             if connection is None:
                 return
+            if commit:
+                self._require_same_files()
             connection.execute("COMMIT" if commit else "ROLLBACK")
             connection.close()
             del self._held[action]
@@ -411,29 +469,26 @@ def _lease(name: str, path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _looking(connection: apsw.Connection) -> Iterator[None]:
-    """All that is read in the block is of one moment; and the file is locked once, not for each row."""
-    connection.execute("BEGIN")
+def _without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
+    """What is compiled in the block leaves foreign keys out. The pragma would not do so in a transaction."""
+    import apsw
+
+    was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
     try:
         yield
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
 
 
-@contextlib.contextmanager
-def _transaction(connection: apsw.Connection) -> Iterator[Any]:
-    """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
-    connection.execute("BEGIN IMMEDIATE")
-
-    def end(is_good: bool) -> None:
-        connection.execute("COMMIT" if is_good else "ROLLBACK")
-
-    try:
-        yield end
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+def _files_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Which file it is, and which those are that a write-ahead log keeps beside it, as far as there are any."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            about = os.stat(name)
+            found[name] = about.st_dev, about.st_ino
+    return found
 
 
 def _require_mode(seen: Seen, mode: Mode, number: int) -> None:
@@ -465,33 +520,43 @@ def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any
 
 def _reads(operation: Sql, number: int, seen: Seen, tables: dict[str, TableMaker]) -> set[str]:
     """What a statement depends on: rows that it names by their keys, else tables."""
-    found = {f"main/{name}" for name in seen.reads_within if name in tables}
+    within = _known(seen.reads_within, tables) | seen.reads_own
+    found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
     named: set[str] = set()
-    for name in seen.writes.keys() - seen.reads_within:
-        key = [tables[name].stored[place][0] for place in tables[name].key] if name in tables else []
+    for name in seen.writes.keys() - within:
+        table = tables.get(name)
+        key = [table.stored[table.alias][0]] if table is not None and table.alias is not None else []
         rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
-        if rows is None:  # else what it reads besides is looked at for foreign keys alone
-            return found | {f"main/{read}" for read in seen.reads if read in tables}
-        named |= {f"main/{name}/{as_name(row)}" for row in rows}
-    return found | named
+        if rows is None or not all(map(_NUMBER.fullmatch, rows)):
+            return {f"main/{each}" for each in found}
+        named |= {f"main/{name}/{row}" for row in rows}
+    others = found - (seen.reads_of_keys | seen.writes.keys()) | within
+    return {f"main/{each}" for each in others} | named
+
+
+def _known(names: set[str], tables: dict[str, TableMaker]) -> set[str]:
+    """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
+    defined = {name.lower(): name for name in tables}
+    return {defined.get(name.lower(), name) for name in names}
 
 
 def _parents(effect: TableEffect, tables: dict[str, TableMaker]) -> Iterator[str]:
-    """Rows that those that came refer to, as far as the reference is to a key; else their tables."""
+    """Rows that those that came refer to, where their key is the rowid; else their tables.
+
+    Other keys may be spelt otherwise where they refer.
+    """
     table = tables[effect.table.partition("/")[2]]
     places = {column[0].lower(): number for number, column in enumerate(table.stored)}
     for reference in table.references:
         parent = tables.get(reference.table.partition("/")[2])
         own = [places[column.lower()] for column in reference.columns]
-        key = [] if parent is None else [parent.stored[place][0].lower() for place in parent.key]
+        key = [] if parent is None or parent.alias is None else [parent.stored[parent.alias][0].lower()]
         target = [column.lower() for column in reference.target] or key
-        if not key or target != key or len(effect.added) > NUM_KEYS:
+        rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
+        if not key or target != key or len(rows) > NUM_KEYS or any(type(row[0]) is not int for row in rows):
             yield reference.table
             continue
-        for _, (_, values) in effect.added:
-            row = [values[place] for place in own]
-            if None not in row:
-                yield f"{reference.table}/{as_name(key_in_words(row))}"
+        yield from (f"{reference.table}/{row[0]}" for row in rows)
 
 
 def _places(effect: Effect) -> set[tuple[str, str]]:

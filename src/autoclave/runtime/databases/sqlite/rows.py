@@ -5,7 +5,6 @@ Meant for a connection of which triggers and foreign keys are switched off: what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from autoclave.runtime.databases.engine import Contested
 from autoclave.runtime.databases.sqlite.catalogue import (
     TableMaker,
     decoded,
+    names_in,
     objects_of,
     quoted,
     tables_of,
@@ -61,7 +61,7 @@ class Rows:
             if not is_same(now, image):
                 yield (effect.table, image[0]), now
         for image, now in self._found(table, new):
-            if now is not None:
+            if now is not None and now[0] not in gone:  # else its key is the same, but for how it is spelt
                 yield (effect.table, image[0]), now
 
     def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
@@ -70,8 +70,7 @@ class Rows:
         if self._objects.get((definition.kind, name)) != definition.statement:
             return False
         own = {(each.kind, _own(each.name)) for each in effect.dropped}
-        word = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
-        if any(word.search(sql) for place, sql in self._objects.items() if place not in own):
+        if any(name.lower() in names_in(sql) for place, sql in self._objects.items() if place not in own):
             return False
         if definition.kind != "table":
             return True
@@ -126,25 +125,19 @@ class Rows:
 
     def _bring(self, table: TableMaker, images: tuple[Image, ...]) -> None:
         names = [quoted(table.stored[number][0]) for number in table.written]
-        alias = self._rowid_column(table)
-        names += [table.rowid] if alias is None and table.has_rowid else []
+        has_own = table.has_rowid and table.alias is None
+        names += [table.rowid] if has_own else []
         marks = ", ".join("?" for _ in names)
         statement = f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) VALUES ({marks})"
 
         def rows() -> Iterator[list[Any]]:
             for _, (rowid, values) in images:
                 row = [decoded(values[number]) for number in table.written]
-                if alias is None and table.has_rowid:
+                if has_own:
                     row.append(None if self._has_rowid(table, rowid) else rowid)
                 yield row
 
         self._connection.executemany(statement, rows())
-
-    def _rowid_column(self, table: TableMaker) -> int | None:
-        """The place of the column that is the rowid itself."""
-        if table.has_rowid and len(table.key) == 1 and table.stored[table.key[0]][1].upper() == "INTEGER":
-            return table.key[0]
-        return None
 
     def _has_rowid(self, table: TableMaker, rowid: int) -> bool:
         statement = f"SELECT 1 FROM main.{quoted(table.name)} WHERE {table.rowid} = ?"

@@ -1,0 +1,103 @@
+"""Rows of odd tables of SQLite come back, are done again, and come back again, to the last bit."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import apsw
+import pytest
+
+from autoclave.runtime.databases.settings import DatabaseConnection
+from tests.runtime.databases.shops import Shop, done, sqlite_content
+
+ODD = {
+    "a key that is no rowid though it looks like one": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY DESC, x);"
+        "INSERT INTO t (rowid, id, x) VALUES (7, 100, 'a'), (9, 50, 'b'), (3, NULL, 'c')",
+        ("DELETE FROM t",),
+    ),
+    "the same key, changed": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY DESC, x); INSERT INTO t (rowid, id) VALUES (7, 100), (9, 50)",
+        ("UPDATE t SET x = id WHERE id = 100",),
+    ),
+    "a rowid by a constraint of the table": (
+        "CREATE TABLE t (id INTEGER, x, PRIMARY KEY (id DESC)); INSERT INTO t VALUES (7, 100), (9, 50)",
+        ("DELETE FROM t",),
+    ),
+    "a key in other letters": (
+        "CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, x); INSERT INTO t VALUES ('a', 1), ('b', 2)",
+        ("UPDATE t SET k = 'A' WHERE k = 'a'",),
+    ),
+    "a key in other letters, without rowid": (
+        "CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, x) WITHOUT ROWID; INSERT INTO t VALUES ('a', 1), ('b', 2)",
+        ("UPDATE t SET k = 'A' WHERE k = 'a'",),
+    ),
+    "a key in other letters, replaced": (
+        "CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, x); INSERT INTO t VALUES ('a', 1), ('b', 2)",
+        ("REPLACE INTO t VALUES ('A', 9)",),
+    ),
+    "a key with spaces that do not count": (
+        "CREATE TABLE t (k TEXT COLLATE RTRIM PRIMARY KEY, x); INSERT INTO t VALUES ('a', 1), ('b', 2)",
+        ("UPDATE t SET k = 'a  ' WHERE k = 'a'",),
+    ),
+    "a key that is a number of another type": (
+        "CREATE TABLE t (k PRIMARY KEY, x); INSERT INTO t VALUES (1, 1), ('b', 2)",
+        ("UPDATE t SET k = 1.0 WHERE k = 1",),
+    ),
+    "keys of equal spelling, exchanged": (
+        "CREATE TABLE t (k TEXT COLLATE NOCASE, l, x, PRIMARY KEY (k, l));"
+        "INSERT INTO t VALUES ('a', 1, 1), ('A', 2, 2)",
+        ("UPDATE t SET k = upper(k), x = 5 WHERE l = 1", "UPDATE t SET k = lower(k) WHERE l = 2"),
+    ),
+}
+
+
+def shop_of(folder: Path, made: str) -> Shop:
+    path = folder / "odd.db"
+
+    def others(statement: str) -> list[object]:
+        with contextlib.closing(apsw.Connection(f"{path}")) as connection:
+            return list(connection.execute(statement))
+
+    others(made)
+    settings = DatabaseConnection(engine="sqlite", path=f"{path}", lock_timeout_s=0.3)
+    return Shop(settings, others, lambda: sqlite_content(path), folder / "state")
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_rows_come_back_and_go_again(tmp_path: Path, case: str):
+    made, statements = ODD[case]
+    shop = shop_of(tmp_path, made)
+    before = shop.content()
+    with shop.session() as session:
+        action = done(session, *statements)
+        after = shop.content()
+        assert after != before
+        session.undo(action)
+        assert shop.content() == before
+        session.redo(action)
+        assert shop.content() == after
+        session.undo(action)
+        assert shop.content() == before
+
+
+@pytest.mark.parametrize("view", ['CREATE VIEW v AS SELECT * FROM "T!"', "CREATE VIEW v AS SELECT * FROM[t!]"])
+def test_a_table_that_others_use_stays_however_they_quote_it(tmp_path: Path, view: str):
+    shop = shop_of(tmp_path, "CREATE TABLE x (a)")
+    with shop.session() as session:
+        action = done(session, 'CREATE TABLE "t!" (a)')
+        shop.others(view)
+        with pytest.raises(Exception, match="changed"):
+            session.undo(action)
+        assert shop.others("SELECT * FROM v") == []
+
+
+def test_a_name_cannot_begin_a_line_of_what_is_told(tmp_path: Path):
+    shop = shop_of(tmp_path, 'CREATE TABLE "a\ntable main.fake" ("b\r\n  c\u2028" "TEXT\n\x1b" UNIQUE)')
+    with shop.session() as session:
+        told = session.told()
+    assert len(told.splitlines()) == len(told.split("\n"))
+    assert not any(line.startswith("table main.fake") for line in told.splitlines())
+    assert "\\n" in told
+    assert "\x1b" not in told

@@ -11,6 +11,7 @@ from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter, parameters_in
 from autoclave.runtime.rest.forms import encoded
+from autoclave.runtime.rest.marks import require_no_mark
 from autoclave.runtime.rest.parts import Call
 from autoclave.runtime.rest.schemas import require_form
 
@@ -28,6 +29,7 @@ def call_of(name: str, spec: OperationSpec, arguments: Mapping[str, Any], header
     for given in arguments:
         if given not in known:
             raise InputError(f"{name}.{given}: no such argument; {nearest(given, known) if known else 'it has none'}")
+    require_no_mark(name, arguments)
     values = _checked(name, spec, arguments)
     by_place: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
     for parameter, value in values.items():
@@ -118,6 +120,7 @@ def free_call(method: str, target: str, body: Any, content_type: str, catalogue:
     """
     if not _HEADER_VALUE.fullmatch(content_type):
         raise InputError(f"content_type {shown(content_type)}: must be printable ASCII")
+    require_no_mark(f"{method} {target[:200]}", [target, body])
     encoded(body, content_type)
     return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
 

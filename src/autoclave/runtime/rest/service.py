@@ -202,7 +202,7 @@ class Service:
         scene = {"request": {**part.call.request, "path": values}}
         body = evaluated(look.body, scene) if look.body is not None else None
         target = filled_target(look.path, values)
-        return Call(look.method, target, self.catalogue.headers, body)
+        return Call(look.method, target, self.catalogue.headers, body, form=look.form)
 
     def look(self, name: str, subject: Call) -> State:
         """What there is of a subject, by the look of this name.

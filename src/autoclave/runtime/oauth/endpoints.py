@@ -30,9 +30,9 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _PART = 6
 """So many letters and digits of a secret in a row, in whatever case, are a part of it."""
 _STANDARD = frozenset({
-    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "invalid_target", "invalid_token", "unauthorized_client",
-    "unsupported_grant_type", "unsupported_response_type", "unsupported_token_type", "access_denied", "server_error",
-    "temporarily_unavailable", "authorization_pending", "slow_down", "expired_token",
+    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "invalid_target", "invalid_token",
+    "unauthorized_client", "unsupported_grant_type", "unsupported_response_type", "unsupported_token_type",
+    "access_denied", "server_error", "temporarily_unavailable", "authorization_pending", "slow_down", "expired_token",
 })  # fmt: skip
 """Words that say nothing of any secret, whatever that is."""
 _OPEN = ("redirect_uri", "resource", "scope")

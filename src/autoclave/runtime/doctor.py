@@ -49,7 +49,9 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
     git = shutil.which("git")
     why = "what is replaced is kept by content with --versioning git"
     yield Check("git", git is not None, False, why, "install git", git or "")
-    yield _libraries("services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema"), "runtime")
+    yield _libraries(
+        "services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema", "regex"), "runtime"
+    )
     yield _libraries("databases", ("apsw", "psycopg", "pglast", "sqlglot"), "databases")
     postgresql, mariadb = next(of_postgresql.server_programs(), None), of_mariadb.server_programs()
     found = f"{postgresql.folder}, version {postgresql.version}" if postgresql else ""

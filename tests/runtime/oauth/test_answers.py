@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import ssl
 import threading
@@ -34,6 +35,7 @@ class Liar:
     verify: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     answers: dict[str, tuple[int, Mapping[str, str], bytes]] = field(default_factory=dict[str, Any])
     asked: list[str] = field(default_factory=list[str])
+    encodings: set[str] = field(default_factory=set[str])
 
     def says(self, path: str, given: object, status: int = 200, **headers: str) -> None:
         content = given if isinstance(given, bytes) else json.dumps(given).encode()
@@ -63,6 +65,7 @@ def listening() -> Iterator[Liar]:
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             liar.asked.append(self.path)
+            liar.encodings.add(self.headers.get("Accept-Encoding", ""))
             status, headers, content = liar.answers.get(self.path, (404, {}, b"nothing"))
             self.send_response(status)
             for name, value in headers.items():
@@ -87,6 +90,7 @@ def listening() -> Iterator[Liar]:
 def liar(listening: Liar) -> Liar:
     listening.answers.clear()
     listening.asked.clear()
+    listening.encodings.clear()
     return listening
 
 
@@ -156,13 +160,38 @@ def test_a_redirect_of_the_token_endpoint_is_not_followed(liar: Liar, endpoints:
 
 
 @pytest.mark.parametrize(
-    "given", [{"error": TOKEN}, {"error": "a\nb"}, {"error": ["x"]}, {"ok": False, "error": {"of": TOKEN}}]
+    "given",
+    [
+        {"error": TOKEN},
+        {"error": TOKEN[:-2]},
+        {"error": TOKEN[4:].upper()},
+        {"error": f"bad.{TOKEN[-7:]}"},
+        {"error": TOKEN.replace("-", "_")},
+        {"error": "a\nb"},
+        {"error": ["x"]},
+        {"ok": False, "error": {"of": TOKEN}},
+    ],
 )
 def test_the_word_of_an_error_is_shown_only_if_nothing_secret_is_in_it(liar: Liar, endpoints: Endpoints, given: Any):
     liar.says("/token", {**given, "error_description": TOKEN}, 400)
     with pytest.raises(Refused, match="status 400") as error:
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
     assert TOKEN not in str(error.value) + repr(endpoints) + repr(error.value.__context__)
+
+
+def test_a_word_of_the_standard_is_shown_whatever_a_token_is_called(liar: Liar, endpoints: Endpoints):
+    liar.says("/token", {"error": "invalid_grant"}, 400)
+    with pytest.raises(Refused, match=r"refused it \(invalid_grant\)"):
+        endpoints.tokens("refresh_token", refresh_token="invalid_grant_0123456789")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br"])
+def test_few_bytes_of_the_token_endpoint_do_not_become_many(liar: Liar, endpoints: Endpoints, encoding: str):
+    packed = gzip.compress(bytes(64 << 20)) if encoding == "gzip" else bytes(100)
+    liar.says("/token", packed, **{"Content-Encoding": encoding})
+    with pytest.raises(Unreachable, match=r"is larger than|was not asked for"):
+        endpoints.tokens("refresh_token", refresh_token=TOKEN)
+    assert liar.encodings == {"identity"}
 
 
 def test_an_error_with_status_200_is_one(liar: Liar, endpoints: Endpoints):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from autoclave.core import InputError
 from autoclave.runtime.interface import Guarantee
@@ -17,7 +21,7 @@ from autoclave.runtime.rest.catalogue import catalogue_from
 from autoclave.runtime.rest.expressions import evaluated, is_part_of, with_value, without
 from autoclave.runtime.rest.forms import canonical, decoded
 from autoclave.runtime.rest.loading import SHIPPED
-from autoclave.runtime.rest.schemas import require_form
+from autoclave.runtime.rest.schemas import require_form, require_schema
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import asked, connection, done, opened
 from tests.runtime.rest.catalogues import plain, written
@@ -108,6 +112,147 @@ def test_no_schema_is_fetched_from_elsewhere():
         require_form("x", {}, {"$ref": "http://127.0.0.1:9/schema.json"})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Transfer-Encoding",
+        "content-length",
+        "HOST",
+        "Connection",
+        "Keep-Alive",
+        "TE",
+        "Trailer",
+        "Upgrade",
+        "Expect",
+        "Proxy-Authorization",
+        "Range",
+        "Accept-Encoding",
+        "Authorization",
+        "Cookie",
+        "Content-Type",
+        "If-Match",
+        "X-HTTP-Method-Override",
+        "X_Http_Method_Override",
+        "X-Original-URL",
+        "X:y",
+    ],
+)
+def test_a_catalogue_sets_no_header_that_frames_a_request_or_has_a_place_of_its_own(name: str):
+    get = {"method": "GET", "path": "/x"}
+    for catalogue in (
+        {"headers": {name: "x"}, "operations": {"get": get}},
+        {"operations": {"get": {**get, "parameters": {name: {"place": "header"}}}}},
+        {"operations": {"get": {**get, "parameters": {"x": {"place": "header", "name": name}}}}},
+        {"operations": {"get": {**get, "idempotency": {"place": "header", "name": name}}}},
+    ):
+        with pytest.raises(InputError, match="is no header that a catalogue can set"):
+            catalogue_from({"service": "x", **catalogue}, "here")
+    with pytest.raises(InputError, match="must be printable ASCII"):
+        catalogue_from({"service": "x", "headers": {"X-A": "a\r\nb"}, "operations": {"get": get}}, "here")
+
+
+@pytest.mark.parametrize("path", ["/{a}{b}", "/{a}-{b}-{c}"])
+def test_parameters_that_cannot_be_told_apart_are_refused(path: str):
+    with pytest.raises(InputError, match="cannot be told apart"):
+        catalogue_from({"service": "x", "operations": {"get": {"method": "GET", "path": path}}}, "here")
+
+
+@pytest.mark.parametrize("name", ["catalogue.yaml", "openapi.yaml"])
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("\n".join([f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'])}]" for n in range(12)]), "aliases"),
+        ("a: &a [*a]", "aliases"),
+        ("operations: {}\noperations: {get: {method: GET, path: /}}", "'operations' is given twice"),
+        ("a: {b: " * 3000, "no YAML|nested too deeply"),
+    ],
+    ids=["laughs", "itself", "twice", "deep"],
+)
+def test_a_file_that_is_small_and_stands_for_very_much_is_refused(tmp_path: Path, name: str, text: str, rule: str):
+    (path := tmp_path / name).write_text(("openapi: 3.1.0\n" if name == "openapi.yaml" else "service: x\n") + text)
+    with pytest.raises(InputError, match=rule):
+        load_catalogue(str(path))
+
+
+def test_aliases_that_stand_for_little_are_taken(tmp_path: Path):
+    (path := tmp_path / "catalogue.yaml").write_text(
+        "service: x\noperations:\n  a: &a {method: GET, path: /a}\n  b: {<<: *a, path: /b}\n"
+    )
+    assert load_catalogue(str(path)).operations["b"].path == "/b"
+
+
+# --- Schemas ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ({"pattern": "^(a+)+$"}, "a" * 60 + "!"),
+        ({"pattern": "^(a|a)*$"}, "a" * 60 + "!"),
+        ({"patternProperties": {"^(a|a)*$": {}}}, {"a" * 60 + "!": 1}),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 60 + "!": 1}),
+        ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 60 + "!": 1}),
+        ({"$ref": "#"}, 1),
+        (
+            {
+                "$ref": "#/$defs/s0",
+                "$defs": {f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(40)} | {"s40": {}},
+            },
+            1,
+        ),
+    ],
+    ids=["nested", "ambiguous", "names", "others", "all names", "itself", "forks"],
+)
+def test_a_schema_that_takes_for_ever_is_given_up(form: dict[str, Any], value: object):
+    require_schema("here", form)
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=r"takes too long to be checked|does not match|was unexpected"):
+        require_form("here", value, form)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize(
+    ("form", "rule"),
+    [
+        ({"pattern": "("}, "not a 'regex'"),
+        ({"properties": {"a": {"patternProperties": {"[": {}}}}}, "not a 'regex'"),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "not known here together"),
+        ({"type": "nothing"}, "is no JSON Schema"),
+    ],
+)
+def test_a_schema_that_cannot_be_checked_by_is_refused_when_it_is_read(form: dict[str, Any], rule: str):
+    with pytest.raises(InputError, match=rule):
+        require_schema("here", form)
+
+
+names = st.sampled_from(["a", "ab", "b", "c1", "1"])
+subschemas = st.sampled_from([True, False, {"type": "string"}, {"minimum": 2}, {"pattern": "^a"}])
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(names, subschemas),
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b$", "[0-9]"]), subschemas),
+            "additionalProperties": subschemas,
+            "pattern": st.sampled_from(["^a", "b$"]),
+        },
+    ),
+    st.one_of(st.dictionaries(names, st.one_of(st.integers(0, 3), names)), names),
+)
+def test_what_is_checked_here_is_as_the_library_has_it(form: dict[str, Any], value: object):
+    is_right = Draft202012Validator(form).is_valid(value)
+    if is_right:
+        require_form("here", value, form)
+    else:
+        with pytest.raises(InputError):
+            require_form("here", value, form)
+
+
+# --- Requests --------------------------------------------------------------------------------------------------------
+
+
 def test_a_request_is_matched_to_the_most_literal_template():
     given = {"method": "GET", "summary": "x"}
     catalogue = Catalogue.model_validate(
@@ -124,6 +269,19 @@ def test_a_request_is_matched_to_the_most_literal_template():
     assert catalogue.matched("GET", "/a/x?other=1") is None
     assert catalogue.matched("GET", "/a/x/y") is None
     assert catalogue.matched("POST", "/a/me") is None
+
+
+@pytest.mark.parametrize("path", ["/v1/buckets/%ff", "/v1/buckets/a%2fb", "/v1/buckets/a/../b", "", "v1", "/v1/b ä"])
+def test_a_path_that_can_be_read_in_several_ways_is_no_request(path: str):
+    with pytest.raises(InputError, match=r"path |query "):
+        load_catalogue("kinto").matched("GET", path)
+
+
+def test_a_path_is_matched_however_it_is_spelled():
+    get = {"method": "GET", "path": "/v1/{name}:read"}
+    catalogue = catalogue_from({"service": "x", "operations": {"get": get}}, "here")
+    for path in ("/v1/a%20b:read", "/v1/a%20b%3Aread", "/v1/%61%20b:read"):
+        assert catalogue.matched("GET", path) == ("get", {"name": "a b"})
 
 
 def test_expressions_are_those_of_openapi():
@@ -297,11 +455,47 @@ def test_obvious_pairs_links_and_the_extension_are_read_from_a_description():
         ({"paths": {"/x": {"$ref": "#/nowhere"}}}, "#/nowhere: there is nothing"),
         ({"paths": {"/x": {"$ref": "https://elsewhere/x"}}}, "there is nothing of that name in the document"),
         ({"paths": {"/x": {"post": {"x-undo": [{"operation": "nothing"}]}}}}, "there is none"),
+        (
+            {"paths": {"/x": {"get": {"operationId": "a"}}, "/y": {"delete": {"operationId": "a"}}}},
+            "DELETE /y: has the name 'a', as GET /x has",
+        ),
+        ({"paths": {"/a-b": {"get": {}}, "/a_b": {"get": {}}}}, "has the name 'get_a_b', as GET /a-b has"),
+        ({"components": {"schemas": {"A": {"type": 5}}}}, "components.schemas.A: is no JSON Schema"),
+        (
+            {
+                "paths": {
+                    "/x": {"get": {"parameters": [{"in": "header", "name": "Transfer-Encoding", "required": True}]}}
+                }
+            },
+            "is no header that a catalogue can set",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_description_is_named(change: dict[str, Any], rule: str):
     with pytest.raises(InputError, match=rule):
         catalogue_of_openapi({**copy.deepcopy(OPENAPI), **change}, "example")
+
+
+def test_a_description_whose_schemas_fork_again_and_again_is_read_at_once():
+    def fork(number: int) -> dict[str, Any]:
+        following = {"$ref": f"#/components/schemas/s{number + 1}"}
+        return {"type": "object", "properties": {"a": following, "b": following}}
+
+    schemas = {f"s{number}": fork(number) for number in range(40)} | {"s40": {"type": "string"}}
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/s0"}}}}
+    headers = [{"in": "header", "name": name} for name in ("Accept", "Connection", "X-Note")]
+    document = {
+        "openapi": "3.0.0",
+        "paths": {"/x": {"put": {"operationId": "put", "requestBody": body, "parameters": headers}}},
+        "components": {"schemas": schemas},
+    }
+    spec = catalogue_of_openapi(document, "example").operations["put"]
+    assert list(spec.parameters) == ["X-Note"]
+    assert spec.body
+    assert list(spec.body.form["properties"]) == ["a", "b"]
+    require_form("here", {"a": {"b": {"a": {}}}}, spec.body.form)
+    with pytest.raises(InputError, match=r"here\.a\.b = 1: "):
+        require_form("here", {"a": {"b": 1}}, spec.body.form)
 
 
 def test_pairs_derived_from_a_description_are_tried_and_then_proven(tmp_path: Path):

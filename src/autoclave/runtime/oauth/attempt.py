@@ -21,12 +21,17 @@ from autoclave.runtime.oauth.endpoints import shown_code
 from autoclave.runtime.vault.authorization import Provider
 
 
+def new_state() -> str:
+    """What nobody can guess, to know the browser again by."""
+    return secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """What one try is known by. Never used for another."""
 
     redirect_uri: str
-    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    state: str = field(default_factory=new_state, repr=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(64), repr=False)
 
 

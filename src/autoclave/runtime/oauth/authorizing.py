@@ -10,7 +10,7 @@ from typing import Any
 
 from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.oauth.answers import answer_of
-from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of, joined
+from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of, joined, new_state
 from autoclave.runtime.oauth.device import Device, begun, granted
 from autoclave.runtime.oauth.endpoints import Endpoints, described
 from autoclave.runtime.oauth.loopback import Loopback
@@ -84,8 +84,9 @@ class Authorizing:
             provider = endpoints.provider
             if not provider.authorization_url:
                 raise InputError("no address for the browser is known; give --issuer, --authorization-url or --device")
-            with Loopback(provider.redirect_port) as loopback:
-                attempt = Attempt(loopback.redirect_uri)
+            state = new_state()
+            with Loopback(state, provider.redirect_port) as loopback:
+                attempt = Attempt(loopback.redirect_uri, state)
                 show(authorization_url(provider, wish.client_id, scopes, attempt))
                 code = code_of(loopback.query(deadline_s), provider, attempt)
             return endpoints.tokens(

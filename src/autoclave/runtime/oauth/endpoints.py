@@ -4,7 +4,7 @@ The bodies are written by Authlib. Its HTTP client is not used: it sends a code 
 right, takes a redirect's state on trust unless it is handed in, turns the answers that a device flow waits for into
 HTTP errors, puts the token in place before a caller could store it, and writes a client's password unlike the standard.
 
-No redirect is followed, no proxy of the environment used, no answer read beyond a limit of bytes and of time.
+What an answer may be, and how long it may take, is in `exchange`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,30 @@ import base64
 import json
 import re
 import ssl
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-import httpx
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 from authlib.oauth2.rfc7009 import prepare_revoke_token_request
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.exchange import NoAnswer, exchange
 from autoclave.runtime.vault.authorization import Provider
-from autoclave.runtime.vault.traces import found_in
 
 _MOST_BYTES = 256 << 10
-_PATIENCE_S, _IN_ALL_S = 20.0, 40.0
+_IN_ALL_S = 40.0
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_PART = 6
+"""So many letters and digits of a secret in a row, in whatever case, are a part of it."""
+_STANDARD = frozenset({
+    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "invalid_target", "invalid_token",
+    "unauthorized_client", "unsupported_grant_type", "unsupported_response_type", "unsupported_token_type",
+    "access_denied", "server_error", "temporarily_unavailable", "authorization_pending", "slow_down", "expired_token",
+})  # fmt: skip
+"""Words that say nothing of any secret, whatever that is."""
+_OPEN = ("redirect_uri", "resource", "scope")
+"""Fields that are no secret."""
 _BUSY = frozenset({"temporarily_unavailable", "server_error"})
 _PAST = "urn:ietf:params:oauth:grant-type:"
 
@@ -80,7 +88,7 @@ class Endpoints:
             fields["resource"] = self.provider.resource
         named = _PAST + grant_type if grant_type == "device_code" else grant_type
         body = prepare_token_request(named, **fields)
-        return self._posted(self.provider.token_url, body, fields.values())
+        return self._posted(self.provider.token_url, body, [fields[name] for name in fields if name not in _OPEN])
 
     def device(self, scopes: str) -> Mapping[str, Any]:
         """What the endpoint for devices answers (RFC 8628)."""
@@ -126,36 +134,34 @@ def published(url: str, verify: ssl.SSLContext | None = None) -> Mapping[str, An
 
 
 def shown_code(given: object, secrets: Iterable[str] = ()) -> str:
-    """The code of an error if it can be shown: one word, and nothing that is secret in it; else nothing."""
+    """The code of an error if it can be shown: one word without any part of a secret in it; else nothing."""
     if not isinstance(given, str) or not _CODE.fullmatch(given):
         return ""
-    return "" if found_in(given.encode(), {f"{number}": each for number, each in enumerate(secrets)}) else given
+    if given in _STANDARD:
+        return given
+    plain, *others = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (given, *secrets))
+    parts = {plain[at : at + _PART] for at in range(len(plain) - _PART + 1)}
+    return "" if any(part in other for part in parts for other in others) else given
 
 
 def _asked(
     method: str, url: str, headers: Mapping[str, str], content: str, verify: ssl.SSLContext | None
 ) -> tuple[int, bytes]:
     """Status and body of an answer."""
-    place, until, body = urlsplit(url).netloc, time.monotonic() + _IN_ALL_S, bytearray()
+    given = [(name.encode(), value.encode()) for name, value in headers.items()]
     try:
-        with (
-            httpx.Client(
-                verify=verify or ssl.create_default_context(),
-                trust_env=False,
-                timeout=_PATIENCE_S,
-                follow_redirects=False,
-            ) as client,
-            client.stream(method, url, headers=headers, content=content or None) as response,
-        ):
-            for piece in response.iter_bytes():
-                body += piece
-                if len(body) > _MOST_BYTES or time.monotonic() > until:
-                    raise Unreachable.at(place, "the answer has no end", may_have_arrived=True)
-            return response.status_code, bytes(body)
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
-        raise Unreachable.at(place, type(error).__name__, may_have_arrived=False) from None
-    except httpx.HTTPError as error:
-        raise Unreachable.at(place, type(error).__name__, may_have_arrived=True) from None
+        received = exchange(
+            method,
+            url,
+            given,
+            content.encode(),
+            verify=verify or ssl.create_default_context(),
+            within_s=_IN_ALL_S,
+            most_bytes=_MOST_BYTES,
+        )
+    except NoAnswer as error:
+        raise Unreachable.at(urlsplit(url).netloc, str(error), may_have_arrived=error.is_sent) from None
+    return received.status, received.body
 
 
 def _judged(

@@ -1,16 +1,19 @@
 """Where the browser comes back to: a listener on this machine that takes one request and is gone (RFC 8252, 7.3).
 
 It listens on 127.0.0.1 alone, answers one path, and only requests that name it as their host, so that a page whose name
-was pointed at this machine gets nothing. What it answers is a plain page without anything of the request in it, and
-nothing of the request is printed.
+was pointed at this machine gets nothing. Who comes with another state than the browser was sent with is refused, and
+it is waited on. What it answers is a plain page without anything of the request in it, and nothing of the request is
+printed.
 """
 
 from __future__ import annotations
 
+import hmac
 import html
 import queue
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl
 
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
@@ -21,15 +24,17 @@ _CLOSING_S = 0.02
 
 
 class Loopback(Closing):
-    """Listens for a browser, at `port` or at any free one.
+    """Listens for the browser that was sent with `state`, at `port` or at any free one.
 
     Raises:
         HostError: the port is taken.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, state: str, port: int = 0) -> None:
         self._answers: queue.Queue[str] = queue.Queue(maxsize=1)
-        handler = type("Handler", (_Handler,), {"answers": self._answers, "place": ""})
+        self._others = threading.Event()
+        own = {"answers": self._answers, "others": self._others, "state": state, "place": ""}
+        handler = type("Handler", (_Handler,), own)
         try:
             self._server = _Server((_ADDRESS, port), handler)
         except OSError as error:
@@ -57,7 +62,10 @@ class Loopback(Closing):
         try:
             return self._answers.get(timeout=deadline_s)
         except queue.Empty:
-            raise InputError(f"no browser came back within {deadline_s:.0f} s; nothing was granted") from None
+            told = f"no browser came back within {deadline_s:.0f} s; nothing was granted"
+            if self._others.is_set():
+                told += ". One came with another state than was sent: open no address that somebody else gave you"
+            raise InputError(told) from None
         finally:
             self.close()
 
@@ -77,6 +85,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     answers: queue.Queue[str]
+    others: threading.Event
+    state: str
     place: str
     timeout = _PATIENCE_S
     server_version, sys_version = "autoclave", ""
@@ -88,6 +98,11 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         if path != _PATH or self.headers.get("Host") != self.place:
             self._page(404, "There is nothing here.")
+            return
+        states = [value for name, value in parse_qsl(query, keep_blank_values=True) if name == "state"]
+        if len(states) != 1 or not hmac.compare_digest(states[0].encode("utf-8", "replace"), self.state.encode()):
+            self.others.set()
+            self._page(400, "This is not the answer that is waited for.")
             return
         try:
             self.answers.put_nowait(query)

@@ -11,10 +11,11 @@ from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter, parameters_in
 from autoclave.runtime.rest.forms import encoded
+from autoclave.runtime.rest.headers import require_value
+from autoclave.runtime.rest.marks import require_no_mark
 from autoclave.runtime.rest.parts import Call
 from autoclave.runtime.rest.schemas import require_form
 
-_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _MOST_PATH = 4096
 
 
@@ -28,14 +29,14 @@ def call_of(name: str, spec: OperationSpec, arguments: Mapping[str, Any], header
     for given in arguments:
         if given not in known:
             raise InputError(f"{name}.{given}: no such argument; {nearest(given, known) if known else 'it has none'}")
+    require_no_mark(name, arguments)
     values = _checked(name, spec, arguments)
     by_place: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
     for parameter, value in values.items():
         about = spec.all_parameters[parameter]
         by_place[about.place][about.name or parameter] = value
     for header, value in by_place["header"].items():
-        if not _HEADER_VALUE.fullmatch(str(value)):
-            raise InputError(f"{name}.{header} = {shown(value)}: must be printable ASCII, since it goes into a header")
+        require_value(f"{name}.{header}", str(value))
     body = arguments.get("body")
     content_type = spec.body.content_type if spec.body else "application/json"
     encoded(body, content_type)
@@ -116,8 +117,8 @@ def free_call(method: str, target: str, body: Any, content_type: str, catalogue:
     Raises:
         InputError: it is none that can be sent.
     """
-    if not _HEADER_VALUE.fullmatch(content_type):
-        raise InputError(f"content_type {shown(content_type)}: must be printable ASCII")
+    require_value("content_type", content_type)
+    require_no_mark(f"{method} {target[:200]}", [target, body])
     encoded(body, content_type)
     return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
 

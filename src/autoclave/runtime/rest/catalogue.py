@@ -21,10 +21,13 @@ from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.forms import Form
+from autoclave.runtime.rest.headers import require_header, require_value
 from autoclave.runtime.rest.schemas import require_schema
+from autoclave.runtime.vault.targets import path_of
 
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _METHOD = re.compile(r"[A-Z]{3,16}")
+_MOST_IN_SEGMENT = 2
 _VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
 _VERB_OF |= {"MKCALENDAR": "create", "MKCOL": "create", "PROPFIND": "read", "REPORT": "read"}
 _Many = dict[str, Any]
@@ -186,6 +189,14 @@ class OperationSpec(Config):
         declared = {each.name or name for name, each in self.parameters.items() if each.place == "path"}
         if extra := declared - names:
             raise ValueError(f"parameters: {sorted(extra)[0]!r} is not in the path {self.path!r}")
+        for segment in self.path.split("/"):
+            if len(_PARAMETER.findall(segment)) > _MOST_IN_SEGMENT or "}{" in segment:
+                raise ValueError(f"path = {self.path!r}: {segment!r} has parameters that cannot be told apart")
+        for name, each in self.parameters.items():
+            if each.place == "header":
+                require_header("parameters", each.name or name)
+        if self.idempotency and self.idempotency.place == "header":
+            require_header("idempotency", self.idempotency.name)
         if self.idempotency and self.idempotency.place == "body":
             steps_of(self.idempotency.name)
         return self
@@ -239,6 +250,14 @@ class Catalogue(Config):
     looks: dict[str, Look] = {}
     listings: dict[str, Listing] = {}
     operations: dict[str, OperationSpec]
+
+    @field_validator("headers")
+    @classmethod
+    def _are_headers(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            require_header("headers", name)
+            require_value(f"headers.{name}", value)
+        return given
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Catalogue:
@@ -315,14 +334,16 @@ class Catalogue(Config):
         """The operation that a request is, and its arguments but the body; None if it is none.
 
         Names that stand in a template win over parameters.
+
+        Raises:
+            InputError: its path can be read in several ways.
         """
-        path, _, query = target.partition("?")
+        path, query = path_of(target), target.partition("?")[2]
         found: list[tuple[int, str, dict[str, Any]]] = []
         for name, spec in self.operations.items():
-            if spec.method == method and (match := _matcher(spec.path).fullmatch(path)):
+            if spec.method == method and (match := _matcher(unquote(spec.path)).fullmatch(path)):
                 names = _PARAMETER.findall(spec.path)
-                given = {key: unquote(value, errors="strict") for key, value in zip(names, match.groups(), strict=True)}
-                found.append((len(names), name, given))
+                found.append((len(names), name, dict(zip(names, match.groups(), strict=True))))
         if not found:
             return None
         _, name, arguments = min(found, key=lambda each: each[0])

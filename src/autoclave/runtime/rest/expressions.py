@@ -27,23 +27,30 @@ Scene = Mapping[str, Any]
 """What expressions speak of, by their first word."""
 
 
-def evaluated(template: Any, scene: Scene) -> Any:
-    """A template of JSON with a value in place of each expression.
+def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
+    """A template of JSON with a value in place of each expression; with `is_partial`, null where there is none yet.
 
     Raises:
         InputError: an expression has no value.
     """
+
+    def inside(value: Any) -> Any:
+        return evaluated(value, scene, is_partial=is_partial)
+
     if isinstance(template, Mapping):
         if set(template) == {"of", "without"}:
-            return without(evaluated(template["of"], scene), template["without"])
-        return {key: evaluated(inner, scene) for key, inner in template.items()}
+            return without(inside(template["of"]), template["without"])
+        return {key: inside(inner) for key, inner in template.items()}
     if isinstance(template, (list, tuple)):
-        return [evaluated(inner, scene) for inner in template]
+        return [inside(inner) for inner in template]
     if not isinstance(template, str):
         return template
+    value = value_or_none if is_partial else value_of
     if _WHOLE.fullmatch(template):
-        return value_of(template, scene)
-    return _WITHIN.sub(lambda found: _as_text(value_of(found[1], scene)), template)
+        return value(template, scene)
+    return _WITHIN.sub(
+        lambda found: str(value(found[1], scene)) if is_partial else _as_text(value(found[1], scene)), template
+    )
 
 
 def value_of(expression: str, scene: Scene) -> Any:
@@ -200,4 +207,6 @@ def is_part_of(asked: Any, shown_value: Any) -> bool:
             and len(asked) == len(shown_value)
             and all(is_part_of(one, other) for one, other in zip(asked, shown_value, strict=True))
         )
+    if isinstance(asked, (int, float)) and isinstance(shown_value, (int, float)):  # 1.0 may be shown as 1
+        return isinstance(asked, bool) == isinstance(shown_value, bool) and asked == shown_value
     return type(asked) is type(shown_value) and asked == shown_value

@@ -11,17 +11,23 @@ import binascii
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from math import isfinite
 from typing import Any, Literal, cast
 from urllib.parse import urlencode
 
 from autoclave.core import InputError
 from autoclave.core.json import DEPTH_LIMIT, canonical_json, shown
 from autoclave.runtime.rest.expressions import without
+from autoclave.runtime.rest.marks import mark_for
 
 Form = Literal["json", "icalendar", "text", "bytes"]
 """How a state is compared: as JSON; as calendar data, in which order does not count; as text; byte by byte."""
 Json = Mapping[str, Any]
+_MOST_DIGITS = 4000
+"""Of an integer; Python reads few more."""
 _JSON = re.compile(r"application/(.+\+)?json")
 
 
@@ -35,7 +41,7 @@ def encoded(body: Any, content_type: str) -> bytes:
     if body is None:
         return b""
     if _JSON.fullmatch(kind):
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return _as_json(body)
     if isinstance(body, Mapping) and set(cast("Json", body)) == {"base64"}:
         try:
             return base64.b64decode(str(body["base64"]), validate=True)
@@ -48,22 +54,74 @@ def encoded(body: Any, content_type: str) -> bytes:
     raise InputError(f"body = {shown(body)}: for {kind} it must be a text, or bytes as {{base64: ...}}")
 
 
+def _as_json(body: Any) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:  # half of a pair of UTF-16, which JSON can only have escaped
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise InputError("body: has a number in it that is none in JSON, such as infinity") from None
+
+
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def decoded(body: bytes, content_type: str) -> Any:
-    """A body as JSON data: parsed if it is JSON, else text, else `{"base64": ...}`; None if there is none."""
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def decoded(body: bytes, content_type: str, form: Form | None = None) -> Any:
+    """A body as JSON data, from which it can be written again as it was; what cannot has a mark in it (see `marks`).
+
+    JSON is parsed; all else is text, or `{"base64": ...}`. `form` says whether it is JSON; None: the content type does.
+    """
     kind = content_type.partition(";")[0].strip().lower()
-    if not body:
-        return None
-    if _JSON.fullmatch(kind):
-        try:
-            value = json.loads(body)
-            return value if body.count(b"[") + body.count(b"{") <= DEPTH_LIMIT or _is_flat(value) else _as_text(body)
-        except (ValueError, RecursionError):
-            return _as_text(body)
-    return _as_text(body)
+    if form == "json" or (form is None and _JSON.fullmatch(kind)):
+        return _from_json(body) if body else None
+    return _as_text(body) if body or form else None
+
+
+def _from_json(body: bytes) -> Any:
+    try:
+        value = json.loads(
+            body.decode("utf-8-sig"),
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=mark_for,
+            object_pairs_hook=_object,
+        )
+    except (ValueError, RecursionError):
+        value = None
+    else:
+        if body.count(b"[") + body.count(b"{") <= DEPTH_LIMIT or _is_flat(value):
+            return value
+    text = _as_text(body)
+    return mark_for(text if isinstance(text, str) else text["base64"])
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) <= _MOST_DIGITS else mark_for(text)
+
+
+def _number(text: str) -> float | str:
+    """The number, if what is written for it is exactly the same."""
+    number = float(text)
+    try:
+        is_same = isfinite(number) and Decimal(text) == Decimal(repr(number))
+    except ArithmeticError:
+        is_same = False
+    return number if is_same else mark_for(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of names that are given several times the last counts, as most parsers have it."""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    number = Counter(name for name, _ in pairs)
+    return found | {
+        mark_for(twice): [value for name, value in pairs if name == twice] for twice in number if number[twice] > 1
+    }
 
 
 def _is_flat(value: Any) -> bool:
@@ -82,6 +140,9 @@ def _as_text(body: bytes) -> Any:
         return body.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(body).decode()}
+
+
+# --- Comparing -------------------------------------------------------------------------------------------------------
 
 
 def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:

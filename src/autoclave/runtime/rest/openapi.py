@@ -10,29 +10,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from autoclave.core import InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, parameters_in
+from autoclave.runtime.rest.headers import is_header
+from autoclave.runtime.rest.references import References
+from autoclave.runtime.rest.schemas import require_schema
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
-_CONDITIONS = ("if-match", "if-none-match")
+_SET_BY_US = ("accept", "content-type", "authorization", "if-match", "if-none-match")
 _EXTENSION = frozenset({"undo", "look", "subject", "is_guarded"})
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """An operation as the description has it, with the parameters of its path and references resolved."""
+    """An operation as the description has it, with the parameters of its path; only its schemas have references."""
 
     name: str
     method: str
     path: str
     plain: Json
     parameters: tuple[Json, ...]
+    references: References = field(repr=False)
 
     @property
     def is_guarded(self) -> bool:
@@ -65,6 +69,7 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
     servers = [str(each.get("url", "")) for each in document.get("servers", [])]
     server = next((each for each in servers if each.startswith("https://") and "{" not in each), "")
     prefix = urlsplit(server or (servers[0] if servers else "")).path.rstrip("/")
+    _require_schemas(document)
     described = list(_described(document, prefix))
     return {
         "service": service,
@@ -80,40 +85,43 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
 
 
 def _described(document: Json, prefix: str) -> Iterator[_Described]:
-    for path, item in document.get("paths", {}).items():
-        item = _resolved(item, document)
+    references = References(document)
+    names: dict[str, str] = {}
+    for path, given in document.get("paths", {}).items():
+        item = references.resolved(given)
         for method in _METHODS:
             if method in item:
-                plain = item[method]
+                plain = _without_references(item[method], references)
                 name = str(plain.get("operationId") or re.sub(r"\W+", "_", f"{method}{path}").strip("_"))
-                both = {(each["in"], each["name"]): each for each in item.get("parameters", [])}
-                both |= {(each["in"], each["name"]): each for each in plain.get("parameters", [])}
-                yield _Described(name, method.upper(), prefix + path, plain, tuple(both.values()))
+                told = f"{method.upper()} {path}"
+                if names.setdefault(name, told) != told:
+                    raise InputError(f"OpenAPI: {told}: has the name {name!r}, as {names[name]} has; give operationId")
+                all_of_them = [references.resolved(each) for each in item.get("parameters", [])] + plain["parameters"]
+                parameters = {(each["in"], each["name"]): each for each in all_of_them}
+                yield _Described(name, method.upper(), prefix + path, plain, tuple(parameters.values()), references)
 
 
-def _resolved(value: Any, document: Json, inside: tuple[str, ...] = ()) -> Any:
-    """With what references name in their place; one that is within itself may be anything."""
-    if isinstance(value, Mapping):
-        if isinstance(name := value.get("$ref"), str):
-            return {} if name in inside else _resolved(_named(name, document), document, (*inside, name))
-        return {key: _resolved(inner, document, inside) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_resolved(inner, document, inside) for inner in value]
-    return value
+def _without_references(plain: Json, references: References) -> dict[str, Any]:
+    """An operation with what its references name in their place, but for those in schemas."""
+    responses = {
+        status: {**each, "links": references.all_resolved(each.get("links"))}
+        for status, each in references.all_resolved(plain.get("responses")).items()
+    }
+    parameters = [references.resolved(each) for each in plain.get("parameters", [])]
+    body = {"requestBody": references.resolved(plain["requestBody"])} if "requestBody" in plain else {}
+    return {**plain, **body, "responses": responses, "parameters": parameters}
 
 
-def _named(name: str, document: Json) -> Any:
-    value: Any = document
-    for part in name.removeprefix("#/").split("/"):
-        part = part.replace("~1", "/").replace("~0", "~")
-        if not name.startswith("#/") or not isinstance(value, Mapping) or part not in value:
-            raise InputError(f"OpenAPI: {name}: there is nothing of that name in the document")
-        value = value[part]
-    return value
+def _require_schemas(document: Json) -> None:
+    """Look once whether what schemas refer to are schemas, as far as they are where such usually are."""
+    schemas = document.get("components", {}).get("schemas", {})
+    for name, schema in schemas.items():
+        if not isinstance(schema, bool):
+            require_schema(f"OpenAPI: components.schemas.{name}", schema)
 
 
 def _oauth(document: Json) -> Any:
-    schemes = _resolved(document.get("components", {}).get("securitySchemes", {}), document)
+    schemes = References(document).all_resolved(document.get("components", {}).get("securitySchemes"))
     for scheme in schemes.values():
         flows = scheme.get("flows", {}) if scheme.get("type") == "oauth2" else {}
         if flow := flows.get("authorizationCode"):
@@ -129,7 +137,10 @@ def _content(plain: Json) -> tuple[str, Json]:
 
 
 def _properties(described: _Described | None) -> Mapping[str, Any]:
-    return _content(described.answer)[1].get("properties", {}) if described else {}
+    if described is None:
+        return {}
+    schema = described.references.resolved(_content(described.answer)[1])
+    return described.references.all_resolved(schema.get("properties"))
 
 
 def _look(described: _Described) -> dict[str, Any]:
@@ -153,7 +164,7 @@ def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]
         "method": own.method,
         "path": own.path,
         "summary": str(own.plain.get("summary", "")),
-        "parameters": {each["name"]: _parameter(each) for each in own.parameters if _is_ours(each)},
+        "parameters": {each["name"]: _parameter(each, own.references) for each in own.parameters if _is_ours(each)},
         "scopes": sorted(
             {scope for each in own.plain.get("security", [])[:1] for scopes in each.values() for scope in scopes}
         ),
@@ -161,7 +172,11 @@ def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]
     if "requestBody" in own.plain:
         kind, schema = _content(own.plain["requestBody"])
         is_required = bool(own.plain["requestBody"].get("required", False))
-        plain["body"] = {"content_type": kind or "application/json", "is_required": is_required, "form": dict(schema)}
+        plain["body"] = {
+            "content_type": kind or "application/json",
+            "is_required": is_required,
+            "form": own.references.schema(schema),
+        }
     if own.method not in ("GET", "HEAD"):
         derived = _of_item(own, all_of_them) if own.method != "POST" else _of_creation(own, all_of_them)
         plain |= {**derived, **_of_links(own, all_of_them), "is_guarded": own.is_guarded}
@@ -181,15 +196,17 @@ def _extended(own: _Described, extension: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_ours(parameter: Json) -> bool:
-    place, name = parameter["in"], str(parameter["name"]).lower()
-    return place in ("path", "query") or (place == "header" and name not in (*_CONDITIONS, "authorization"))
+    """Whether it is an argument; headers that are not, such as those of HTTP itself, are left out if they may be."""
+    place, name = parameter["in"], str(parameter["name"])
+    is_asked_for = name.lower() not in _SET_BY_US and (is_header(name) or bool(parameter.get("required")))
+    return place in ("path", "query") or (place == "header" and is_asked_for)
 
 
-def _parameter(plain: Json) -> dict[str, Any]:
+def _parameter(plain: Json, references: References) -> dict[str, Any]:
     return {
         "place": plain["in"],
         "is_required": bool(plain.get("required", plain["in"] == "path")),
-        "form": dict(plain.get("schema", {})),
+        "form": references.schema(plain.get("schema", {})),
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from autoclave.runtime.rest.expressions import at
+from autoclave.runtime.rest.forms import Form
 
 Json = Mapping[str, Any]
 ABSENT = "absent"
@@ -18,7 +19,10 @@ ABSENT = "absent"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request without a key. `target` is path and query; `path`, `query`: parameters by their names."""
+    """A request without a key. `target` is path and query; `path`, `query`: parameters by their names.
+
+    `form`: what its answer is read as; None: as its content type says.
+    """
 
     method: str
     target: str
@@ -27,6 +31,7 @@ class Call:
     content_type: str = "application/json"
     path: Mapping[str, Any] = field(default_factory=dict[str, Any])
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    form: Form | None = None
 
     @property
     def told(self) -> str:

@@ -202,7 +202,7 @@ class Service:
         scene = {"request": {**part.call.request, "path": values}}
         body = evaluated(look.body, scene) if look.body is not None else None
         target = filled_target(look.path, values)
-        return Call(look.method, target, self.catalogue.headers, body)
+        return Call(look.method, target, self.catalogue.headers, body, form=look.form)
 
     def look(self, name: str, subject: Call) -> State:
         """What there is of a subject, by the look of this name.
@@ -299,7 +299,8 @@ class Service:
 
 def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
     """The headers of answers that anybody needs: the usual ones, and those of which the catalogue speaks."""
-    plain = repr(catalogue.model_dump()) if catalogue else ""
+    no_schemas = {"operations": {"__all__": {"body", "parameters"}}}
+    plain = repr(catalogue.model_dump(exclude=no_schemas)) if catalogue else ""
     return frozenset(
         {*_KEPT, *(name.lower() for name in re.findall(r"\$(?:response|before)\.header\.([\w-]+)", plain))}
     )

@@ -19,6 +19,7 @@ from autoclave.core.json import first_error, rule_of
 from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.expressions import evaluated
+from autoclave.runtime.rest.marks import has_mark
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
 from autoclave.runtime.rest.parts import Call, Part, State
 from autoclave.runtime.rest.sending import Refused, Sender, is_other_version
@@ -71,7 +72,9 @@ class Inverses:
         declared = [each for each in service.spec_of(part).undo if _fits(each, part)]
         learnt = self._pairs.reusable(service.name, part.operation) if part.operation else []
         found = [self.known(service, part, undo) for undo in (*declared, *learnt)]
-        usable = [each for each in found if each.status is not PairStatus.QUARANTINED]
+        usable = [
+            each for each in found if each.status is not PairStatus.QUARANTINED and _can_be_written(each.undo, part)
+        ]
         if service.connection.is_strict:
             usable = [each for each in usable if each.status is PairStatus.PINNED]
         return next((each for each in usable if each.undo.grade is not Guarantee.NONE), None)
@@ -100,6 +103,8 @@ class Inverses:
             if known.status is PairStatus.QUARANTINED:
                 reason = self._pairs.learnt(known.pair).reason
                 return f"{undo.operation} was to take it back, and is quarantined: {reason}"
+            if _fits(undo, part) and not _can_be_written(undo, part):
+                return "what was there before has a key, or something that is not read exactly, and cannot be put back"
         if service.connection.is_strict:
             return "no inverse is pinned, and this connection is strict"
         return "cannot be taken back; no inverse is known"
@@ -294,3 +299,8 @@ def _fits(undo: Undo, part: Part) -> bool:
     if undo.is_for_empty and part.num_inside != 0:
         return False
     return undo.when == "any" or (undo.when == "existed") == part.existed
+
+
+def _can_be_written(undo: Undo, part: Part) -> bool:
+    """Whether what an inverse needs can be sent as it was seen, as far as it is known yet."""
+    return not has_mark(evaluated(undo.arguments, part.scene, is_partial=True))

@@ -9,33 +9,24 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import secrets
 import ssl
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.runtime.quiet import quieten
+from autoclave.runtime.exchange import NoAnswer, exchange
 from autoclave.runtime.rest.connection import ServiceConnection
-from autoclave.runtime.rest.forms import decoded, encoded
+from autoclave.runtime.rest.forms import Form, decoded, encoded
+from autoclave.runtime.rest.marks import KEY
 from autoclave.runtime.rest.parts import Answer, Call
 from autoclave.runtime.vault.addresses import addresses_of, is_public
-from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.injection import Outgoing, injected, may_send_again, require_no_override, secret_for
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.targets import plain_path
 from autoclave.runtime.vault.traces import Replacer
 
-if TYPE_CHECKING:
-    import httpx
-
-_PIECE = 1 << 16
-_COMPRESSED = ("gzip", "x-gzip", "deflate")
-_SENDING = ("http11.send_request_headers.started", "http2.send_request_headers.started")
 KeyOf = Callable[[str], Secret]
 
 
@@ -64,7 +55,6 @@ class Wire:
     ) -> None:
         self._connection, self._key_of, self._refresh = connection, key_of, refresh
         self._verify, self._kept_headers = verify, kept_headers | {"www-authenticate"}
-        self._session_key = secrets.token_bytes(32)
 
     def send(
         self, call: Call, guard: Mapping[str, str] | None = None, before_sending: Callable[[], None] | None = None
@@ -112,10 +102,10 @@ class Wire:
         bare = Outgoing(call.method, host, port, target, raw, content)
         require_no_override(bare)
         whole, replacer = self._with_key(bare)
-        last: NotSent | None = None
+        last, until = None, time.monotonic() + connection.timeout_s
         for address in self._addresses(host, port):
             try:
-                return self._exchange(whole, address, before_sending, replacer)
+                return self._exchange(whole, call.form, address, until, before_sending, replacer)
             except NotSent as error:
                 last = error
         raise last or NotSent(f"{host}:{port}: there is no address")
@@ -144,22 +134,21 @@ class Wire:
             raise InputError(
                 f"service {secret.service}: its key may not go to private networks. Mend: allows_private of the secret"
             )
-        dummy = dummy_of(secret.value, secret.service, self._session_key)
         headers, target = list(request.headers), request.target
         if secret.place == "query":
-            target += f"{'&' if '?' in target else '?'}{quote(secret.name)}={quote(dummy, safe='')}"
+            target += f"{'&' if '?' in target else '?'}{quote(secret.name)}={KEY}"
         elif secret.place == "basic":
-            pair = base64.b64encode(f"{self._connection.user}:{dummy}".encode())
+            pair = base64.b64encode(f"{self._connection.user}:{KEY}".encode())
             headers.append((secret.name.encode(), b"Basic " + pair))
         else:
             word = f"{self._connection.scheme} " if self._connection.scheme else ""
-            headers.append((secret.name.encode(), f"{word}{dummy}".encode()))
+            headers.append((secret.name.encode(), f"{word}{KEY}".encode()))
         dressed = Outgoing(request.method, request.host, request.port, target, headers, request.body)
-        whole = injected(dressed, self._allowed(dressed, secret), {secret.service: dummy})
+        whole = injected(dressed, self._allowed(dressed, secret), {secret.service: KEY})
         if secret.place == "basic":  # servers echo the pair as well as the key
             pair = f"{self._connection.user}:{secret.value}"
-            return whole, Replacer({secret.value: dummy, pair: f"{self._connection.user}:{dummy}"})
-        return whole, Replacer({secret.value: dummy})
+            return whole, Replacer({secret.value: KEY, pair: f"{self._connection.user}:{KEY}"})
+        return whole, Replacer({secret.value: KEY})
 
     def _allowed(self, request: Outgoing, secret: Secret) -> Secret:
         """The secret, if it is for this request; without a port its hosts are at that of the connection's scheme."""
@@ -169,89 +158,51 @@ class Wire:
     # --- Bytes ------------------------------------------------------------------------------------------------------
 
     def _exchange(
-        self, request: Outgoing, address: str, before_sending: Callable[[], None], replacer: Replacer
+        self,
+        request: Outgoing,
+        form: Form | None,
+        address: str,
+        until: float,
+        before_sending: Callable[[], None],
+        replacer: Replacer,
     ) -> Answer:
-        import_httpx()
-        import httpx
-
         connection = self._connection
-        is_sent = False
-
-        def on_event(name: str, _: object) -> None:
-            nonlocal is_sent
-            if name in _SENDING and not is_sent:
-                before_sending()
-                is_sent = True
-
         place = f"[{address}]" if ":" in address else address
         default = 443 if connection.is_tls else 80
         named = request.host if request.port == default else f"{request.host}:{request.port}"
-        headers = [(b"host", named.encode()), (b"accept-encoding", b"identity"), *request.headers]
-        url = f"{'https' if connection.is_tls else 'http'}://{place}:{request.port}{request.target}"
         told = f"{connection.base_url}: {request.method} {request.target.partition('?')[0][:200]}"
-        extensions = {"sni_hostname": request.host, "trace": on_event}
-        until = time.monotonic() + connection.timeout_s
-        quieten("httpx", "httpcore")
         try:
-            with (
-                httpx.Client(verify=self._context(), trust_env=False, timeout=connection.timeout_s) as client,
-                client.stream(
-                    request.method, url, headers=headers, content=request.body, extensions=extensions
-                ) as response,
-            ):
-                content = _content(response, connection.most_response_bytes, until)
-                kept = self._headers(response, replacer)
-                body = replacer.whole(content)
-                return Answer(response.status_code, kept, decoded(body, kept.get("content-type", "")))
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise NotSent(f"{told}: no connection ({type(error).__name__}); nothing was sent") from None
-        except (httpx.HTTPError, httpx.InvalidURL, zlib.error) as error:
-            kind = Lost if is_sent else NotSent
-            raise kind(f"{told}: no answer that can be read ({type(error).__name__})") from None
-        except Lost as error:
-            raise Lost(f"{told}: {error}") from None
+            received = exchange(
+                request.method,
+                f"{'https' if connection.is_tls else 'http'}://{place}:{request.port}{request.target}",
+                [(b"host", named.encode()), *request.headers],
+                request.body,
+                verify=self._context(),
+                within_s=max(until - time.monotonic(), 0.001),
+                most_bytes=connection.most_response_bytes,
+                server_name=request.host,
+                before_sending=before_sending,
+            )
+        except NoAnswer as error:
+            if error.is_sent:
+                raise Lost(f"{told}: {error}") from None
+            raise NotSent(f"{told}: {error}; nothing was sent") from None
+        kept = {
+            name: replacer.whole(value).decode("latin-1")
+            for name, value in received.headers
+            if name in self._kept_headers
+        }
+        body = decoded(replacer.whole(received.body), kept.get("content-type", ""), form)
+        is_whole = received.is_ended or (form == "json" and isinstance(body, (dict, list)))
+        if form and (received.status == 206 or not is_whole):
+            raise Lost(f"{told}: the answer does not say where it ends, so nobody can tell whether it is whole")
+        return Answer(received.status, kept, body)
 
     def _context(self) -> ssl.SSLContext:
         if self._verify is None:  # without TLS one that trusts nobody: to read the system's takes longer than a request
             is_tls = self._connection.is_tls
             self._verify = ssl.create_default_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return self._verify
-
-    def _headers(self, response: httpx.Response, replacer: Replacer) -> dict[str, str]:
-        pairs = [(name.decode("latin-1").lower(), value) for name, value in response.headers.raw]
-        return {name: replacer.whole(value).decode("latin-1") for name, value in pairs if name in self._kept_headers}
-
-
-def import_httpx() -> None:
-    """Look whether the HTTP library is there.
-
-    Raises:
-        HostError: it is not.
-    """
-    try:
-        import httpx  # noqa: F401
-    except ImportError:
-        raise HostError("requests to services need a library. Mend: pip install 'autoclave[runtime]'") from None
-
-
-def _content(response: Any, most: int, until: float) -> bytes:
-    """The body of an answer, unpacked with bounds: few bytes can become very many.
-
-    Raises:
-        Lost: it is too large, too slow, or in a form that was not asked for.
-    """
-    form = response.headers.get("content-encoding", "identity").strip().lower()
-    if form not in ("identity", "", *_COMPRESSED):
-        raise Lost(f"the answer is encoded as {form[:40]!r}, which was not asked for")
-    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if form in _COMPRESSED else None
-    content = bytearray()
-    for piece in response.iter_raw(_PIECE):
-        content += unpacking.decompress(piece, most - len(content) + 1) if unpacking else piece
-        if len(content) > most:
-            raise Lost(f"the answer is larger than {most} bytes")
-        if time.monotonic() > until:
-            raise Lost("the answer takes too long")
-    return bytes(content)
 
 
 def _pause_s(answer: Answer) -> float | None:

@@ -1,0 +1,176 @@
+"""One request over HTTP and its answer, on a connection of its own: whole, within bounds of bytes and time, or nothing.
+
+The deadline is one for all: a thread of its own ends the connection then, however slowly bytes go to and fro. No
+redirect is followed, no proxy of the environment used. An answer that ends before it says that it does is none. What
+is thrown has no text of the HTTP library, which could have keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoclave.core import AutoclaveError, HostError
+from autoclave.core.closing import Closing
+from autoclave.runtime.quiet import quieten
+
+_PIECE = 1 << 16
+_PACKED = ("gzip", "x-gzip", "deflate")
+_CONNECTED, _SENDING = "connection.connect_tcp.complete", "http11.send_request_headers.started"
+
+
+class NoAnswer(AutoclaveError):
+    """There is none that can be read. `is_sent`: whether the request, or its beginning, may have arrived."""
+
+    is_sent: bool = False
+
+    @staticmethod
+    def of(why: str, *, is_sent: bool) -> NoAnswer:
+        error = NoAnswer(why)
+        error.is_sent = is_sent
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An answer. `is_ended`: whether it said itself where it ends; else only the end of the connection did."""
+
+    status: int
+    headers: Sequence[tuple[str, bytes]]
+    """Names in small letters."""
+    body: bytes
+    is_ended: bool
+
+
+def exchange(
+    method: str,
+    url: str,
+    headers: Sequence[tuple[bytes, bytes]],
+    content: bytes,
+    *,
+    verify: ssl.SSLContext,
+    within_s: float,
+    most_bytes: int,
+    server_name: str = "",
+    before_sending: Callable[[], None] | None = None,
+) -> Received:
+    """Send a request, once.
+
+    Args:
+        within_s: for all of it, in seconds.
+        most_bytes: of the body of the answer, packed and unpacked.
+        server_name: what the certificate has to be for; empty: the host of the URL.
+        before_sending: called when there is a connection, before the first byte of the request.
+
+    Raises:
+        NoAnswer: there is none.
+        HostError: the library for it is missing.
+    """
+    httpx = _library()
+    is_sent = False
+    with _Deadline(within_s) as deadline:
+
+        def on_event(name: str, info: Any) -> None:
+            nonlocal is_sent
+            if name == _CONNECTED:
+                deadline.ends(info["return_value"].get_extra_info("socket"))
+            if name == _SENDING and not is_sent:
+                if before_sending:
+                    before_sending()
+                is_sent = True
+
+        extensions = {"trace": on_event, **({"sni_hostname": server_name} if server_name else {})}
+        given = [(b"accept-encoding", b"identity"), *headers]
+        try:
+            with (
+                httpx.Client(verify=verify, trust_env=False, timeout=within_s, follow_redirects=False) as client,
+                client.stream(method, url, headers=given, content=content or None, extensions=extensions) as response,
+            ):
+                told = [(name.decode("latin-1").lower(), value) for name, value in response.headers.raw]
+                body = _unpacked(response.iter_raw(_PIECE), dict(told).get("content-encoding", b""), most_bytes)
+        except (httpx.HTTPError, httpx.InvalidURL, zlib.error) as error:
+            what = "no answer that can be read" if is_sent else "no connection"
+            why = f"none within {within_s:.1f} s" if deadline.is_over else type(error).__name__
+            raise NoAnswer.of(f"{what} ({why})", is_sent=is_sent) from None
+        if deadline.is_over:
+            raise NoAnswer.of(f"no answer within {within_s:.1f} s", is_sent=is_sent)
+    has_no_body = method == "HEAD" or response.status_code in (204, 304)
+    is_ended = has_no_body or any(name in ("content-length", "transfer-encoding") for name, _ in told)
+    return Received(response.status_code, told, body, is_ended)
+
+
+class _Deadline(Closing):
+    """Ends a connection, which it is told of as soon as there is one, when its time is over."""
+
+    def __init__(self, within_s: float) -> None:
+        self._until = time.monotonic() + within_s
+        self._link: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(within_s, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def ends(self, link: socket.socket) -> None:
+        """Here is the connection. TLS takes its socket over, so a second name of it is held."""
+        with self._lock:
+            self._link = link.dup()
+        if self.is_over:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._link:
+                self._link.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            if self._link:
+                self._link.close()
+            self._link = None
+
+
+def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
+    """The body in pieces of an answer. Few bytes can become very many, and a packed body have several members.
+
+    Raises:
+        NoAnswer: it is too large, cut short, or in a form that was not asked for.
+    """
+    form = encoding.decode("latin-1").strip().lower()
+    if form not in ("identity", "", *_PACKED):
+        raise NoAnswer.of(f"the answer is encoded as {form[:40]!r}, which was not asked for", is_sent=True)
+    content, unpacking, num_received = bytearray(), None, 0
+    for piece in pieces:
+        num_received += len(piece)
+        if form not in _PACKED:
+            content += piece
+        while form in _PACKED and piece and len(content) <= most:
+            if unpacking is None or unpacking.eof:
+                unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            content += unpacking.decompress(piece, most - len(content) + 1)
+            piece = unpacking.unused_data
+        if max(len(content), num_received) > most:
+            raise NoAnswer.of(f"the answer is larger than {most} bytes", is_sent=True)
+    if unpacking is not None and not unpacking.eof:
+        raise NoAnswer.of("the answer is cut short", is_sent=True)
+    return bytes(content)
+
+
+def _library() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise HostError("requests to services need a library. Mend: pip install 'autoclave[runtime]'") from None
+    quieten("httpx", "httpcore")
+    return httpx

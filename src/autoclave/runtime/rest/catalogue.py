@@ -19,7 +19,7 @@ from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
-from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
+from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.schemas import require_schema
 
@@ -62,8 +62,15 @@ class Look(Config):
     """What differs without meaning anything: JSON pointers, or names of properties of a calendar."""
     absent: tuple[int, ...] = Field(default=(404, 410), strict=False)
     """Statuses that say that there is nothing."""
+    absent_when: dict[str, list[Any]] = {}
+    """What says so in the body, by pointers, whatever the status: any of these values. No other refusal does."""
     etag: str = "$response.header.etag"
     """What names the version."""
+
+    def is_absence(self, status: int, body: Any) -> bool:
+        """Whether an answer says that there is nothing."""
+        told = (at(body, pointer) in values for pointer, values in self.absent_when.items())
+        return status in self.absent or any(told)
 
 
 class Listing(Config):

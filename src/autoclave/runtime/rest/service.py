@@ -214,9 +214,9 @@ class Service:
         assert self.catalogue is not None
         look = self.catalogue.looks[name]
         answer = self.seen(subject)
-        if answer.status in look.absent or self.is_refusal(answer):
+        if look.is_absence(answer.status, answer.body):
             return State(ABSENT)
-        if not 200 <= answer.status < 300:
+        if not 200 <= answer.status < 300 or self.is_refusal(answer):
             raise InputError(f"service {self.name}: {subject.told}: {complaint(answer)}")
         etag = value_or_none(look.etag, {"response": answer.response})
         return State(fingerprint(canonical(answer.body, look.form, look.volatile)), str(etag or ""), answer.body)
@@ -276,7 +276,7 @@ class Service:
         for _ in range(listing.most_pages):
             answer = self.seen(call)
             items = at(answer.body, listing.items)
-            if not 200 <= answer.status < 300 or not isinstance(items, list):
+            if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
             found |= {str(at(item, listing.id)): item for item in items}
             if (following := self._next_page(listing, first, answer)) is None:

@@ -15,7 +15,12 @@ CATALOGUE: dict[str, Any] = {
     "service": "odd",
     "refusals": {"/ok": False},
     "looks": {
-        "lamp": {"path": "/rpc/show", "method": "POST", "body": {"id": "$request.path.id"}},
+        "lamp": {
+            "path": "/rpc/show",
+            "method": "POST",
+            "body": {"id": "$request.path.id"},
+            "absent_when": {"/error": ["no such lamp"]},
+        },
         "item": {"path": "/items/{id}", "volatile": ["/at", "/echo"]},
         "file": {"path": "/files/{id}", "form": "bytes"},
     },
@@ -127,6 +132,8 @@ class OddService(Closing):
     limits_methods: tuple[str, ...] = ("PUT", "DELETE")
     num_late: int = 0
     """So many of the next looks show what there was before."""
+    num_refused_looks: int = 0
+    """So many of the next looks at lamps it refuses with a good status."""
     refuses_in_many: str = ""
     """A path that is refused within `many`."""
     items: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -188,6 +195,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "vote" in name:
             service.votes += -1 if name.startswith("un") else 1
             return {"ok": True}
+        if name == "show" and service.num_refused_looks > 0:
+            service.num_refused_looks -= 1
+            return {"ok": False, "error": "ratelimited"}
         if lamp not in service.lamps:
             return {"ok": False, "error": "no such lamp"}
         if name in ("on", "off"):

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
-from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter, parameters_in
+from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, parameters_in
 from autoclave.runtime.rest.forms import encoded
 from autoclave.runtime.rest.headers import require_value
 from autoclave.runtime.rest.marks import require_no_mark
@@ -59,7 +59,7 @@ def _checked(name: str, spec: OperationSpec, arguments: Mapping[str, Any]) -> di
         if parameter in arguments:
             found[parameter] = arguments[parameter]
             require_form(f"{name}.{parameter}", arguments[parameter], about.form)
-        elif _is_needed(spec, parameter, about):
+        elif about.is_required and parameter != spec.key_parameter:
             raise InputError(f"{name}.{parameter}: is missing")
     if spec.body:
         if arguments.get("body") is not None:
@@ -67,11 +67,6 @@ def _checked(name: str, spec: OperationSpec, arguments: Mapping[str, Any]) -> di
         elif spec.body.is_required:
             raise InputError(f"{name}.body: is missing")
     return found
-
-
-def _is_needed(spec: OperationSpec, parameter: str, about: Parameter) -> bool:
-    key = spec.idempotency
-    return about.is_required and not (key and key.place == "path" and key.name == parameter)
 
 
 def filled(template: str, values: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
-from autoclave.runtime.rest.expressions import expressions_in, require_expressions, steps_of
+from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.headers import require_header, require_value
 from autoclave.runtime.rest.schemas import require_schema
@@ -63,10 +63,19 @@ class Look(Config):
     form: Form = "json"
     volatile: tuple[str, ...] = Field(default=(), strict=False)
     """What differs without meaning anything: JSON pointers, or names of properties of a calendar."""
+    added: tuple[str, ...] = Field(default=(), strict=False)
+    """What the service adds to what it is sent: JSON pointers. All else that nobody asked for is somebody else's."""
     absent: tuple[int, ...] = Field(default=(404, 410), strict=False)
     """Statuses that say that there is nothing."""
+    absent_when: dict[str, list[Any]] = {}
+    """What says so in the body, by pointers, whatever the status: any of these values. No other refusal does."""
     etag: str = "$response.header.etag"
     """What names the version."""
+
+    def is_absence(self, status: int, body: Any) -> bool:
+        """Whether an answer says that there is nothing."""
+        told = (at(body, pointer) in values for pointer, values in self.absent_when.items())
+        return status in self.absent or any(told)
 
 
 class Listing(Config):
@@ -158,6 +167,8 @@ class OperationSpec(Config):
     """Whether the service heeds If-Match and If-None-Match."""
     leaves: Literal["there", "absent", ""] = ""
     """Whether its subject is there afterwards; empty: as the method says."""
+    success: tuple[int, ...] = Field(default=(), strict=False)
+    """The statuses that say that it was done; empty: all from 200 to 299."""
     undo: tuple[Undo, ...] = Field(default=(), strict=False)
     idempotency: Idempotency | None = None
     listing: str = ""
@@ -216,12 +227,25 @@ class OperationSpec(Config):
         return self.leaves != "absent" if self.leaves else self.method != "DELETE"
 
     @cached_property
+    def key_parameter(self) -> str:
+        """The name of the argument for a key in a header or the path, which we choose; empty if there is none."""
+        key = self.idempotency
+        if key is None or key.place == "body":
+            return ""
+        named = [
+            name
+            for name, each in self.parameters.items()
+            if each.place == key.place and (each.name or name).lower() == key.name.lower()
+        ]
+        return named[0] if named else key.name
+
+    @cached_property
     def all_parameters(self) -> Mapping[str, Parameter]:
         """Those of the path, and the header of a key, that are declared nowhere as well."""
         declared = {each.name or name for name, each in self.parameters.items()}
         found = {name: Parameter() for name in _PARAMETER.findall(self.path) if name not in declared}
-        if self.idempotency and self.idempotency.place == "header" and self.idempotency.name not in declared:
-            found[self.idempotency.name] = Parameter(place="header", is_required=False)
+        if self.idempotency and self.idempotency.place == "header" and self.key_parameter not in self.parameters:
+            found[self.key_parameter] = Parameter(place="header", is_required=False)
         return found | self.parameters
 
 
@@ -305,8 +329,8 @@ class Catalogue(Config):
         for name in pair.arguments:
             if name not in known:
                 raise InputError(f"{where}.arguments.{name}: {pair.operation} has none; {nearest(name, known)}")
-        ours = inverse.idempotency.name if inverse.idempotency else ""
-        needed = [each for each, about in inverse.all_parameters.items() if about.is_required and each != ours]
+        needed = [name for name, about in inverse.all_parameters.items() if about.is_required]
+        needed = [name for name in needed if name != inverse.key_parameter]
         needed += ["body"] if inverse.body and inverse.body.is_required else []
         if missing := [each for each in needed if each not in pair.arguments]:
             raise InputError(f"{where}.arguments: {pair.operation} needs {missing[0]!r}")

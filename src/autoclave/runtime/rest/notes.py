@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -135,3 +136,9 @@ class Notes:
             os.chmod(folder / name, 0o600)
         except OSError as error:
             raise HostError(f"{folder}: cannot be written ({error}). Mend: make room on its disk") from None
+
+
+def age_s(at: float) -> float:
+    """How long ago a point in time is, in seconds; endless where it is to come, since a clock was set back."""
+    age = time.time() - at
+    return age if age >= 0 else math.inf

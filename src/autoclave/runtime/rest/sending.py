@@ -3,14 +3,16 @@
 Theory of operation. A mark is durable before the first byte goes out, the answer before it is used. A call of which
 there is a mark and no answer is in doubt, and settled so:
 
-1. What the service shows tells: it is as the call leaves it, or still as it was.
-2. Where it is still as it was, the call is sent again only if that cannot do it twice: with a key by which the service
-   does it once, or on a condition (If-Match, If-None-Match) that fails once it was done.
-3. Otherwise one that has not shown for a time was not done. Where nothing shows, a person has to say.
+1. With a key by which the service does it once, it is sent again, and the answer tells.
+2. What the service shows tells, as far as it proves anything; see `evidence.py`.
+3. Where all is still as it was, it is sent again only on a condition (If-Match, If-None-Match) that fails once it was
+   done. Otherwise one that has not shown for a time was not done.
+4. Where something has changed, or can turn up, and nothing proves by whom, or nothing shows, a person has to say.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +21,9 @@ from enum import StrEnum
 from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import InDoubt
 from autoclave.runtime.rest.catalogue import OperationSpec
+from autoclave.runtime.rest.evidence import Evidence, evidence, has_own_name, is_other_version, told
 from autoclave.runtime.rest.expressions import evaluated, is_part_of
-from autoclave.runtime.rest.forms import canonical, fingerprint
-from autoclave.runtime.rest.notes import Notes
+from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import Ask
 from autoclave.runtime.rest.parts import Answer, Call, Part, State
 from autoclave.runtime.rest.service import Service, complaint
@@ -58,12 +60,13 @@ class Refused(InputError):
         return error
 
 
-def outcome(service: Service, answer: Answer) -> Outcome:
+def outcome(service: Service, answer: Answer, spec: OperationSpec) -> Outcome:
     """What an answer says of a request that changes something."""
     status = answer.status
     if 200 <= status < 300:
-        return Outcome.REFUSED if service.is_refusal(answer) else Outcome.APPLIED
-    if status == 429 or (status == 503 and "retry-after" in answer.headers) or status in (307, 308):
+        is_done = status in (spec.success or (status,)) and not service.is_refusal(answer)
+        return Outcome.APPLIED if is_done else Outcome.REFUSED
+    if status in (307, 308):
         return Outcome.REFUSED
     return Outcome.REFUSED if 400 <= status < 500 and status not in _UNDECIDED else Outcome.UNKNOWN
 
@@ -84,7 +87,7 @@ class Sender:
             NotSent: there was no connection.
             InDoubt: nobody knows.
         """
-        if (noted := self.notes.answer(action, request)) and outcome(service, noted) is not Outcome.UNKNOWN:
+        if (noted := self.notes.answer(action, request)) and self._says(service, part, noted) is not Outcome.UNKNOWN:
             return self._judged(service, part, noted)
         if self.notes.sent_at(action, request) is not None:
             ended = self.settled(service, action, request, part)
@@ -103,7 +106,7 @@ class Sender:
             Refused, NotSent, InDoubt: as `carried_out`, of the whole.
         """
         answer = self._sent(service, action, request, whole, {})
-        if outcome(service, answer) is Outcome.REFUSED:
+        if outcome(service, answer, service.spec_of_batch(ask)) is Outcome.REFUSED:
             raise Refused.by(service, replace(parts[0], call=whole), answer)
         return self.split(service, ask, answer, parts)
 
@@ -119,9 +122,10 @@ class Sender:
             raise InDoubt(f"service {service.name}: {complaint(answer)}: {error}") from None
         done: list[Part] = []
         for part, own in zip(parts, answers, strict=True):
-            if outcome(service, own) is Outcome.UNKNOWN:
+            said = self._says(service, part, own)
+            if said is Outcome.UNKNOWN:
                 raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(own)}")
-            done += [part.with_end(own, None)] if outcome(service, own) is Outcome.APPLIED else []
+            done += [part.with_end(own, None)] if said is Outcome.APPLIED else []
         return [self._with_after(service, part) for part in done]
 
     def _sent(self, service: Service, action: str, request: str, call: Call, guard: Mapping[str, str]) -> Answer:
@@ -132,8 +136,11 @@ class Sender:
         self.notes.note_answer(action, request, answer)
         return answer
 
+    def _says(self, service: Service, part: Part, answer: Answer) -> Outcome:
+        return outcome(service, answer, service.spec_of(part))
+
     def _judged(self, service: Service, part: Part, answer: Answer) -> Part:
-        match outcome(service, answer):
+        match self._says(service, part, answer):
             case Outcome.REFUSED:
                 raise Refused.by(service, part, answer)
             case Outcome.UNKNOWN:
@@ -212,18 +219,21 @@ class Sender:
         if sent_at is None:
             return None
         answer = self.notes.answer(action, request)
-        if answer is not None and is_alone and (said := outcome(service, answer)) is not Outcome.UNKNOWN:
+        if answer is not None and is_alone and (said := self._says(service, part, answer)) is not Outcome.UNKNOWN:
             return self._judged(service, part, answer) if said is Outcome.APPLIED else None
-        until, pause_s = sent_at + service.connection.patience_s, 0.05
+        patience_s, pause_s = service.connection.patience_s, 0.05
+        until = time.monotonic() + _left_s(sent_at, patience_s)
         while True:
-            if shown := self._shown(service, part):
-                return shown
+            if may_send and self._key_tells(service, part, sent_at):
+                return self._sent_again(service, action, request, part)
+            if done := self._shown(service, part):
+                return done
             if may_send and self._may_send_again(service, part, sent_at):
                 return self._sent_again(service, action, request, part)
             if not self._can_show(part):
-                told = f"; it {complaint(answer)}" if answer else ""
-                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done{told}")
-            if time.time() >= until:
+                reason = f"; it {complaint(answer)}" if answer else ""
+                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done{reason}")
+            if time.monotonic() >= until:
                 return None
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
@@ -232,76 +242,76 @@ class Sender:
         return part.listed is not None or (part.subject is not None and part.before is not None)
 
     def _shown(self, service: Service, part: Part) -> Part | None:
-        """The part with its end if what is seen says that it was done; None if all is as before.
+        """The part with its end if what is seen proves that it was done; None if all is as before.
 
         Raises:
             InDoubt: it is neither.
         """
+        place = f"service {service.name}: {part.call.told}"
         if part.subject is not None and part.before is not None:
-            return self._shown_by_look(service, part, part.before)
-        if part.listed is not None:
-            return self._shown_by_listing(service, part, part.listed)
+            now = self.look(service, part)
+            match evidence(part, service.spec_of(part), service.look_of(part), now):
+                case Evidence.DONE:
+                    return part.with_end(seen_answer(now), now)
+                case Evidence.UNCLEAR:
+                    raise InDoubt(f"{place}: {told(now, part.before)}, and nothing proves by whom")
+                case Evidence.AS_BEFORE:
+                    return None
+        if part.listed is not None and (found := self.candidates(service, part)):
+            names = ", ".join(sorted(found)[:10])
+            raise InDoubt(f"{place}: {len(found)} new ones could be what it made, and nothing proves by whom: {names}")
         return None
 
-    def _shown_by_look(self, service: Service, part: Part, before: State) -> Part | None:
-        now, spec = self.look(service, part), service.spec_of(part)
-        answer = Answer(0, {"etag": now.etag} if now.etag else {}, now.body)  # as if: 0 says that nobody saw it
-        if part.wanted is not None or part.leaves:
-            if part.satisfies(now):
-                return part.with_end(answer, now)
-        elif spec.leaves_it:
-            if now.is_there and not _is_version(now, before) and _is_made_by(part, now, service, spec):
-                return part.with_end(answer, now)
-        elif not now.is_there:
-            return part.with_end(answer, now)
-        if _is_version(now, before) or (not now.is_there and not before.is_there):
-            return None
-        if part.guard and not spec.leaves_it:
-            return None  # it is another version, so its condition was not met, nor will be
-        raise InDoubt(f"service {service.name}: {part.call.told}: somebody else has changed it meanwhile")
+    def candidates(self, service: Service, part: Part) -> dict[str, Answer]:
+        """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer.
 
-    def _shown_by_listing(self, service: Service, part: Part, before: Sequence[str]) -> Part | None:
+        Raises:
+            InDoubt: the service does not show it.
+        """
         spec = service.spec_of(part)
         assert service.catalogue is not None
-        listing = service.catalogue.listings[spec.listing]
+        assert part.listed is not None
+        listing, before = service.catalogue.listings[spec.listing], set(part.listed)
         try:
             now = service.listed(spec.listing, part)
         except (InputError, HostError) as error:
             raise InDoubt(str(error)) from None
-        new = [evaluated(listing.shows, {"item": item}) for name, item in now.items() if name not in set(before)]
-        ours = [shown for shown in new if part.call.body is None or is_part_of(part.call.body, shown)]
-        if len(ours) > 1:
-            raise InDoubt(f"service {service.name}: {part.call.told}: {len(ours)} new ones could be what it made")
-        return self._with_after(service, part.with_end(Answer(0, {}, ours[0]), None)) if ours else None
+        new = {name: evaluated(listing.shows, {"item": item}) for name, item in now.items() if name not in before}
+        body = part.call.body
+        return {name: Answer(0, {}, each) for name, each in new.items() if body is None or is_part_of(body, each)}
 
     # --- Sending again ----------------------------------------------------------------------------------------------
 
+    def _key_tells(self, service: Service, part: Part, sent_at: float) -> bool:
+        """Whether it has a key by which another answer to it tells more than any look."""
+        return self._has_key(service, part, sent_at) and not has_own_name(part, service.spec_of(part))
+
     def _may_send_again(self, service: Service, part: Part, sent_at: float) -> bool:
         """Whether it is still meant, and to send it once more cannot do it twice."""
-        if time.time() > sent_at + _MEANT_S:
-            return False
-        if part.guard:
-            return True
-        key = service.spec_of(part).idempotency
-        return part.is_keyed and key is not None and (key.valid_s is None or time.time() < sent_at + key.valid_s)
+        return (bool(part.guard) and age_s(sent_at) <= _MEANT_S) or self._has_key(service, part, sent_at)
+
+    def _has_key(self, service: Service, part: Part, sent_at: float) -> bool:
+        key, age = service.spec_of(part).idempotency, age_s(sent_at)
+        return part.is_keyed and key is not None and age <= _MEANT_S and (key.valid_s is None or age < key.valid_s)
 
     def _sent_again(self, service: Service, action: str, request: str, part: Part) -> Part | None:
+        is_told_by_key = part.is_keyed and not has_own_name(part, service.spec_of(part))
         until, pause_s = time.monotonic() + service.connection.patience_s, 0.05
         while True:
             try:
                 answer = service.wire.send(part.call, part.guard)
-                said, told = outcome(service, answer), complaint(answer)
+                said, reason = self._says(service, part, answer), complaint(answer)
             except (Lost, HostError, InputError) as error:
-                answer, said, told = None, Outcome.UNKNOWN, str(error)
+                answer, said, reason = None, Outcome.UNKNOWN, str(error)
             if answer is not None and said is Outcome.APPLIED:
                 self.notes.note_answer(action, request, answer)
                 return self._judged(service, part, answer)
-            if shown := self._shown(service, part):  # the first one came after all
-                return shown
+            if not is_told_by_key and (done := self._shown(service, part)):  # the first one came after all
+                return done
             if said is Outcome.REFUSED and answer is not None and answer.status != 429:
                 return self._refused_again(service, part, answer)
             if time.monotonic() >= until:
-                raise InDoubt(f"service {service.name}: {part.call.told}: sent again for want of an answer: {told}")
+                raise InDoubt(f"service {service.name}: {part.call.told}: sent again for want of an answer: {reason}")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
 
@@ -317,27 +327,12 @@ class Sender:
             )
 
 
-def _is_version(now: State, before: State) -> bool:
-    """Whether it is the version that was there before, which an entity tag names better than the content."""
-    if now.etag and before.etag:
-        return now.etag == before.etag
-    return now.is_same(before)
+def seen_answer(now: State) -> Answer:
+    """What is seen, as if it were the answer; its status 0 says that nobody saw that."""
+    return Answer(0, {"etag": now.etag} if now.etag else {}, now.body)
 
 
-def _is_made_by(part: Part, now: State, service: Service, spec: OperationSpec) -> bool:
-    """Whether what is there now is what a part would make."""
-    if part.is_keyed and not part.existed:
-        return True  # under an identifier that nobody else has
-    if part.call.body is None:
-        return not part.existed
-    assert service.catalogue is not None
-    look = service.catalogue.looks[spec.look]
-    if look.form == "json":
-        return is_part_of(part.call.body, now.body)
-    return fingerprint(canonical(part.call.body, look.form, look.volatile)) == now.fingerprint
-
-
-def is_other_version(part: Part, now: State) -> bool:
-    """Whether what is seen is not the version of which the answer speaks."""
-    named = part.answer.headers.get("etag", "") if part.answer and part.guards else ""
-    return bool(named and now.etag) and named != now.etag
+def _left_s(sent_at: float, patience_s: float) -> float:
+    """How long, in seconds, it is to be waited still; all of it where the clock says nothing of how long it was."""
+    age = age_s(sent_at)
+    return patience_s if age == math.inf else max(0.0, patience_s - age)

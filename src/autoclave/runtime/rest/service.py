@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.calls import call_of, filled_target, free_call, require_target
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, needs_answer
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
 from autoclave.runtime.rest.forms import canonical, fingerprint
@@ -47,6 +47,15 @@ class Service:
     def spec_of(self, part: Part) -> OperationSpec:
         """What is known of the operation of a part."""
         return self.spec(part.operation, part.call.method)
+
+    def spec_of_batch(self, ask: Ask) -> OperationSpec:
+        """What is known of the request that others are sent in."""
+        return self.spec(self.named(ask)[0])
+
+    def look_of(self, part: Part) -> Look:
+        """The look that shows what a part changes."""
+        assert self.catalogue is not None
+        return self.catalogue.looks[part.look]
 
     def resource(self, call: Call) -> str:
         """The name that the policy knows a call by."""
@@ -175,7 +184,7 @@ class Service:
         Raises:
             InputError: there are not as many as there were requests.
         """
-        batch = self.spec(self.named(ask)[0]).batch
+        batch = self.spec_of_batch(ask).batch
         given = at(whole.body, batch.responses) if batch else None
         if batch is None or not isinstance(given, list) or len(given) != number:
             raise InputError("the answer has not as many parts as the request")
@@ -214,9 +223,9 @@ class Service:
         assert self.catalogue is not None
         look = self.catalogue.looks[name]
         answer = self.seen(subject)
-        if answer.status in look.absent or self.is_refusal(answer):
+        if look.is_absence(answer.status, answer.body):
             return State(ABSENT)
-        if not 200 <= answer.status < 300:
+        if not 200 <= answer.status < 300 or self.is_refusal(answer):
             raise InputError(f"service {self.name}: {subject.told}: {complaint(answer)}")
         etag = value_or_none(look.etag, {"response": answer.response})
         return State(fingerprint(canonical(answer.body, look.form, look.volatile)), str(etag or ""), answer.body)
@@ -276,7 +285,7 @@ class Service:
         for _ in range(listing.most_pages):
             answer = self.seen(call)
             items = at(answer.body, listing.items)
-            if not 200 <= answer.status < 300 or not isinstance(items, list):
+            if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
             found |= {str(at(item, listing.id)): item for item in items}
             if (following := self._next_page(listing, first, answer)) is None:
@@ -319,16 +328,25 @@ def complaint(answer: Answer) -> str:
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The arguments with a key of ours where the service takes one, and whether it is ours."""
+    """The arguments with a key of ours where the service takes one, and whether it is ours.
+
+    Raises:
+        InputError: one is given that is no name of anything. With one that was used, the service would do nothing.
+    """
     if spec.idempotency is None:
         return arguments, False
-    place, name = spec.idempotency.place, spec.idempotency.name
     key = str(uuid.uuid4())
-    if place == "body":
-        if at(arguments.get("body"), name) is not None:
-            return arguments, False
-        return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
-    return (arguments, False) if name in arguments else ({**arguments, name: key}, True)
+    if name := spec.key_parameter:
+        if name in arguments:
+            raise InputError(
+                f"{name} is a key by which the service does a request once, and chosen anew for each. "
+                "Mend: leave it out, and name the operation in place of method and path"
+            )
+        return {**arguments, name: key}, True
+    name = spec.idempotency.name
+    if at(arguments.get("body"), name) is not None:
+        return arguments, False
+    return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
 
 
 def _plain(target: str) -> str:

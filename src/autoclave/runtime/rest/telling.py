@@ -56,8 +56,7 @@ def told_of(service: Service) -> Iterator[str]:
     """The operations of a service in lines: names, parameters, what they are for, how good their undo is at least."""
     yield f"service {service.name}:" + ("" if service.catalogue else " free requests only")
     for name, spec in (service.catalogue.operations if service.catalogue else {}).items():
-        key = spec.idempotency.name if spec.idempotency else ""  # which we choose
-        given = {each: about for each, about in spec.all_parameters.items() if each != key}
+        given = {each: about for each, about in spec.all_parameters.items() if each != spec.key_parameter}
         arguments = [each if about.is_required else f"{each}?" for each, about in given.items()]
         arguments += [_body_of(spec.body)] if spec.body else []
         grade = worst([each.grade for each in spec.undo]) if spec.undo else Guarantee.NONE

@@ -18,11 +18,12 @@ from autoclave.core import HostError, InputError
 from autoclave.core.json import first_error, rule_of
 from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
+from autoclave.runtime.rest.evidence import is_other_version
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.marks import has_mark
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
 from autoclave.runtime.rest.parts import Call, Part, State
-from autoclave.runtime.rest.sending import Refused, Sender, is_other_version
+from autoclave.runtime.rest.sending import Refused, Sender
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
 

@@ -171,7 +171,7 @@ class Recorder:
             tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
             number=number,
             settings=settings,
-            truncated=put(f"ONLY {table.quoted}", -1, "went") if table.kind != _PARTITIONED else "",
+            truncated=put(table.quoted, -1, "went"),
             went=put("autoclave_gone", -1, "went"),
             came=put("autoclave_come", 1, "came"),
             most=self._most,

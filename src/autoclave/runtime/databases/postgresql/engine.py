@@ -258,6 +258,7 @@ class PostgresDatabase:
         )
         before = standing_of(connection)
         are_settled = self._act(Role(self._server, connection), operation, statements)
+        recorder.require_untouched()
         effects = self._effects(recorder, planned)
         catalogue_after, after = catalogue_of(connection, self._server.schemas), standing_of(connection)
         made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, catalogue_after))

@@ -119,7 +119,8 @@ def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refuse
     [
         "ALTER TABLE review DISABLE TRIGGER USER; DELETE FROM review; ALTER TABLE review ENABLE TRIGGER USER",
         'DROP TRIGGER "!autoclave delete" ON review; DELETE FROM review WHERE id = 1',
-        "CREATE TRIGGER more AFTER DELETE ON review EXECUTE FUNCTION pg_temp.autoclave_0()",
+        "CREATE TEMPORARY TABLE mine (LIKE review); CREATE TRIGGER more AFTER INSERT ON mine REFERENCING NEW TABLE AS "
+        "autoclave_come EXECUTE FUNCTION pg_temp.autoclave_1(); INSERT INTO mine TABLE review; DROP TABLE mine",
     ],
 )
 def test_who_owns_a_table_does_not_switch_off_what_listens_to_it(postgres_shop: Shop, silences: str):

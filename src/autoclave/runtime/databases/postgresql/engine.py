@@ -174,6 +174,8 @@ class PostgresDatabase:
         counts, rewritten = recorder.counts(), after.rewritten(before) - after.counters.keys()
         unheard = (counts.keys() | rewritten) - scope.places - created
         self._require_none_unseen(unheard, rewritten, scope, catalogue_after)
+        if scope.listens and (others := catalogue.changed(catalogue_after) - {each.name for each in made}):
+            raise InputError(f"{self._where}: defines what no statement says: {', '.join(sorted(others))}")
         require_emptied_as_heard(connection, rewritten - scope.defined)
         effects += [
             TableEffect(place, catalogue_after.tables[place].layout, added=rows)

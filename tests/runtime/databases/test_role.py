@@ -114,6 +114,44 @@ def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refuse
         postgres_shop.others("GRANT TEMPORARY ON DATABASE shop TO PUBLIC")
 
 
+@pytest.mark.parametrize(
+    "silences",
+    [
+        "ALTER TABLE review DISABLE TRIGGER USER; DELETE FROM review; ALTER TABLE review ENABLE TRIGGER USER",
+        'DROP TRIGGER "!autoclave delete" ON review; DELETE FROM review WHERE id = 1',
+        "CREATE TEMPORARY TABLE mine (LIKE review); CREATE TRIGGER more AFTER INSERT ON mine REFERENCING NEW TABLE AS "
+        "autoclave_come EXECUTE FUNCTION pg_temp.autoclave_1(); INSERT INTO mine TABLE review; DROP TABLE mine",
+    ],
+)
+def test_who_owns_a_table_does_not_switch_off_what_listens_to_it(postgres_shop: Shop, silences: str):
+    calls = "; ".join(f"EXECUTE $q${each}$q$" for each in silences.split("; "))
+    postgres_shop.others(
+        f"CREATE FUNCTION silences() RETURNS text LANGUAGE plpgsql AS $$ BEGIN {calls}; RETURN 'x'; END $$"
+    )
+    before = postgres_shop.content()
+    with (
+        postgres_shop.session(functions=("public.silences",)) as session,
+        pytest.raises(InputError, match=r"triggers that tell|42501"),
+    ):
+        done(
+            session,
+            "DELETE FROM log",
+            "INSERT INTO review (text) VALUES ('y')",
+            "INSERT INTO log VALUES (silences(), 1)",
+        )
+    assert postgres_shop.content() == before
+
+
+def test_a_temporary_table_of_a_function_is_gone_with_its_action(postgres_shop: Shop):
+    postgres_shop.others(
+        "CREATE FUNCTION leaves() RETURNS int LANGUAGE plpgsql AS $$ BEGIN "
+        "EXECUTE 'CREATE TEMPORARY TABLE item (a int)'; RETURN 1; END $$"
+    )
+    with postgres_shop.session(functions=("public.leaves",)) as session:
+        for _ in range(2):
+            done(session, "INSERT INTO log SELECT 'x', leaves()")
+
+
 def test_policies_of_rows_hold_for_the_role_and_rows_come_back(postgres_shop: Shop):
     postgres_shop.others(
         "ALTER TABLE note ENABLE ROW LEVEL SECURITY;"

@@ -65,6 +65,18 @@ def test_what_a_trigger_empties_beyond_what_is_looked_at_is_not_done(
     assert postgres_shop.content() == before
 
 
+@pytest.mark.parametrize("mode", ["images", "hold"])
+@pytest.mark.parametrize(
+    "defines", ["CREATE TABLE public.mine (a int)", "ALTER TABLE public.log ADD more int", "DROP VIEW public.odd"]
+)
+def test_what_a_trigger_defines_is_not_done(postgres_shop: Shop, defines: str, mode: str):
+    postgres_shop.others(EMPTIES.format(table="public.cache").replace("TRUNCATE public.cache", defines))
+    before = postgres_shop.content()
+    with postgres_shop.session() as session, pytest.raises(InputError, match="defines what no statement says"):
+        done(session, "INSERT INTO note VALUES ('x', 1)", mode=mode)
+    assert postgres_shop.content() == before
+
+
 @pytest.mark.parametrize("table", ["note", "log"])
 def test_a_trigger_that_runs_before_a_table_is_emptied_may_change_what_was_read_so_it_is_refused(
     postgres_shop: Shop, table: str

@@ -160,6 +160,12 @@ class Catalogue:
                 waiting += [each.child for each in self.references_to(place)]
         return found
 
+    def changed(self, after: Catalogue) -> set[str]:
+        """Tables and views that came, went, or are made of something else."""
+        both = self.tables.keys() & after.tables.keys()
+        others = {place for place in both if self.tables[place].layout != after.tables[place].layout}
+        return (self.tables.keys() ^ after.tables.keys()) | others
+
     def references_to(self, place: str) -> Iterator[ForeignKey]:
         for table in self.tables.values():
             yield from (each for each in table.foreign_keys if each.parent == place)

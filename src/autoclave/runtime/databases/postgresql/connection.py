@@ -106,6 +106,7 @@ class Server:
         with translated(self.where):
             used = connection or self.connection
             try:
+                used.execute("DISCARD TEMP")
                 self.begin(used)
                 yield used
             finally:

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, as_name, without_collection
+from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, without_collection
 from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql import holding
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.postgresql.cloning import cloned
@@ -40,9 +39,9 @@ from autoclave.runtime.databases.postgresql.functions import (
     Callees,
     callees_of_new,
     require_allowed,
-    require_harmless,
 )
-from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
+from autoclave.runtime.databases.postgresql.parsing import Statement
+from autoclave.runtime.databases.postgresql.reading import Reader
 from autoclave.runtime.databases.postgresql.recorder import (
     Counts,
     Recorder,
@@ -53,7 +52,7 @@ from autoclave.runtime.databases.postgresql.recorder import (
     rows_as_text,
 )
 from autoclave.runtime.databases.postgresql.restoring import Restoring
-from autoclave.runtime.databases.postgresql.role import Prepared, Role, callees, require_no_values
+from autoclave.runtime.databases.postgresql.role import Prepared, Role, callees
 from autoclave.runtime.databases.postgresql.rows import Rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -92,6 +91,7 @@ class PostgresDatabase:
         self._server = Server(name, settings, password)
         self._holding = holding.Holding(self._server)
         self._seeds = drawn_seeds()
+        self._reader = Reader(self._server)
         self._restoring = Restoring(name, self._server, self._seeds)
 
     @property
@@ -111,99 +111,7 @@ class PostgresDatabase:
 
     def read(self, operation: Sql, mode: Mode) -> Reading:
         with self._server.transaction() as connection:
-            statements = self._parsed(connection, operation, mode)
-            catalogue = catalogue_of(connection, self._server.schemas)
-        defines = {self._defined(name, n) for n, each in enumerate(statements, start=1) for name in each.defines}
-        writes: dict[str, frozenset[str]] = {}
-        reads: set[str] = set()
-        for number, each in enumerate(statements):
-            for name, verbs in each.writes.items():
-                place = self._known(catalogue, name, number, defines)
-                writes[place] = writes.get(place, frozenset()) | verbs
-            reads |= self._reads(operation, number, each, catalogue, defines)
-        return Reading(writes, frozenset(reads), frozenset(defines))
-
-    def _require_none_outside(self, connection: Any, catalogue: Catalogue, emptied: Collection[str]) -> None:
-        """Look that no table of another schema refers to those that are truncated: it would be emptied unheard.
-
-        Raises:
-            InputError: one does.
-        """
-        oids = [catalogue.tables[place].oid for place in emptied]
-        known = [table.oid for table in catalogue.tables.values()]
-        query = (
-            "SELECT 1 FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = ANY (%s) "
-            "AND conrelid <> ALL (%s) LIMIT 1"
-        )
-        if oids and connection.execute(query, (oids, known)).fetchone():
-            raise InputError(
-                f"{self._where}: a table outside of its schemas refers to what would be truncated. Mend: DELETE"
-            )
-
-    def _parsed(self, connection: Any, operation: Sql, mode: Mode) -> list[Statement]:
-        found: list[Statement] = []
-        for number, text in enumerate(operation.statements, start=1):
-            each = parsed(text, number)
-            require_harmless(connection, each.functions, self._settings.functions, number)
-            require_no_values(each, operation.values_of(number - 1), number)
-            _require_own_names(connection, each, number)
-            if each.is_code and not self._settings.allows_code:
-                raise InputError(
-                    f"statement {number}: is refused: functions and triggers run with the rights of others; "
-                    "`allows_code` in the settings permits them"
-                )
-            if each.kind == "define" and each.made is None and mode is not Mode.HOLD:
-                raise InputError(
-                    f'statement {number}: defines what images of rows do not hold; mode "hold" takes it back'
-                )
-            found.append(each)
-        return found
-
-    def _place(self, catalogue: Catalogue, name: Name) -> str:
-        """What the rows of a table that a statement names are told as."""
-        found = catalogue.find(*name, self._server.schemas)
-        return catalogue.whole(found.place) if found else f"{name[0] or self._server.schemas[0]}/{name[1]}"
-
-    def _defined(self, name: Name, number: int) -> str:
-        """The place of something that a statement defines.
-
-        Raises:
-            InputError: it is in none of the schemas that may be used.
-        """
-        schema = name[0] or self._server.schemas[0]
-        if schema not in self._server.schemas:
-            known = ", ".join(self._server.schemas)
-            raise InputError(f"statement {number}: {schema}.{name[1]} is in none of the schemas {known}")
-        return f"{schema}/{name[1]}"
-
-    def _known(self, catalogue: Catalogue, name: Name, number: int, defines: Collection[str]) -> str:
-        """The place of a table that a statement names.
-
-        Raises:
-            InputError: it is in none of the schemas that may be used.
-        """
-        place = self._place(catalogue, name)
-        if place not in catalogue.tables and place not in defines:
-            named = ".".join(filter(None, name))
-            raise InputError(
-                f"statement {number + 1}: there is no table {named} in the schemas {', '.join(self._server.schemas)}"
-            )
-        return place
-
-    def _reads(
-        self, operation: Sql, number: int, statement: Statement, catalogue: Catalogue, defines: Collection[str]
-    ) -> set[str]:
-        """What a statement depends on: rows that it names by their keys, else tables."""
-        found = {self._known(catalogue, name, number, defines) for name in statement.reads}
-        if statement.withs & {place.partition("/")[2] for place in catalogue.tables}:
-            raise InputError(f"statement {number + 1}: a name of its WITH is that of a table; take another")
-        for name in statement.writes if statement.kind == "rows" else ():
-            place = self._place(catalogue, name)
-            table = catalogue.tables.get(place)
-            key = table.key if table else ()
-            rows = named_rows(operation.statements[number], operation.values_of(number), "postgres", key)
-            found |= {place} if rows is None else {f"{place}/{as_name(row)}" for row in rows}
-        return found
+            return self._reader.read(connection, operation, mode)
 
     def lease(self, tables: Collection[str]) -> None:
         for place in sorted({"/".join(table.split("/")[:2]) for table in tables}):
@@ -256,7 +164,7 @@ class PostgresDatabase:
 
         `planned`: see `_running`; nothing is told of rows if it did not come about.
         """
-        statements = self._parsed(connection, operation, mode)
+        statements = self._reader.parsed(connection, operation, mode)
         catalogue = catalogue_of(connection, self._server.schemas)
         scope = self._scope(connection, catalogue, statements, mode, more)
         reads_rows = planned is None
@@ -265,6 +173,7 @@ class PostgresDatabase:
         )
         before = standing_of(connection)
         are_settled = self._act(Role(self._server, connection), operation, statements)
+        recorder.require_untouched()
         effects = self._effects(recorder, planned)
         catalogue_after, after = catalogue_of(connection, self._server.schemas), standing_of(connection)
         made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, catalogue_after))
@@ -272,6 +181,8 @@ class PostgresDatabase:
         counts, rewritten = recorder.counts(), after.rewritten(before) - after.counters.keys()
         unheard = (counts.keys() | rewritten) - scope.places - created
         self._require_none_unseen(unheard, rewritten, scope, catalogue_after)
+        if scope.listens and (others := catalogue.changed(catalogue_after) - {each.name for each in made}):
+            raise InputError(f"{self._where}: defines what no statement says: {', '.join(sorted(others))}")
         require_emptied_as_heard(connection, rewritten - scope.defined)
         effects += [
             TableEffect(place, catalogue_after.tables[place].layout, added=rows)
@@ -282,18 +193,12 @@ class PostgresDatabase:
         recorder.close()
         moved = after.moved(before)
         restarted = {name: pair for name, pair in moved.items() if name in after.rewritten(before)}
-        written = {self._place(catalogue, name) for each in statements for name in each.writes}
-        tables = [(n, each, catalogue_after, written) for n, each in enumerate(statements)]
-        reads = {key for each in tables for key in self._reads(operation, *each)}
-        reads |= {key for each in effects for key in parents(each, catalogue_after)}
-        if has_triggers(effects, catalogue):
-            seen = {catalogue.whole(place) for place in looked_at}
-            reads |= seen - written - {"/".join(key.split("/")[:2]) for key in reads}  # what triggers look at
+        reads = self._reads(operation, statements, effects, catalogue_after, looked_at)
         effect = Effect(
             tuple(effects),
             tuple(made),
             counters=restarted,
-            reads=frozenset(reads),
+            reads=reads,
             leaks=tuple(leaks(moved.keys() - restarted.keys(), effects, catalogue)),
             is_settled=are_settled and is_settled(statements, effects, catalogue, self._server.schemas),
             counted=() if scope.listens else scope.counted(counts, rewritten, catalogue_after),
@@ -303,17 +208,35 @@ class PostgresDatabase:
             effect = replace(effect, evidence=_Evidence(sums, frozenset(more)))
         return _Done(effect, unheard if scope.listens else set(), counts)
 
+    def _reads(
+        self,
+        operation: Sql,
+        statements: Sequence[Statement],
+        effects: Sequence[TableEffect],
+        catalogue: Catalogue,
+        looked_at: Collection[str],
+    ) -> frozenset[str]:
+        """What statements depend on, with what the rows that came refer to, and what triggers looked at."""
+        written = {self._reader.place(catalogue, name) for each in statements for name in each.writes}
+        reads = {key for each in effects for key in parents(each, catalogue)}
+        for number, each in enumerate(statements):
+            reads |= self._reader.reads(operation, number, each, catalogue, written)
+        if has_triggers(effects, catalogue):
+            seen = {catalogue.whole(place) for place in looked_at}
+            reads |= seen - written - {"/".join(key.split("/")[:2]) for key in reads}
+        return frozenset(reads)
+
     def _scope(
         self, connection: Any, catalogue: Catalogue, statements: Sequence[Statement], mode: Mode, more: Collection[str]
     ) -> Scope:
         """What is looked at while statements are run."""
-        written = {self._place(catalogue, name) for each in statements for name in each.writes}
+        written = {self._reader.place(catalogue, name) for each in statements for name in each.writes}
         truncating = (each for each in statements if each.kind == "truncate")
-        named = {self._place(catalogue, name) for each in truncating for name in each.writes}
+        named = {self._reader.place(catalogue, name) for each in truncating for name in each.writes}
         emptied = catalogue.with_referring(named) & catalogue.tables.keys()
-        self._require_none_outside(connection, catalogue, emptied)
+        self._reader.require_none_outside(connection, catalogue, emptied)
         if mode is Mode.HOLD and any(each.kind == "define" for each in statements):
-            defined = {self._defined(name, 0) for each in statements for name in each.defines}
+            defined = {self._reader.defined(name, 0) for each in statements for name in each.defines}
             return Scope(False, (), catalogue.with_cascades(defined), sizes_of(connection, catalogue, emptied))
         places = (catalogue.with_cascades(written | set(more)) | emptied) & catalogue.tables.keys()
         heard = tuple(catalogue.tables[place] for place in sorted(places))
@@ -449,7 +372,7 @@ class PostgresDatabase:
 
         def run(role: Role) -> None:
             before = counted(role.connection)
-            self._act(role, operation, self._parsed(role.connection, operation, Mode.HOLD), looks=False)
+            self._act(role, operation, self._reader.parsed(role.connection, operation, Mode.HOLD), looks=False)
             if counted_since(before, role.connection) != counts:
                 raise InputError(f"{self._where}: what it changes is not as it was planned; propose it again")
 
@@ -475,20 +398,3 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")
     return PostgresDatabase(name, connection, password)
-
-
-def _require_own_names(connection: Any, statement: Statement, number: int) -> None:
-    """Look that no name is that of a relation of pg_catalog, which the server would take it for, whatever is made.
-
-    Raises:
-        InputError: one is.
-    """
-    places = (*statement.writes, *statement.reads, *statement.defines)
-    names = [*statement.withs, *(name for schema, name in places if not schema)]
-    query = (
-        "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = 'pg_catalog'::pg_catalog.regnamespace "
-        "AND relname = ANY (%s) LIMIT 1"
-    )
-    if found := connection.execute(query, (names,)).fetchone():
-        told = f"there is no table {found[0]} that may be used: it is a name of PostgreSQL's own catalogue"
-        raise InputError(f"statement {number}: {told}; take another")

@@ -45,13 +45,19 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '{too_many}', MESSAGE = 'too many rows';
     END IF;
     RETURN NULL;
-END {tag}
+END {tag};
+REVOKE ALL ON FUNCTION pg_temp.autoclave_{number}() FROM PUBLIC
 """
 _PUT = """INSERT INTO {images} SELECT {number}, {sign}, {key}, {row}::text FROM {source} {row};
         GET DIAGNOSTICS {count} = ROW_COUNT;"""
 _ADD = """INSERT INTO {sums} SELECT {number}, count(*), {sign} * COALESCE(sum(hashtextextended(image, {one})), 0),
             {sign} * COALESCE(sum(hashtextextended(image, {other})), 0)
             FROM (SELECT {row}::text AS image FROM {source} {row} OFFSET 0) images RETURNING rows INTO {count};"""
+_LISTENERS = """
+SELECT t.oid, t.ctid::text FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() ORDER BY 1
+"""
+"""Our triggers, and where they are written down: elsewhere when somebody has altered one, if only for a while."""
 _ROW = '"autoclave row"'
 _EVENTS = (
     ("AFTER INSERT", "REFERENCING NEW TABLE AS autoclave_come"),
@@ -149,6 +155,7 @@ class Recorder:
             if not table.written:
                 raise InputError(f"table {table.place}: has no column that can be written, so it cannot be put back")
             self._listen(number, table, self._told[self._numbers[table.place]])
+        self._listeners = connection.execute(_LISTENERS).fetchall()
 
     @property
     def heard(self) -> set[str]:
@@ -171,7 +178,7 @@ class Recorder:
             tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
             number=number,
             settings=settings,
-            truncated=put(f"ONLY {table.quoted}", -1, "went") if table.kind != _PARTITIONED else "",
+            truncated=put(table.quoted, -1, "went"),
             went=put("autoclave_gone", -1, "went"),
             came=put("autoclave_come", 1, "came"),
             most=self._most,
@@ -209,6 +216,15 @@ class Recorder:
             found = {place: (one, other) for place, one, other in rows if one or other}
         tables = self._told
         return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
+
+    def require_untouched(self) -> None:
+        """Look that nobody has switched off what listens, as the owner of a table could.
+
+        Raises:
+            InputError: somebody has.
+        """
+        if self._connection.execute(_LISTENERS).fetchall() != self._listeners:
+            raise InputError("the statements changed the triggers that tell what they change")
 
     def require_keepable(self, most_bytes: int) -> None:
         """Look that what was heard is not too much to be kept, and that the server reads it as it wrote it.

@@ -21,7 +21,7 @@ from autoclave.runtime.databases.postgresql.parsing import Statement
 
 _FUNCTION = """
 CREATE OR REPLACE FUNCTION pg_temp.autoclave_role(statement pg_catalog.text) RETURNS pg_catalog.text LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = {path} SET row_security = on SET standard_conforming_strings = on AS $autoclave$
+SECURITY DEFINER SET search_path = {path} SET row_security = on AS $autoclave$
 DECLARE told pg_catalog.text;
 BEGIN
     IF pg_catalog.starts_with(statement, 'EXPLAIN ') THEN

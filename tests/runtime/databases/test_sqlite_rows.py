@@ -50,6 +50,12 @@ ODD = {
         "INSERT INTO t VALUES ('a', 1, 1), ('A', 2, 2)",
         ("UPDATE t SET k = upper(k), x = 5 WHERE l = 1", "UPDATE t SET k = lower(k) WHERE l = 2"),
     ),
+    "a column that came later, with a default": (
+        "CREATE TABLE t (a INTEGER PRIMARY KEY, b); INSERT INTO t VALUES (1, 2), (2, 3);"
+        "ALTER TABLE t ADD COLUMN r REAL DEFAULT 5; ALTER TABLE t ADD COLUMN s TEXT DEFAULT 6;"
+        "ALTER TABLE t ADD COLUMN n NUMERIC DEFAULT '7'; ALTER TABLE t ADD COLUMN z BLOB DEFAULT x'00ff'",
+        ("UPDATE t SET b = 3 WHERE a = 1", "DELETE FROM t WHERE a = 2"),
+    ),
 }
 
 

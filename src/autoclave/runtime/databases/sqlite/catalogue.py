@@ -92,6 +92,14 @@ class TableMaker:
         return len(self.stored) == len(self.columns)
 
     @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """Places of columns in which SQLite makes a float of every number, by its rules of affinity.
+
+        The hook tells the default of a column that was added later as it was written.
+        """
+        return tuple(number for number, (_, kind, *_) in enumerate(self.stored) if _is_real(kind.upper()))
+
+    @cached_property
     def rowid(self) -> str:
         """A name of the rowid that no column has."""
         names = {column[0].lower() for column in self.columns}
@@ -108,6 +116,9 @@ class TableMaker:
     def image(self, rowid: int, values: Sequence[Any]) -> Image:
         """The image of a row, out of the values of its stored columns."""
         row = list(values)
+        for number in self.floats:
+            if type(row[number]) is int:
+                row[number] = float(row[number])
         if not PLAIN.issuperset(map(type, row)):
             row = [value if type(value) in PLAIN else coded(value) for value in row]
         return self._key(rowid, row), [rowid if self.has_rowid else None, row]
@@ -127,6 +138,11 @@ class TableMaker:
         )
         key = tuple(self.stored[number][0] for number in self.key)
         return Table(self.name, columns, key, self.unique, self.references, self.is_view)
+
+
+def _is_real(kind: str) -> bool:
+    first = next((each for each in ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB") if each in kind), "")
+    return first in ("REAL", "FLOA", "DOUB")
 
 
 def key_in_words(values: Sequence[Any]) -> str:

@@ -71,7 +71,12 @@ def test_files_that_cannot_be_used_are_one_clear_line(complaint, autoclave, tmp_
 def test_what_became_of_a_vault_after_it_was_connected_is_one_clear_line(complaint, autoclave, tmp_path: Path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "program").write_text('{"do": "python", "source": "1", "secrets": ["api"]}\n')
-    assert autoclave("act", "grant", "programs/**", "--guarantee", "none", "--root", "tree").returncode == 0
+    assert (
+        autoclave(
+            "act", "grant", "services/**", "files/**", "programs/**", "--guarantee", "none", "--root", "tree"
+        ).returncode
+        == 0
+    )
     assert autoclave("act", "vault", "add", "api", "--host", "a.example", "--vault", "v", input=VALUE).returncode == 0
     assert complaint("act", "connect", "vault", "v", "--root", "tree") == (0, "")
     service = ("connect", "service", "notes", "base_url=https://a.example", "--root", "tree")
@@ -80,7 +85,7 @@ def test_what_became_of_a_vault_after_it_was_connected_is_one_clear_line(complai
     assert complaint("act", *service, "secret=api") == (0, "")
     (tmp_path / "v").write_text("no vault")
     code, error = complaint("act", "plan", "program", "--root", "tree")
-    assert (code, "v: the key is wrong, or the file is damaged" in error) == (2, True)
+    assert (code, "v: the key is wrong, or the file is damaged" in error) == (2, True), error
     (tmp_path / "tree/v").write_text("no vault")
     state = tmp_path / ".autoclave-tree"
     save_connections(state, Connections(vault=VaultPlace(path=str(tmp_path / "tree/v"))))

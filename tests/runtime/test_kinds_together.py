@@ -42,6 +42,27 @@ class Worlds:
     database: Path
     notes: Reader
     proxy: FaultyProxy
+    other: FaultyProxy
+    """A second service: the way to the same server, and to a collection of its own."""
+
+    @property
+    def lists(self) -> Reader:
+        return Reader(self.notes.port, self.notes.bucket, "lists")
+
+    def act_in_both(self, session: Session) -> list[str]:
+        """Something in the folder, the database and both services; the second service last."""
+        note = {"do": "request", "service": "lists", "operation": "create_record"}
+        place = {"bucket": self.notes.bucket, "collection": "lists", "body": {"data": {"title": "list"}}}
+        return [*self.act(session, rounds=1), done(session, **note, arguments=place)]
+
+    def proxy_was_asked_to_delete(self) -> bool:
+        return any(method == "DELETE" for method, _, _ in self.proxy.seen)
+
+    def seen_in_both(self) -> tuple[Any, ...]:
+        """As `seen`, with what there is in both services, whatever its identifiers."""
+        files, rows, notes = self.seen()
+        both = [sorted(str(each.get("title")) for each in found.values()) for found in (notes, self.lists.records())]
+        return files, rows, *both
 
     def seen(self) -> tuple[Any, ...]:
         with sqlite3.connect(self.database) as connection:
@@ -84,14 +105,15 @@ def worlds(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     connection_.close()
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    with FaultyProxy(kinto) as proxy:
+    with FaultyProxy(kinto) as proxy, FaultyProxy(kinto) as other:
         vault = tmp_path / "vault"
-        Vault(vault, KeyFile(tmp_path / "vault.key")).add(secret(proxy.port))
+        hosts = (f"localhost:{proxy.port}", f"localhost:{other.port}")
+        Vault(vault, KeyFile(tmp_path / "vault.key")).add(secret(proxy.port, hosts=hosts))
         shop = DatabaseConnection(engine="sqlite", path=str(database))
         place = VaultPlace(path=str(vault))
-        services = {"notes": connection(proxy.port)}
+        services = {"notes": connection(proxy.port), "lists": connection(other.port)}
         save_connections(state, Connections(vault=place, databases={"shop": shop}, services=services))
-        yield Worlds(root, database, notes, proxy)
+        yield Worlds(root, database, notes, proxy, other)
 
 
 def test_all_kinds_go_back_to_a_mark_and_forward_again(worlds: Worlds):
@@ -138,6 +160,57 @@ def test_where_one_world_does_not_answer_the_others_are_done_again(worlds: World
         assert session.look_again(actions[2]).state is S.UNDONE
         session.undo_to("start")
         assert worlds.seen() == before
+
+
+@pytest.mark.parametrize("methods", ["GET DELETE", "DELETE"])
+def test_a_service_that_is_lost_in_the_middle_has_the_others_done_again(worlds: Worlds, methods: str):
+    worlds.lists.make()
+    before = worlds.seen_in_both()
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act_in_both(session)
+        found = worlds.seen_in_both()
+        is_lost: list[str] = []
+
+        def lose(method: str) -> None:
+            is_lost.extend([method] if method == "DELETE" else [])
+
+        worlds.other.before_forwarding = lose  # once the second has taken back what it did, the first is gone
+        worlds.proxy.choose = lambda method, path: "cut_before" if is_lost and method in methods.split() else "none"
+        with pytest.raises(InputError, match=r"the others stand as they did|so nothing was taken back"):
+            session.undo_to("start")
+        assert is_lost
+        assert worlds.seen_in_both() == found
+        assert session.journal.standing(actions[3]).state is S.REDONE
+        worlds.proxy.choose = lambda method, path: "none"
+        if session.journal.standing(actions[2]).state is S.UNDO_IN_DOUBT:
+            session.look_again(actions[2])
+        session.undo_to("start")
+        assert worlds.seen_in_both() == before
+        assert session.audit() == []
+
+
+def test_what_cannot_be_done_again_since_its_service_is_lost_too_is_named_and_can_be_later(worlds: Worlds):
+    worlds.lists.make()
+    before = worlds.seen_in_both()
+    with worlds.session() as session:
+        session.mark("start")
+        actions = worlds.act_in_both(session)
+        found = worlds.seen_in_both()
+        worlds.proxy.choose = lambda method, path: "cut_before" if method == "DELETE" else "none"
+        # the first fails to take back what it did; by then the second, which has, is gone as well
+        worlds.other.choose = lambda method, path: "cut_before" if worlds.proxy_was_asked_to_delete() else "none"
+        with pytest.raises(InputError, match=f"could not be done again: {actions[3]}"):
+            session.undo_to("start")
+        assert session.journal.standing(actions[3]).state is S.UNDONE
+        worlds.proxy.choose = worlds.other.choose = lambda method, path: "none"
+        session.look_again(actions[2])
+        session.redo(actions[3])
+    with worlds.session() as session:
+        assert worlds.seen_in_both()[3] == found[3]
+        session.undo_to("start")
+        assert worlds.seen_in_both() == before
+        assert session.audit() == []
 
 
 def test_an_answer_that_was_lost_keeps_nothing_from_going_back(worlds: Worlds):

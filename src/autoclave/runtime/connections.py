@@ -41,6 +41,13 @@ class ModelPlace(Config):
     secret: str = ""
     """The name of its key in the vault; empty: it needs none."""
 
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, given: str) -> str:
+        if not re.fullmatch(r"https?://[!-~]+", given):
+            raise ValueError(f"{given!r} must be http://HOST or https://HOST, maybe with a port and a path")
+        return given
+
 
 class Connections(Config):
     """By the names that operations and grants use."""

@@ -172,6 +172,17 @@ def _outfits(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> Outf
     return lambda *given: cells().outfit(*given)
 
 
+def require_files_outside(root: Path, connections: Connections, vault: Vault | None = None) -> None:
+    """Look that no action on `root` reaches what connections are in; those of the `vault` too, if that is open.
+
+    Raises:
+        InputError: one of the files is inside.
+    """
+    with Scope(root) as scope:
+        for path in (*files_of(connections), *(vault.files if vault else ())):
+            _require_outside(path, scope)
+
+
 def _only_outside(scope: Scope, open_vault: OpenVault) -> OpenVault:
     """Opens a vault of which nothing is in the scope."""
 

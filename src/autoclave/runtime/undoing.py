@@ -11,7 +11,7 @@ import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NothingLeft, NotRedone, NotUndone
 from autoclave.runtime.journal import Standing
@@ -81,7 +81,7 @@ class Undoing:
                     self._undo_one(name, choices, on_conflict)
             except NothingLeft:
                 left.append(name)
-            except InputError as error:
+            except (InputError, HostError) as error:
                 self._journal.append("putting_back_all", together, {"reason": str(error)})
                 left = self._redo_together(together, names)
                 is_sure = self._journal.standing(name).state is not _S.UNDO_IN_DOUBT
@@ -99,7 +99,7 @@ class Undoing:
             if self._journal.standing(name).state is _S.UNDONE:
                 try:
                     self.redo(name, *self.plan_redo(name))
-                except InputError:
+                except (InputError, HostError):
                     left.append(name)
         self._journal.append("undone_all", together, {"left": left})
         return left
@@ -126,7 +126,7 @@ class Undoing:
         except NotUndone as error:
             self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
             raise NotUndone(f"action {action}: {error}") from None
-        except (InDoubt, InputError) as error:
+        except (InDoubt, InputError, HostError) as error:
             self._journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
         self._journal.advance(action, _S.UNDONE, undone, seal=True)
@@ -167,7 +167,7 @@ class Undoing:
             undone = self._actions.last_record(action, (_S.UNDONE,)).body
             self._journal.advance(action, _S.UNDONE, {**undone, "reason": str(error)}, seal=True)
             raise NotRedone(f"action {action}: {error}") from None
-        except (InDoubt, InputError) as error:
+        except (InDoubt, InputError, HostError) as error:
             self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))

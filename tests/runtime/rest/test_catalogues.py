@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,39 @@ def test_parameters_that_cannot_be_told_apart_are_refused(path: str):
 def test_a_file_that_is_small_and_stands_for_very_much_is_refused(tmp_path: Path, name: str, text: str, rule: str):
     (path := tmp_path / name).write_text(("openapi: 3.1.0\n" if name == "openapi.yaml" else "service: x\n") + text)
     with pytest.raises(InputError, match=rule):
+        load_catalogue(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("looks: {l: {path: /x, method: delete it all}}", "must be the name of a method in capitals"),
+        ("looks: {l: {path: /x, volatile: [nopointer]}}", "must be empty or begin with /"),
+        ("looks: {l: {path: /x/../y}}", "can be read in several ways"),
+        ("listings: {l: {path: /x, items: data, id: /id}}", "must be empty or begin with /"),
+        ("refusals: {ok: false}", "must be empty or begin with /"),
+        ("operations: {a: {method: GET, path: 'x'}}", "must be absolute and plain"),
+        ("operations: {a: {method: GET, path: '/x?y={id}'}}", "must have no query"),
+        ("operations: {a: {method: PUT, path: /x, body: {form: {$ref: 'file:///etc/passwd'}}}}", "no other schema is"),
+        ("refusals: {/ok: !!binary eA==}", "is no value of JSON"),
+    ],
+)
+def test_what_could_never_work_is_refused_when_it_is_read(tmp_path: Path, text: str, rule: str):
+    (path := tmp_path / "catalogue.yaml").write_text(
+        f"service: x\n{text}\n" + ("" if text.startswith("operations") else "operations: {}\n")
+    )
+    with pytest.raises(InputError, match=rule):
+        load_catalogue(str(path))
+
+
+def test_dates_in_a_catalogue_are_texts(tmp_path: Path):
+    (path := tmp_path / "catalogue.yaml").write_text("service: x\nrefusals: {/until: 2020-01-01}\noperations: {}\n")
+    assert load_catalogue(str(path)).refusals == {"/until": "2020-01-01"}
+
+
+def test_a_catalogue_that_is_no_plain_file_is_refused(tmp_path: Path):
+    os.mkfifo(path := tmp_path / "catalogue.yaml")
+    with pytest.raises(InputError, match="is no plain file"):
         load_catalogue(str(path))
 
 

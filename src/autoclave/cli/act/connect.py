@@ -13,7 +13,7 @@ from autoclave.core import InputError
 
 if TYPE_CHECKING:
     from autoclave.config import Config
-    from autoclave.runtime.connections import Connections
+    from autoclave.runtime.vault import Vault
 
 
 @click.group(no_args_is_help=True)
@@ -70,13 +70,13 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act connect vault --root project
     """
-    from autoclave.cli.act.vault import default_vault
+    from autoclave.cli.act.vault import default_vault, opened_vault
     from autoclave.core.files import existing_file
     from autoclave.runtime.opening import alone_on
 
     place_of_vault = existing_file(path or default_vault(), "vault").resolve()
     with alone_on(root, state) as place:
-        _change(place, {"vault": {"path": str(place_of_vault), "key": key}})
+        _change(place, {"vault": {"path": str(place_of_vault), "key": key}}, root, opened_vault(place_of_vault, key))
 
 
 @connect.command()
@@ -93,7 +93,7 @@ def trust(file: Path, root: Path, state: Path | None) -> None:
 
     trusting(file)
     with alone_on(root, state) as place:
-        _change(place, {"trust": str(file.resolve())})
+        _change(place, {"trust": str(file.resolve())}, root)
 
 
 @connect.command()
@@ -114,7 +114,8 @@ def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
     with alone_on(root, state) as place:
         known = load_connections(place).model
         given = {**(known.model_dump(mode="json") if known else {}), **_given(settings, ModelPlace)}
-        _change(place, {"model": given})
+        _require_secret(place, given.get("secret"))
+        _change(place, {"model": given}, root)
 
 
 @connect.command(name="list")
@@ -165,7 +166,7 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.runtime.connections import load_connections, save_connections
+    from autoclave.runtime.connections import connections_from, load_connections
     from autoclave.runtime.databases.engine import require_connectable
     from autoclave.runtime.databases.settings import DatabaseConnection
     from autoclave.runtime.opening import alone_on
@@ -179,22 +180,25 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
         given.update(_given(settings, form))
         if kind == "services" and given.get("catalogue"):
             load_catalogue(str(given["catalogue"]))
-        changed = _changed(place, {kind: {**known, key: given}})
         if kind == "databases":
-            require_connectable(key, changed.databases[key])
-        save_connections(place, changed)
+            require_connectable(key, connections_from({kind: {key: given}}, "act connect").databases[key])
+        _require_secret(place, given.get("secret" if kind == "services" else "password_secret"))
+        _change(place, {kind: {**known, key: given}}, root)
 
 
 def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
     """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
+    from autoclave.core.json import nearest
     from autoclave.runtime.rest.connection import is_file_name
 
     found: dict[str, Any] = {}
     for setting in settings:
+        name = setting.partition("=")[0]
+        if name not in form.model_fields:
+            raise InputError(f"act connect: {name[:60]!r}: no such setting; {nearest(name, list(form.model_fields))}")
         override = parse_override(setting)
-        field = form.model_fields.get(override.path)
-        is_text = field is not None and field.annotation is str  # `dbname=0` is the text as it stands there
+        is_text = form.model_fields[name].annotation is str  # `dbname=0` is the text as it stands there
         found[override.path] = setting.partition("=")[2].strip() if is_text else override.value
     for name in ("path", "catalogue"):
         if name in found and (name == "path" or is_file_name(str(found[name]))):
@@ -206,14 +210,37 @@ def _plain(connections: Any) -> dict[str, Any]:
     return {each: kept.model_dump(mode="json", exclude_defaults=True) for each, kept in connections.items()}
 
 
-def _change(place: Path, changed: dict[str, Any]) -> None:
-    from autoclave.runtime.connections import save_connections
+def _require_secret(place: Path, name: object) -> None:
+    """Look whether the vault that is connected has a secret, or say that there is no vault yet.
 
-    save_connections(place, _changed(place, changed))
+    Raises:
+        InputError: it has none of that name, or cannot be opened.
+    """
+    from autoclave.cli.act.vault import opened_vault
+    from autoclave.core.json import nearest
+    from autoclave.runtime.connections import load_connections
+
+    vault = load_connections(place).vault
+    if not name or not isinstance(name, str):
+        return
+    if vault is None:
+        click.echo(f"secret {name}: no vault is connected yet; `act connect vault` connects one", err=True)
+        return
+    names = opened_vault(Path(vault.path), vault.key).names()
+    if name not in names:
+        mend = nearest(name, names) if names else "it is empty"
+        raise InputError(
+            f"secret {name}: the vault {vault.path} has none; {mend}. Mend: autoclave act vault add {name}"
+        )
 
 
-def _changed(place: Path, changed: dict[str, Any]) -> Connections:
-    from autoclave.runtime.connections import connections_from, load_connections
+def _change(place: Path, changed: dict[str, Any], root: Path | None = None, vault: Vault | None = None) -> None:
+    """Keep other connections; with a `root`, none whose files are within it. `vault`: the one that is connected."""
+    from autoclave.runtime.connections import connections_from, load_connections, save_connections
+    from autoclave.runtime.opening import require_files_outside
 
     told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
-    return connections_from({**told, **changed}, "act connect")
+    connections = connections_from({**told, **changed}, "act connect")
+    if root is not None:
+        require_files_outside(root, connections, vault)
+    save_connections(place, connections)

@@ -148,6 +148,8 @@ def list_secrets(path: Path | None, key: str) -> None:
     from autoclave.cli.act.authorize import standing
 
     kept = opened_vault(path, key)
+    if not (path or default_vault()).exists():
+        click.echo(f"vault {path or default_vault()}: there is none yet; `act vault add` makes one", err=True)
     for name in kept.names():
         about = kept.about(name)
         where = f"{about['place']} {about['name']}" if about["place"] != "basic" else "password"

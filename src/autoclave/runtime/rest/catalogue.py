@@ -20,17 +20,14 @@ from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
+from autoclave.runtime.rest.fields import PARAMETER, Method, PlainPath, Pointer, Target
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.headers import require_header, require_value
 from autoclave.runtime.rest.schemas import require_schema
 from autoclave.runtime.vault.targets import path_of
 
-_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
-_METHOD = re.compile(r"[A-Z]{3,16}")
-_MOST_IN_SEGMENT = 2
 _VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
 _VERB_OF |= {"MKCALENDAR": "create", "MKCOL": "create", "PROPFIND": "read", "REPORT": "read"}
-_Many = dict[str, Any]
 
 
 class Parameter(Config):
@@ -56,8 +53,8 @@ class Body(Config):
 class Look(Config):
     """A request that shows a state, and changes nothing."""
 
-    path: str
-    method: str = "GET"
+    path: Target
+    method: Method = "GET"
     body: Any = None
     """Where a service asks for it in the body."""
     form: Form = "json"
@@ -72,6 +69,12 @@ class Look(Config):
     etag: str = "$response.header.etag"
     """What names the version."""
 
+    @model_validator(mode="after")
+    def _has_pointers(self) -> Look:
+        for each in (*self.volatile, *self.added, *self.absent_when) if self.form == "json" else ():
+            steps_of(each)
+        return self
+
     def is_absence(self, status: int, body: Any) -> bool:
         """Whether an answer says that there is nothing."""
         told = (at(body, pointer) in values for pointer, values in self.absent_when.items())
@@ -81,10 +84,10 @@ class Look(Config):
 class Listing(Config):
     """A request that lists what there is, page after page."""
 
-    path: str
-    items: str
+    path: Target
+    items: Pointer
     """Pointer to the list in a page."""
-    id: str
+    id: Pointer
     """Pointer to the identifier in an item."""
     next: str = ""
     """Expression for the next page: a URL, or a token for the parameter `next_as`."""
@@ -107,7 +110,7 @@ class Undo(Config):
     grade: Guarantee = Field(default=Guarantee.EQUIVALENT, strict=False)
     window_s: float | None = Field(default=None, gt=0)
     """How long, in seconds, it can be taken back; null: without an end."""
-    leaves: dict[str, Any] = {}
+    leaves: dict[Pointer, Any] = {}
     """What must be seen afterwards, by pointers; empty: what was there before."""
     status: Literal["unproven", "pinned"] = "unproven"
 
@@ -141,19 +144,19 @@ class Aside(Config):
 class Batch(Config):
     """Several requests in one: pointers into its body and its answer."""
 
-    requests: str = "/requests"
-    defaults: str = "/defaults"
-    responses: str = "/responses"
-    request: dict[Literal["method", "path", "headers", "body"], str]
+    requests: Pointer = "/requests"
+    defaults: Pointer = "/defaults"
+    responses: Pointer = "/responses"
+    request: dict[Literal["method", "path", "headers", "body"], Pointer]
     """Where each part of a request is."""
-    response: dict[Literal["status", "headers", "body"], str]
+    response: dict[Literal["status", "headers", "body"], Pointer]
 
 
 class OperationSpec(Config):
     """A request that may be made, what it changes, and how that is taken back."""
 
-    method: str
-    path: str
+    method: Method
+    path: PlainPath
     summary: str = ""
     parameters: dict[str, Parameter] = {}
     body: Body | None = None
@@ -185,24 +188,14 @@ class OperationSpec(Config):
     source: str = ""
     """Where the service says so."""
 
-    @field_validator("method")
-    @classmethod
-    def _is_method(cls, given: str) -> str:
-        if not _METHOD.fullmatch(given):
-            raise ValueError(f"{given!r} must be the name of a method in capitals")
-        return given
-
     @model_validator(mode="after")
     def _is_consistent(self) -> OperationSpec:
         if self.verb and self.verb not in VERBS:
             raise ValueError(f"verb = {self.verb!r}: {nearest(self.verb, VERBS)}")
-        names = set(_PARAMETER.findall(self.path))
+        names = set(PARAMETER.findall(self.path))
         declared = {each.name or name for name, each in self.parameters.items() if each.place == "path"}
         if extra := declared - names:
             raise ValueError(f"parameters: {sorted(extra)[0]!r} is not in the path {self.path!r}")
-        for segment in self.path.split("/"):
-            if len(_PARAMETER.findall(segment)) > _MOST_IN_SEGMENT or "}{" in segment:
-                raise ValueError(f"path = {self.path!r}: {segment!r} has parameters that cannot be told apart")
         for name, each in self.parameters.items():
             if each.place == "header":
                 require_header("parameters", each.name or name)
@@ -243,7 +236,7 @@ class OperationSpec(Config):
     def all_parameters(self) -> Mapping[str, Parameter]:
         """Those of the path, and the header of a key, that are declared nowhere as well."""
         declared = {each.name or name for name, each in self.parameters.items()}
-        found = {name: Parameter() for name in _PARAMETER.findall(self.path) if name not in declared}
+        found = {name: Parameter() for name in PARAMETER.findall(self.path) if name not in declared}
         if self.idempotency and self.idempotency.place == "header" and self.key_parameter not in self.parameters:
             found[self.key_parameter] = Parameter(place="header", is_required=False)
         return found | self.parameters
@@ -269,7 +262,7 @@ class Catalogue(Config):
     headers: dict[str, str] = {}
     """Of all requests."""
     oauth: OAuth | None = None
-    refusals: dict[str, Any] = {}
+    refusals: dict[Pointer, Any] = {}
     """What says in the body of an answer, by pointers, that nothing was done, though the status does not."""
     looks: dict[str, Look] = {}
     listings: dict[str, Listing] = {}
@@ -305,7 +298,7 @@ class Catalogue(Config):
         if spec.body:
             require_schema(f"{where}.body.form", spec.body.form)
         if spec.look:
-            missing = set(_PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
+            missing = set(PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
             if missing:
                 raise InputError(f"{where}.subject: the look {spec.look!r} needs {sorted(missing)[0]!r} as well")
         pairs: list[Undo | Aside] = [*spec.undo, *([spec.aside] if spec.aside else [])]
@@ -366,7 +359,7 @@ class Catalogue(Config):
         found: list[tuple[int, str, dict[str, Any]]] = []
         for name, spec in self.operations.items():
             if spec.method == method and (match := _matcher(unquote(spec.path)).fullmatch(path)):
-                names = _PARAMETER.findall(spec.path)
+                names = PARAMETER.findall(spec.path)
                 found.append((len(names), name, dict(zip(names, match.groups(), strict=True))))
         if not found:
             return None
@@ -382,17 +375,12 @@ class Catalogue(Config):
 
 
 def _matcher(template: str) -> re.Pattern[str]:
-    pieces = _PARAMETER.split(template)
+    pieces = PARAMETER.split(template)
     return re.compile("".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces)))
 
 
 def _shape(path: str) -> str:
-    return _PARAMETER.sub("{}", path)
-
-
-def parameters_in(template: str) -> list[str]:
-    """The names of the parameters in a template of a path."""
-    return _PARAMETER.findall(template)
+    return PARAMETER.sub("{}", path)
 
 
 def needs_answer(spec: OperationSpec) -> bool:

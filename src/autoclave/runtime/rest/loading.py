@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 import yaml
@@ -31,6 +32,8 @@ def load_catalogue(name: str) -> Catalogue:
         InputError: there is none, or it is damaged.
     """
     path = existing_file(Path(name), "catalogue") if is_file_name(name) else _shipped(name)
+    if not path.is_file():
+        raise InputError(f"catalogue {path}: is no plain file")
     try:
         plain = cast("object", yaml.load(path.read_text(encoding="utf-8"), _Loader))
         _require_bounded(plain)
@@ -52,7 +55,12 @@ def _shipped(name: str) -> Path:
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes no name twice in one object: of two, the first would be lost without a word."""
+    """Takes no name twice in one object: of two, the first would be lost without a word. Dates are texts."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -75,6 +83,8 @@ def _require_bounded(plain: object) -> None:
     def size(value: Any) -> int:
         nonlocal num_written
         if not isinstance(value, (dict, list)):
+            if not isinstance(value, (str, int, float, NoneType)):
+                raise ValueError(f"{value!r:.40} is no value of JSON")
             return 1
         if id(value) not in sizes:
             sizes[id(value)] = _ENDLESS  # as long as it is looked into

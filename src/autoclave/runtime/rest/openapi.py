@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from autoclave.core import InputError
 from autoclave.core.json import shown
-from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, parameters_in
+from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from
+from autoclave.runtime.rest.fields import parameters_in
 from autoclave.runtime.rest.headers import is_header
 from autoclave.runtime.rest.references import References
 from autoclave.runtime.rest.schemas import require_schema

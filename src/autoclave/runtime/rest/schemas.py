@@ -50,6 +50,8 @@ def require_schema(where: str, form: Mapping[str, Any]) -> None:
             regex.compile(pattern)
         except regex.error as error:
             raise InputError(f"{where}: {shown(pattern)} is no pattern ({str(error)[:100]})") from None
+    if elsewhere := [name for key, name in found if key == "$ref" and isinstance(name, str) and name[:1] != "#"]:
+        raise InputError(f"{where}: refers to {shown(elsewhere[0])}, and no other schema is fetched")
     if {"patternProperties", "unevaluatedProperties"} <= {name for name, _ in found}:
         raise InputError(f"{where}: has patternProperties and unevaluatedProperties, which are not known here together")
 

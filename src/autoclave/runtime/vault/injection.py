@@ -63,8 +63,8 @@ def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
     host, colon, port = authority.lower().partition(":")
     if not _HOST.fullmatch(host) or re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]*", host):
         raise InputError(f"host {authority[:100]!r}: must be a plain name")
-    if colon and not re.fullmatch(r"[0-9]{1,5}", port):
-        raise InputError(f"host {authority[:100]!r}: the port is no number")
+    if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 1 << 16):
+        raise InputError(f"host {authority[:100]!r}: the port is no number from 1 to 65535")
     return host, int(port) if colon else default
 
 

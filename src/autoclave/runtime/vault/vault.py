@@ -415,6 +415,8 @@ def secret_from(given: Mapping[str, Any], where: str) -> Secret:
 def _parsed(path: Path) -> tuple[dict[str, Any], bytes, bytes, bytes]:
     """The header of a vault, the bytes up to its end, the nonce, and what is encrypted."""
     with _named_faults(path):
+        if not (path.is_file() or path.is_dir()):
+            raise InputError(f"vault {path}: is no plain file")
         content = path.read_bytes()
     start = len(_MAGIC) + 4
     length = int.from_bytes(content[len(_MAGIC) : start], "big")

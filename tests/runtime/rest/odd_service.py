@@ -127,7 +127,8 @@ class OddService(Closing):
     tokens: set[str] = field(default_factory=set[str])
     """Those that it accepts."""
     num_limited: int = 0
-    """So many of the next requests it refuses with 429."""
+    """So many of the next requests it refuses with `limit_status`."""
+    limit_status: int = 429
     retry_after: str = "0"
     limits_methods: tuple[str, ...] = ("PUT", "DELETE")
     num_late: int = 0
@@ -175,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(401, {"error": "no such token", "echo": key})
         elif service.num_limited > 0 and self.command in service.limits_methods:
             service.num_limited -= 1
-            self._say(429, {"error": "slow down"}, **{"Retry-After": service.retry_after})
+            self._say(service.limit_status, {"error": "slow down"}, **{"Retry-After": service.retry_after})
         elif path.startswith("/items/"):
             status, told = self._item(self.command, path.removeprefix("/items/"), body)
             self._say(status, told, Link=key)
@@ -246,9 +247,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _go(self, where: str) -> None:
-        if where in ("here", "elsewhere", "loop"):
+        if where in ("here", "elsewhere", "loop") or (where == "again" and "?" not in self.path):
             port = self.service.port
-            places = {"here": "/items/x", "elsewhere": f"http://127.0.0.1:{port}/items/x", "loop": "/go/loop"}
+            places = {
+                "here": "/items/x",
+                "elsewhere": f"http://127.0.0.1:{port}/items/x",
+                "loop": "/go/loop",
+                "again": "/go/again?x=1",
+            }
             self._say(302, {}, Location=places[where])
             return
         content = b"0" * (1 << 28 if where == "bomb" else 1 << 21 if where == "large" else 100)

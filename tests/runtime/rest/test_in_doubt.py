@@ -14,8 +14,9 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
-from tests.runtime.rest.catalogues import without_keys
+from tests.runtime.rest.catalogues import without_keys, written
 from tests.runtime.rest.faulty_proxy import FAULTS, Fault, FaultyProxy
+from tests.runtime.rest.odd_service import CATALOGUE, OddService
 
 S = ActionState
 CHANGES: list[dict[str, Any]] = [
@@ -213,6 +214,20 @@ def test_where_nothing_shows_whether_it_was_done_it_is_not_sent_again(
         with pytest.raises(InputError, match="cannot be taken back"):
             session.undo(proposal.action)
     assert list(reader.records().values()) == [{"n": 1}]
+
+
+@pytest.mark.parametrize(("operation", "state"), [("send", S.IN_DOUBT), ("put", S.FAILED)])
+def test_what_a_gateway_asks_to_bring_again_later_may_have_been_done_and_is_not_sent_again(
+    tmp_path: Path, operation: str, state: ActionState
+):
+    with OddService(num_limited=1, limit_status=503, limits_methods=("POST", "PUT")) as service:
+        settings = {"catalogue": written(tmp_path, CATALOGUE), "secret": "", "hold_s": 0.0}
+        with opened(tmp_path, {"odd": connection(service.port, **settings)}) as session:
+            given: dict[str, Any] = {} if operation == "send" else {"id": "x"}
+            assert done_or_said(session, asked(operation, "odd", **given, body={"cost": 0}))[1] is state
+        assert [method for method, _, _ in service.asked if method != "GET"] == [
+            "POST" if operation == "send" else "PUT"
+        ]
 
 
 # --- Many faults -----------------------------------------------------------------------------------------------------

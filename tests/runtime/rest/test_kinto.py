@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.interface import Choice, Guarantee, NotUndone
+from autoclave.runtime.rest.undoing import Inverses
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import Reader, asked, done
+from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
 
 S = ActionState
@@ -174,6 +176,32 @@ def test_what_others_put_into_a_new_collection_is_not_deleted_with_it(session: S
     drafts.put("theirs", n=1)
     with pytest.raises(InputError, match="there are 1 things in it, which would go with it"):
         session.undo(action)
+    assert list(drafts.records()) == ["theirs"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_is_in_a_collection_is_counted_again_before_it_is_deleted(
+    kinto: int, reader: Reader, tmp_path: Path, is_killed: bool
+):
+    drafts, services = Reader(reader.port, reader.bucket, "drafts"), {"kinto": connection(kinto)}
+    with opened(tmp_path, services) as session:
+        action = done(session, "put_collection", bucket=reader.bucket, collection="drafts")
+        if not is_killed:
+            manager = manager_of(session)
+            undo = manager.undo
+            manager.undo = lambda *given, **others: (drafts.put("theirs", n=1), undo(*given, **others))[1]
+            with pytest.raises(NotUndone, match="there are 1 things in it"):
+                session.undo(action)
+    if is_killed:
+        child = os.fork()
+        if child == 0:
+            Inverses.done = lambda *given: os._exit(9)  # what it is to do is recorded, and nothing is sent
+            with opened(tmp_path, services) as session:
+                session.undo(action)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        drafts.put("theirs", n=1)
+        with opened(tmp_path, services) as session:
+            assert session.journal.standing(action).state is S.UNDO_FAILED
     assert list(drafts.records()) == ["theirs"]
 
 

@@ -90,8 +90,9 @@ class Listing(Config):
     id: Pointer
     """Pointer to the identifier in an item."""
     next: str = ""
-    """Expression for the next page: a URL, or a token for the parameter `next_as`."""
+    """Expression for the next page: a URL of the same path, or a token for the parameter `next_as`."""
     next_as: str = ""
+    """Of a header `Link`, the parameter of this name in its URL is the token."""
     shows: Any = "$item"
     """What the answer to the request that made an item would have been, as far as inverses need it."""
     most_pages: int = Field(default=100, gt=0)

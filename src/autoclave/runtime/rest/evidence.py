@@ -74,6 +74,13 @@ def key_of(part: Part, spec: OperationSpec) -> str:
     return str(part.arguments.get(spec.key_parameter, ""))
 
 
+def may_be_late(part: Part, spec: OperationSpec, look: Look, now: State) -> bool:
+    """Whether what is seen after a part was done is what was there before, though that is not what it asked for."""
+    if part.before is None or not part.existed or not spec.leaves_it:
+        return False
+    return _is_version(now, part.before) and not _is_made_of(part, look, now)
+
+
 def is_other_version(part: Part, now: State) -> bool:
     """Whether what is seen is not the version of which the answer speaks."""
     named = part.answer.headers.get("etag", "") if part.answer and part.guards else ""

@@ -299,7 +299,7 @@ class RestManager:
                 if part.subject is None or part.after is None:
                     continue
                 key = service.key_of(part.subject)
-                if not meet({key}, seen) and not service.look(part.look, part.subject).is_same(part.after):
+                if not meet({key}, seen) and not self._sender.current(service, part, part.after).is_same(part.after):
                     changed.append(key)
             seen |= set(receipt["writes"])
             if changed:
@@ -331,7 +331,7 @@ class RestManager:
         """
         if part.subject is None or part.after is None:
             return part.after, None
-        now, key = service.look(part.look, part.subject), service.key_of(part.subject)
+        now, key = self._sender.current(service, part, part.after), service.key_of(part.subject)
         if now.is_same(part.after) or now.is_same(part.before or State()):
             return now, None
         choice = choices.get(key, default)

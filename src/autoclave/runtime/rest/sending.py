@@ -21,7 +21,7 @@ from enum import StrEnum
 from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import InDoubt
 from autoclave.runtime.rest.catalogue import OperationSpec
-from autoclave.runtime.rest.evidence import Evidence, evidence, has_own_name, is_other_version, told
+from autoclave.runtime.rest.evidence import Evidence, evidence, has_own_name, is_other_version, may_be_late, told
 from autoclave.runtime.rest.expressions import evaluated, is_part_of
 from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import Ask
@@ -94,6 +94,10 @@ class Sender:
             if ended is None:
                 raise Refused(f"service {service.name}: {part.call.told}: was lost on the way, and not done")
             return ended
+        try:
+            self._require_contents(service, part)
+        except (InputError, HostError) as error:
+            raise Refused(str(error)) from None
         answer = self._sent(service, action, request, part.call, part.guard)
         return self._judged(service, part, answer)
 
@@ -105,6 +109,8 @@ class Sender:
         Raises:
             Refused, NotSent, InDoubt: as `carried_out`, of the whole.
         """
+        for part in parts:
+            self._require_contents(service, part)
         answer = self._sent(service, action, request, whole, {})
         if outcome(service, answer, service.spec_of_batch(ask)) is Outcome.REFUSED:
             raise Refused.by(service, replace(parts[0], call=whole), answer)
@@ -136,6 +142,18 @@ class Sender:
         self.notes.note_answer(action, request, answer)
         return answer
 
+    def _require_contents(self, service: Service, part: Part) -> None:
+        """Look right before it is sent whether as much goes with its subject as when that was looked at.
+
+        Raises:
+            InputError, HostError: it is not so, or nobody can tell.
+        """
+        if part.num_inside is not None and (now := service.num_inside(part)) != part.num_inside:
+            raise InputError(
+                f"service {service.name}: {part.call.told}: there are {now} things in it, which would go with it, "
+                f"and {part.num_inside} before"
+            )
+
     def _says(self, service: Service, part: Part, answer: Answer) -> Outcome:
         return outcome(service, answer, service.spec_of(part))
 
@@ -159,9 +177,13 @@ class Sender:
         def has_come(now: State) -> bool:
             if must_satisfy:
                 return part.satisfies(now)
-            return now.is_there == spec.leaves_it and not is_other_version(part, now)
+            is_late = is_other_version(part, now) or may_be_late(part, spec, service.look_of(part), now)
+            return now.is_there == spec.leaves_it and not is_late
 
-        after = self.seen_when(service, part, has_come)
+        try:
+            after = self.seen_when(service, part, has_come)
+        except (InputError, HostError) as error:
+            raise InDoubt(str(error)) from None
         if not must_satisfy and after.is_there != spec.leaves_it:
             shows = "it is not there" if spec.leaves_it else "it is still there"
             raise InDoubt(f"service {service.name}: {part.call.told}: was answered as done, but {shows}")
@@ -173,16 +195,29 @@ class Sender:
         """What is seen of the subject of a part when something has come, or when it has been waited for long enough.
 
         Raises:
-            InDoubt: the service does not show it.
+            InputError, HostError: the service does not show it.
         """
         assert part.subject is not None
         until, pause_s = time.monotonic() + service.connection.patience_s, 0.02
         while True:
-            now = self.look(service, part)
+            now = service.look(part.look, part.subject)
             if has_come(now) or time.monotonic() >= until:
                 return now
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
+
+    def current(self, service: Service, part: Part, after: State) -> State:
+        """What there is of the subject of a part that left `after`. If as before, that may be late, and is waited for.
+
+        Raises:
+            InputError, HostError: the service does not show it.
+        """
+        before = part.before or State()
+
+        def is_late(now: State) -> bool:
+            return now.is_same(before) and not now.is_same(after) and now.etag in ("", before.etag)
+
+        return self.seen_when(service, part, lambda now: not is_late(now))
 
     def look(self, service: Service, part: Part) -> State:
         """What is seen of the subject of a part.
@@ -299,6 +334,7 @@ class Sender:
         until, pause_s = time.monotonic() + service.connection.patience_s, 0.05
         while True:
             try:
+                self._require_contents(service, part)
                 answer = service.wire.send(part.call, part.guard)
                 said, reason = self._says(service, part, answer), complaint(answer)
             except (Lost, HostError, InputError) as error:

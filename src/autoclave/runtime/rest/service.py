@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
@@ -256,14 +256,24 @@ class Service:
             pause_s = min(pause_s * 2, 1.0)
 
     def _redirected(self, call: Call, answer: Answer, number: int) -> Call:
+        """Where an answer leads: only to the same path is followed, since only that was permitted.
+
+        Raises:
+            InputError: elsewhere.
+        """
         place = urlsplit(answer.headers.get("location", ""))
         own = urlsplit(self.connection.base_url)
         is_here = not place.netloc or (place.scheme, place.netloc.lower()) == (own.scheme, own.netloc)
-        if not is_here or number >= _MOST_REDIRECTS or not place.path.startswith(f"{self.connection.prefix}/"):
+        if not is_here or not place.path.startswith(f"{self.connection.prefix}/"):
             raise InputError(
                 f"service {self.name}: {call.told}: leads to {place.netloc[:100]!r}, where nothing of this service goes"
             )
         target = place.path.removeprefix(self.connection.prefix) + (f"?{place.query}" if place.query else "")
+        if number >= _MOST_REDIRECTS or _plain(target) != _plain(call.target):
+            raise InputError(
+                f"service {self.name}: {call.told}: leads to {place.path[:200]}, which was not asked for. "
+                "Mend: ask for that"
+            )
         return replace(call, target=target)
 
     def is_refusal(self, answer: Answer) -> bool:
@@ -288,16 +298,23 @@ class Service:
             if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
             found |= {str(at(item, listing.id)): item for item in items}
-            if (following := self._next_page(listing, first, answer)) is None:
+            if (following := self.next_page(listing, first, answer)) is None:
                 return found
             call = following
         raise InputError(f"service {self.name}: {first.told}: has more than {listing.most_pages} pages")
 
-    def _next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
+    def next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
+        """The request for the page after an answer; None if that was the last.
+
+        Raises:
+            InputError: it leads elsewhere.
+        """
         told = value_or_none(listing.next, {"response": answer.response}) if listing.next else None
         if listing.next == "$response.header.link":
             named = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', str(told or ""))
             told = named[1] if named else None
+            if told and listing.next_as:
+                told = dict(parse_qsl(urlsplit(told).query)).get(listing.next_as)
         if not told:
             return None
         if not listing.next_as:

@@ -152,7 +152,8 @@ class Inverses:
         """
         undo = inverse.undo
         new = service.part(undo.operation, evaluated(undo.arguments, part.scene), looks=False)
-        if num_inside := service.num_inside(new):
+        num_inside = service.num_inside(new) if now is None or now.is_there else None
+        if num_inside:
             raise InputError(f"{new.call.told}: there are {num_inside} things in it, which would go with it")
         is_declared = undo in service.spec_of(part).undo
         if not is_declared:
@@ -162,6 +163,7 @@ class Inverses:
             look=part.look,
             subject=part.subject,
             before=now,
+            num_inside=num_inside,
             wanted=None if undo.leaves or part.subject is None else part.before or State(),
             leaves=undo.leaves,
             pair=inverse.pair,
@@ -218,9 +220,15 @@ class Inverses:
         return ended
 
     def _first_look(self, service: Service, part: Part) -> State:
+        """What there is before an inverse is sent. That it is as wanted may be what was there before the action, shown
+        late, and is believed only when it stays so.
+        """
         assert part.subject is not None
+        assert part.before is not None
         try:
-            return service.look(part.look, part.subject)
+            if part.satisfies(part.before):  # it was so already, and waited for, when this was planned
+                return service.look(part.look, part.subject)
+            return self._sender.seen_when(service, part, lambda now: not part.satisfies(now))
         except (InputError, HostError) as error:  # nothing was sent yet, so nothing is in doubt
             raise Refused(str(error)) from None
 

@@ -83,6 +83,8 @@ class Wire:
                     self._refresh(self._connection.secret)
                     is_fresh, refused = True, answer
                     continue
+            if answer.status == 503 and call.method not in ("GET", "HEAD"):
+                return answer  # it may have been done behind what answers
             pause_s = _pause_s(answer)
             if pause_s is None or waited + pause_s > self._connection.most_wait_s:
                 return answer

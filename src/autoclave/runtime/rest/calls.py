@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
-from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, Parameter
+from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec
 from autoclave.runtime.rest.fields import parameters_in
 from autoclave.runtime.rest.forms import encoded
 from autoclave.runtime.rest.headers import require_value

@@ -19,7 +19,7 @@ from autoclave.runtime.databases.mariadb.connection import Server as MariadbServ
 from autoclave.runtime.databases.mariadb.holding import Holding as MariadbHolding
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.holding import Holding
-from autoclave.runtime.databases.sqlite import engine as sqlite_engine
+from autoclave.runtime.databases.sqlite.engine import SqliteDatabase
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
@@ -37,11 +37,11 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
     """
 
     def acting(dying: Callable[..., Any]) -> None:
-        whole = sqlite_engine._transaction
+        whole = SqliteDatabase._transaction
 
         @contextlib.contextmanager
-        def transaction(connection: Any) -> Iterator[Any]:
-            with whole(connection) as end:
+        def transaction(engine: SqliteDatabase, connection: Any) -> Iterator[Any]:
+            with whole(engine, connection) as end:
                 yield dying(end)
 
         kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
@@ -50,7 +50,7 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
         MariadbServer.commit = dying(MariadbServer.commit)  # type: ignore[method-assign]
         for holding in (Holding, MariadbHolding):
             holding.end = dying(holding.end)  # type: ignore[method-assign]
-        sqlite_engine._transaction = transaction
+        SqliteDatabase._transaction = transaction  # type: ignore[method-assign]
         with shop.session() as session:
             work(session)
 

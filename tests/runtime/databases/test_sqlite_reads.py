@@ -84,6 +84,18 @@ def test_what_is_read_is_told_where_it_is_granted(small: Shop, statement: str, n
     assert ("read", f"databases/shop/main/{name}") in {(each.verb, each.resource) for each in plan.request.accesses}
 
 
+def test_a_table_that_a_virtual_one_reads_while_it_runs_needs_a_grant(small: Shop):
+    with contextlib.closing(apsw.Connection(small.settings.path)) as made:
+        made.execute("CREATE VIRTUAL TABLE found USING fts5 (v, content = 'secret')")
+    rebuild = {"do": "sql", "database": "shop", "statements": ["INSERT INTO found (found) VALUES ('rebuild')"]}
+    with granting(small) as session:
+        session.permissions.grant(
+            Grant(resources=("databases/shop/main/found*",), verbs=("*",), minimum_guarantee=Guarantee.NONE)
+        )
+        with pytest.raises(NotPermitted, match="read 'databases/shop/main/secret'"):
+            session.propose(rebuild)
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -177,6 +177,19 @@ def guarded(
         connection.authorizer = connection.exec_trace = None
     if count == 0:
         raise InputError(f"statement {number}: is empty")
+
+
+@contextlib.contextmanager
+def without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
+    """What is compiled in the block leaves foreign keys out. The pragma would not do so in a transaction."""
+    import apsw
+
+    was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
+    try:
+        yield
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
 
 
 def require_action(cursor: apsw.Cursor, seen: Seen, number: int) -> None:

@@ -10,9 +10,6 @@ with its device and inode in the name, which leaves no file behind and ends with
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import socket
 import threading
 import time
 from array import array
@@ -23,20 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import (
-    NUM_KEYS,
     Definition,
     Effect,
     Image,
-    TableEffect,
     as_name,
     without_collection,
 )
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.databases.sqlite.barrier import Seen, guarded
+from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
 from autoclave.runtime.databases.sqlite.catalogue import (
     Objects,
     TableMaker,
@@ -44,7 +38,9 @@ from autoclave.runtime.databases.sqlite.catalogue import (
     objects_of,
     tables_of,
 )
+from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
 from autoclave.runtime.databases.sqlite.failures import translated
+from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
 from autoclave.runtime.databases.sqlite.recorder import Recorder
 from autoclave.runtime.databases.sqlite.rows import Rows
 from autoclave.runtime.interface import InDoubt
@@ -54,7 +50,6 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_ROW = 4
 _INVERTIBLE = ("table", "index", "view")
-_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +81,14 @@ class SqliteDatabase:
             path = Path(settings.path)
             if not path.is_file():
                 raise InputError(f"database {name}: path {path}: there is no such file")
-            opening.callback(_lease(name, path).close)
+            opening.callback(lease_of(name, path).close)
             self._acting = self._connect()
             opening.callback(self._acting.close)
             self._writing = self._connect(enforces=False)
             opening.callback(self._writing.close)
             with translated(self._where):
                 tables_of(self._acting)
-            self._files = _files_of(path)
+            self._files = OpenFiles(path)
             self._opened = opening.pop_all()
 
     @property
@@ -117,26 +112,12 @@ class SqliteDatabase:
                 connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
             return connection
 
-    def _require_same_files(self) -> None:
-        """Look whether what is open here is what others find. Asked in a transaction.
-
-        While we have the file open, no SQLite takes the files of a write-ahead log away; they may come.
-        """
-        now = _files_of(Path(self._settings.path))
-        for name, known in self._files.items():
-            if now.get(name) != known:
-                raise HostError(
-                    f"{self._where}: {name} was replaced while the session had it open, so what is written would be "
-                    "lost. Mend: end the session, and open it again"
-                )
-        self._files = now
-
     @contextlib.contextmanager
     def _looking(self, connection: apsw.Connection) -> Iterator[None]:
         """All that is read in the block is of one moment; and the file is locked once, not for each row."""
         connection.execute("BEGIN")
         try:
-            self._require_same_files()
+            self._files.require_same(self._where)
             yield
         finally:
             if connection.in_transaction:
@@ -149,11 +130,11 @@ class SqliteDatabase:
 
         def end(is_good: bool) -> None:
             if is_good:
-                self._require_same_files()
+                self._files.require_same(self._where)
             connection.execute("COMMIT" if is_good else "ROLLBACK")
 
         try:
-            self._require_same_files()
+            self._files.require_same(self._where)
             yield end
         finally:
             if connection.in_transaction:
@@ -184,7 +165,7 @@ class SqliteDatabase:
                 for name, verbs in seen.writes.items():
                     place = f"main/{name}"
                     writes[place] = writes.get(place, frozenset()) | verbs
-                reads |= _reads(operation, number, seen, tables)
+                reads |= reads_of(operation, number, seen, tables)
         return Reading(writes, frozenset(reads), frozenset(defines))
 
     def lease(self, tables: Collection[str]) -> None:
@@ -270,7 +251,7 @@ class SqliteDatabase:
                     seen = self._step(connection, operation, number)
                     _require_mode(seen, mode, number + 1)
                     is_settled = is_settled and seen.is_settled
-                    reads |= _reads(operation, number, seen, tables)
+                    reads |= reads_of(operation, number, seen, tables)
                 connection.execute("SAVEPOINT flushed")  # virtual tables write what they had put off
                 connection.execute("RELEASE flushed")
             except BaseException:
@@ -286,7 +267,7 @@ class SqliteDatabase:
             effects,
             created=tuple(_created(objects, objects_of(connection), after, mode)),
             counters=_moved(counters, counters_of(connection)),
-            reads=frozenset(reads | {key for each in effects for key in _parents(each, after)}),
+            reads=frozenset(reads | {key for each in effects for key in parents_of(each, after)}),
             is_settled=is_settled,
         )
         self._require_limits(connection, effect, after)
@@ -299,7 +280,7 @@ class SqliteDatabase:
         until = time.monotonic() + self._settings.statement_timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
         try:
-            with _without_foreign_keys(connection):
+            with without_foreign_keys(connection):
                 own = self._given(connection, operation, number, runs=False)
             seen = self._given(connection, operation, number, runs=False)
             seen.reads_of_keys = seen.reads - own.reads
@@ -396,7 +377,7 @@ class SqliteDatabase:
         try:
             with translated(self._where):
                 connection.execute("BEGIN IMMEDIATE")
-                self._require_same_files()
+                self._files.require_same(self._where)
                 keep(self._run(connection, operation, Mode.HOLD), {"until": time.time() + self._settings.hold_s})
         except BaseException:
             connection.close()
@@ -427,7 +408,7 @@ class SqliteDatabase:
             if connection is None:
                 return
             if commit:
-                self._require_same_files()
+                self._files.require_same(self._where)
             connection.execute("COMMIT" if commit else "ROLLBACK")
             connection.close()
             del self._held[action]
@@ -457,40 +438,6 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
     return SqliteDatabase(name, connection)
 
 
-def _lease(name: str, path: Path) -> socket.socket:
-    about = os.stat(path)
-    lease = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        lease.bind(f"\0autoclave/sqlite/{about.st_dev}/{about.st_ino}")
-    except OSError:
-        lease.close()
-        raise InputError(f"database {name}: another session works on {path}; wait for it, or end it") from None
-    return lease
-
-
-@contextlib.contextmanager
-def _without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
-    """What is compiled in the block leaves foreign keys out. The pragma would not do so in a transaction."""
-    import apsw
-
-    was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
-    try:
-        yield
-    finally:
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
-
-
-def _files_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Which file it is, and which those are that a write-ahead log keeps beside it, as far as there are any."""
-    found: dict[str, tuple[int, int]] = {}
-    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            about = os.stat(name)
-            found[name] = about.st_dev, about.st_ino
-    return found
-
-
 def _require_mode(seen: Seen, mode: Mode, number: int) -> None:
     """Check that definitions can be taken back in a mode."""
     if mode is Mode.HOLD:
@@ -516,47 +463,6 @@ def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mod
 def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:
     names = {**before, **after}
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
-
-
-def _reads(operation: Sql, number: int, seen: Seen, tables: dict[str, TableMaker]) -> set[str]:
-    """What a statement depends on: rows that it names by their keys, else tables."""
-    within = _known(seen.reads_within, tables) | seen.reads_own
-    found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
-    named: set[str] = set()
-    for name in seen.writes.keys() - within:
-        table = tables.get(name)
-        key = [table.stored[table.alias][0]] if table is not None and table.alias is not None else []
-        rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
-        if rows is None or not all(map(_NUMBER.fullmatch, rows)):
-            return {f"main/{each}" for each in found}
-        named |= {f"main/{name}/{row}" for row in rows}
-    others = found - (seen.reads_of_keys | seen.writes.keys()) | within
-    return {f"main/{each}" for each in others} | named
-
-
-def _known(names: set[str], tables: dict[str, TableMaker]) -> set[str]:
-    """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
-    defined = {name.lower(): name for name in tables}
-    return {defined.get(name.lower(), name) for name in names}
-
-
-def _parents(effect: TableEffect, tables: dict[str, TableMaker]) -> Iterator[str]:
-    """Rows that those that came refer to, where their key is the rowid; else their tables.
-
-    Other keys may be spelt otherwise where they refer.
-    """
-    table = tables[effect.table.partition("/")[2]]
-    places = {column[0].lower(): number for number, column in enumerate(table.stored)}
-    for reference in table.references:
-        parent = tables.get(reference.table.partition("/")[2])
-        own = [places[column.lower()] for column in reference.columns]
-        key = [] if parent is None or parent.alias is None else [parent.stored[parent.alias][0].lower()]
-        target = [column.lower() for column in reference.target] or key
-        rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
-        if not key or target != key or len(rows) > NUM_KEYS or any(type(row[0]) is not int for row in rows):
-            yield reference.table
-            continue
-        yield from (f"{reference.table}/{row[0]}" for row in rows)
 
 
 def _places(effect: Effect) -> set[tuple[str, str]]:

@@ -5,12 +5,14 @@ Meant for a connection of which triggers and foreign keys are switched off: what
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, is_same
 from autoclave.runtime.databases.engine import Contested
 from autoclave.runtime.databases.sqlite.catalogue import (
+    PLAIN,
     TableMaker,
     decoded,
     names_in,
@@ -79,23 +81,30 @@ class Rows:
 
     def _found(self, table: TableMaker, images: Sequence[Image]) -> Iterator[tuple[Image, Image | None]]:
         """Images, each with the row that is there under its key."""
-        names = [quoted(table.stored[number][0]) for number in table.key]
-        is_keyless = {False: not names, True: True}
-        for by_rowid in (False, True):
-            own = [
-                each for each in images if (table.has_rowid and is_keyless[each[0].startswith("rowid ")]) is by_rowid
-            ]
-            keys = [(data[0],) if by_rowid else [decoded(data[1][number]) for number in table.key] for _, data in own]
-            there = self._rows_at(table, [table.rowid] if by_rowid else names, keys)
-            yield from ((image, there.get(number)) for number, image in enumerate(own))
+        is_by_rowid = table.has_rowid and (table.alias is not None or not table.key)
+        by_rowid = [each for each in images if is_by_rowid or each[0].startswith("rowid ")]
+        there = self._rows_at(table, [data[0] for _, data in by_rowid])
+        yield from ((image, there.get(image[1][0])) for image in by_rowid)
+        if not is_by_rowid:
+            yield from self._found_by_key(table, [each for each in images if not each[0].startswith("rowid ")])
 
-    def _rows_at(self, table: TableMaker, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> dict[int, Image]:
-        """Rows by the places of their keys; places without a row are left out."""
-        columns = ", ".join([table.rowid if table.has_rowid else "0", *(quoted(each[0]) for each in table.stored)])
-        where = " AND ".join(f"{name} IS ?" for name in names)
-        statement = f"SELECT ?, {columns} FROM main.{quoted(table.name)} WHERE {where}"
+    def _rows_at(self, table: TableMaker, rowids: Sequence[int]) -> dict[int, Image]:
+        """Rows by their rowids, looked up at once."""
+        import apsw
+
+        if not rowids:
+            return {}
+        statement = f"SELECT {_columns(table)} FROM main.{quoted(table.name)} WHERE {table.rowid} IN carray(?)"
+        rows = self._connection.execute(statement, (apsw.carray(array("q", rowids)),))
+        return {rowid: table.image(rowid, values) for rowid, *values in rows}
+
+    def _found_by_key(self, table: TableMaker, images: Sequence[Image]) -> Iterator[tuple[Image, Image | None]]:
+        where = " AND ".join(f"{quoted(table.stored[number][0])} IS ?" for number in table.key)
+        statement = f"SELECT ?, {_columns(table)} FROM main.{quoted(table.name)} WHERE {where}"
+        keys = ([decoded(data[1][number]) for number in table.key] for _, data in images)
         rows = self._connection.executemany(statement, ((number, *key) for number, key in enumerate(keys)))
-        return {number: table.image(rowid, values) for number, rowid, *values in rows}
+        there = {number: table.image(rowid, values) for number, rowid, *values in rows}
+        yield from ((image, there.get(number)) for number, image in enumerate(images))
 
     def write(self, effect: Effect) -> None:
         """Make an effect true. The caller has the transaction, and has looked that nothing is contested."""
@@ -113,25 +122,31 @@ class Rows:
         self._set_counters(effect.counters)
 
     def _take(self, table: TableMaker, images: tuple[Image, ...]) -> None:
-        if table.has_rowid:
-            where, rows = f"{table.rowid} = ?", [(data[0],) for _, data in images]
-        else:
+        import apsw
+
+        before, delete = self._connection.total_changes(), f"DELETE FROM main.{quoted(table.name)} WHERE "
+        if table.has_rowid and images:
+            rowids = apsw.carray(array("q", [data[0] for _, data in images]))
+            self._connection.execute(f"{delete}{table.rowid} IN carray(?)", (rowids,))
+        elif images:
             where = " AND ".join(f"{quoted(table.stored[number][0])} IS ?" for number in table.key)
-            rows = [tuple(decoded(data[1][number]) for number in table.key) for _, data in images]
-        before = self._connection.total_changes()
-        self._connection.executemany(f"DELETE FROM main.{quoted(table.name)} WHERE {where}", rows)
+            rows = (tuple(decoded(data[1][number]) for number in table.key) for _, data in images)
+            self._connection.executemany(delete + where, rows)
         if self._connection.total_changes() - before != len(images):
             raise Contested.over([table.place])
 
     def _bring(self, table: TableMaker, images: tuple[Image, ...]) -> None:
         names = [quoted(table.stored[number][0]) for number in table.written]
-        has_own = table.has_rowid and table.alias is None
+        has_own, is_whole = table.has_rowid and table.alias is None, len(table.written) == len(table.stored)
         names += [table.rowid] if has_own else []
         marks = ", ".join("?" for _ in names)
         statement = f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) VALUES ({marks})"
 
-        def rows() -> Iterator[list[Any]]:
+        def rows() -> Iterator[Sequence[Any]]:
             for _, (rowid, values) in images:
+                if is_whole and not has_own and PLAIN.issuperset(map(type, values)):
+                    yield values
+                    continue
                 row = [decoded(values[number]) for number in table.written]
                 if has_own:
                     row.append(None if self._has_rowid(table, rowid) else rowid)
@@ -153,6 +168,11 @@ class Rows:
                 self._connection.execute("DELETE FROM main.sqlite_sequence WHERE name = ?", (table,))
                 if after is not None:
                     self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (table, after))
+
+
+def _columns(table: TableMaker) -> str:
+    """What is read of a row: its rowid, if it has one, and its values."""
+    return ", ".join([table.rowid if table.has_rowid else "0", *(quoted(each[0]) for each in table.stored)])
 
 
 def _own(place: str) -> str:

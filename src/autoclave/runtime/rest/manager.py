@@ -36,7 +36,7 @@ from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
 from autoclave.runtime.rest.pairs import Pairs
 from autoclave.runtime.rest.parts import Answer, Part, State, part_from
-from autoclave.runtime.rest.sending import Outcome, Sender, outcome, seen_answer
+from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
 from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
 from autoclave.runtime.rest.undoing import Inverse, Inverses, ProposeInverse, worst
@@ -218,20 +218,7 @@ class RestManager:
         """See `Manager`. What it left is what there is now; of what nobody can name, some cannot be taken back."""
         service, _, parts = self._begun(action, started)
         noted = self._notes.answer(action, _DO) if len(parts) == 1 else None
-        return self._receipt(action, started, service, [self._accepted(service, part, noted) for part in parts])
-
-    def _accepted(self, service: Service, part: Part, noted: Answer | None) -> Part:
-        """A part that was done. Where its answer is lost, the only new one in its listing is what it made."""
-        if part.answer is None and noted and outcome(service, noted, service.spec_of(part)) is Outcome.APPLIED:
-            part = replace(part, answer=noted)
-        elif part.answer is None and part.listed is not None:
-            found = list(self._sender.candidates(service, part).values())
-            part = replace(part, answer=found[0] if len(found) == 1 else None)
-        subject = part.subject or service.subject(part)
-        after = service.look(part.look, subject) if subject else None
-        if part.answer is None and after is not None:
-            part = replace(part, answer=seen_answer(after))
-        return replace(part, subject=subject, after=after)
+        return self._receipt(action, started, service, [self._sender.accepted(service, part, noted) for part in parts])
 
     def put_back(self, action: str, started: Json) -> bool:
         try:

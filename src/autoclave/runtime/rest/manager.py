@@ -35,7 +35,7 @@ from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
 from autoclave.runtime.rest.pairs import Pairs
-from autoclave.runtime.rest.parts import Answer, Part, State, part_from
+from autoclave.runtime.rest.parts import Part, State, part_from
 from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
 from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of

@@ -162,6 +162,25 @@ def test_what_was_lost_long_ago_is_not_sent_again_but_looked_up(
     assert [method for method, _, _ in proxy.seen].count("POST") == 1
 
 
+def test_where_the_clock_was_set_back_it_is_waited_no_longer_and_not_sent_again(
+    shaky: Session, reader: Reader, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+):
+    manager, now = manager_of(shaky), time.time()
+    find_out = manager.find_out
+
+    def earlier(*given: Any) -> Any:
+        monkeypatch.setattr(time, "time", lambda: now - 3600)
+        return find_out(*given)
+
+    manager.find_out = earlier
+    proxy.faults("cut_before")
+    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    begun = time.monotonic()
+    assert done_or_said(shaky, given)[1] is S.FAILED
+    assert time.monotonic() - begun < 5
+    assert [method for method, _, _ in proxy.seen].count("POST") == 1
+
+
 def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
     reader.put("one", title="first")
     proxy.delay_s = 0.6

@@ -14,7 +14,7 @@ from autoclave.runtime.interface import Choice, Guarantee, NotUndone
 from autoclave.runtime.rest.undoing import Inverses
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened
+from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
 
 S = ActionState
@@ -215,6 +215,28 @@ def test_only_an_empty_collection_can_come_back(session: Session, reader: Reader
     assert reader.ask("GET", reader.place)[0] == 404
     session.undo(action)
     assert reader.ask("GET", reader.place)[0] == 200
+
+
+def test_a_plan_for_an_empty_collection_is_no_plan_for_a_full_one(session: Session, reader: Reader):
+    proposal = session.propose(asked("delete_collection", bucket=reader.bucket, collection="notes"))
+    reader.put("one", title="somebody needs this")
+    with pytest.raises(InputError, match="has changed since it was planned"):
+        session.run(proposal.action, proposal.plan.digest)
+    assert list(reader.records()) == ["one"]
+
+
+def test_an_undo_that_the_key_is_not_for_is_told_before_anything_is_done(kinto: int, reader: Reader, tmp_path: Path):
+    given = asked("put_record", bucket=reader.bucket, collection="notes", id="mine-1", body={"data": {}})
+    for of_key, guarantee in (
+        ({"methods": ("GET", "PUT")}, Guarantee.NONE),
+        ({"paths": ("/v1/buckets/*/collections/*/records/mine-*",)}, Guarantee.EXACT),
+    ):
+        (folder := tmp_path / next(iter(of_key))).mkdir()
+        with opened(folder, {"kinto": connection(kinto)}, secret(kinto, **of_key)) as session:
+            plan = session.plan(given)
+        assert plan.guarantee is guarantee
+        told = "cannot be taken back: delete_record could, but DELETE /v1/"
+        assert (told in plan.changes[0]) == (guarantee is Guarantee.NONE)
 
 
 def test_a_batch_is_one_action_and_is_taken_back_whole(session: Session, reader: Reader):

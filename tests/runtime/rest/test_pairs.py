@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 from autoclave.core import InputError
 from autoclave.runtime.interface import Guarantee, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
+from autoclave.runtime.rest.expressions import is_general, normal
 from autoclave.runtime.rest.pairs import Match, PairStatus
+from autoclave.runtime.rest.parts import part_from
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened
 from tests.runtime.rest.catalogues import plain, written
+from tests.runtime.rest.odd_service import CATALOGUE, OddService
 
 S = ActionState
 RIGHT = {
@@ -165,6 +169,9 @@ def test_when_the_window_is_over_it_cannot_be_taken_back(
         monkeypatch.setattr(time, "time", lambda: now + 31)
         with pytest.raises(InputError, match="could be taken back for 30 s, and that time is over"):
             session.undo(action)
+        monkeypatch.setattr(time, "time", lambda: now - 3600)
+        with pytest.raises(InputError, match="the clock was set back since, so nobody can tell"):
+            session.undo(action)
     assert reader.records() == {"one": {"title": "ours"}}
 
 
@@ -243,6 +250,62 @@ def test_a_proposal_about_anything_else_is_not_sent(kinto: int, reader: Reader, 
                 session.undo(action)
         assert session.journal.standing(action).state is S.EXECUTED
     assert reader.records() == {"one": {"title": "ours"}, "two": {"title": "precious"}}
+
+
+def test_a_value_of_a_model_at_any_depth_is_not_brought_into_other_actions(tmp_path: Path):
+    planted = {"id": "$request.path.id", "body": {"v": "$before.body#/v", "at": "planted"}}  # `at` is not compared
+    model = Model({"operation": "put", "arguments": planted}, {"operation": "put", "arguments": planted})
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["operations"]["put"] |= {"undo": [], "spend": 0.0}
+    with OddService(items={"x": {"v": 1}, "y": {"v": 2}}) as service:
+        settings = {"catalogue": written(tmp_path, catalogue), "secret": "", "hold_s": 0.0}
+        with opened(tmp_path, {"odd": connection(service.port, **settings)}, propose_inverse=model) as session:
+            session.undo(done(session, "put", "odd", id="x", body={"v": 7}))
+            assert session.plan(asked("put", "odd", id="y", body={"v": 8})).guarantee is Guarantee.NONE
+            session.undo(done(session, "put", "odd", id="y", body={"v": 8}))
+            assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "is_so"),
+    [
+        ({"id": "{$request.path.id}", "body": ["$before.body#/v"]}, True),
+        ({"body": {"of": "$before.body", "without": ["/at"]}}, True),
+        ({"id": "x-{$request.path.id}"}, False),
+        ({"id": "$request.path.id", "n": 1}, False),
+        ({"id": "$new.uuid"}, False),
+        ({"body": {}}, False),
+        ({}, False),
+    ],
+)
+def test_only_what_comes_from_the_action_alone_is_general(template: Any, is_so: bool):
+    assert is_general(normal(template)) is is_so
+
+
+def test_a_wrong_inverse_is_known_in_another_spelling(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    wrong = {"operation": "patch_record", "arguments": {**OF_PATH, "body": {"data": {"title": "wrong"}}}}
+    other = {**wrong, "arguments": {**wrong["arguments"], "id": "{$request.path.id}"}}
+    with opened_with(Model(wrong, other), kinto, tmp_path) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(NotUndone):
+            session.undo(action)
+        with pytest.raises(InputError, match="proposed again, and is known to be wrong"):
+            session.undo(action)
+
+
+def test_a_pair_that_was_found_wrong_puts_nothing_back_either(kinto: int, reader: Reader, tmp_path: Path):
+    with opened(tmp_path, {"kinto": connection(kinto)}) as session:
+        action = done(session, "put_record", **change(reader, title="ours"))
+        session.undo(action)
+        manager = manager_of(session)
+        for pair, (_, _, inverse) in manager.inverses().items():
+            if inverse.undo.operation == "put_record":
+                manager.pairs.judge(pair, "it lost my title", is_good=False)
+        part = part_from(session.journal.standing(action).body["parts"][0])
+        assert part.operation == "delete_record"
+        with pytest.raises(InputError, match="nothing is known that takes delete_record back"):
+            manager._inverses.restoring(manager._services["kinto"], part, part.after)
 
 
 def test_an_inverse_with_values_of_its_own_action_is_not_used_for_another(kinto: int, reader: Reader, tmp_path: Path):

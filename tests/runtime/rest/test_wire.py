@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import socket
 import time
@@ -100,7 +101,8 @@ def test_a_key_goes_only_where_its_secret_says(service: OddService, tmp_path: Pa
         ({"allows_private": False}, "may not go to private networks"),
     ):
         (folder := tmp_path / rule.replace(" ", "-") / next(iter(given))).mkdir(parents=True)
-        with opened_on(service, folder, token(service, **given)) as session, pytest.raises(AutoclaveError, match=rule):
+        key = token(service, **given)
+        with opened_on(service, folder, key, hold_s=0.0) as session, pytest.raises(AutoclaveError, match=rule):
             put(session, "x", n=1)
     assert service.items == {}
 
@@ -540,3 +542,28 @@ def test_without_tls_nothing_goes_to_the_internet(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("day", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon"])
 def test_a_time_to_come_again_that_is_none_is_a_second(day: str):
     assert _pause_s(Answer(429, {"retry-after": day}, None)) == 1.0
+
+
+def test_a_service_has_one_name_however_it_is_spelled(tmp_path: Path):
+    for scheme, spellings in (("https", ("A.example:443", "a.example:0443")), ("http", ("a.example:80", "A.EXAMPLE"))):
+        urls = {
+            ServiceConnection(base_url=f"{scheme}://{each}/v1/", allows_private=True).base_url for each in spellings
+        }
+        assert urls == {f"{scheme}://a.example/v1"}
+
+
+def test_a_key_by_which_something_is_done_once_is_never_given_from_outside(service: OddService, tmp_path: Path):
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["operations"]["send"]["idempotency"] = {"place": "header", "name": "Idempotency-Key"}
+    catalogue["operations"]["put"] |= {"path": "/items/{id}/{txn}", "idempotency": {"place": "path", "name": "txn"}}
+    (own := tmp_path / "own").mkdir()
+    free = {"do": "request", "service": "odd", "method": "PUT", "path": "/items/x/used", "body": {"cost": 0}}
+    with opened_on(service, tmp_path, catalogue=written(own, catalogue), hold_s=0.0) as session:
+        with pytest.raises(InputError, match=r"Idempotency-Key is a key by which .* chosen anew for each"):
+            session.propose(asked("send", "odd", body={}, **{"Idempotency-Key": "used"}))
+        with pytest.raises(InputError, match="txn is a key by which"):
+            session.propose(free)
+        assert service.asked == []
+        done(session, "send", "odd", body={})
+        done(session, "send", "odd", body={})
+    assert len({headers["idempotency-key"] for method, _, headers in service.asked if method == "POST"}) == 2

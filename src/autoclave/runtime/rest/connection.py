@@ -56,12 +56,12 @@ class ServiceConnection(Config):
         if "@" in place.netloc:
             raise ValueError("must have no user: keys belong into the vault")
         try:
-            host_and_port(place.netloc)
+            origin_of(given)
         except InputError as error:
             raise ValueError(str(error)) from None
         if re.search(r"%|//|\\", place.path) or any(part in (".", "..") for part in place.path.split("/")):
             raise ValueError(f"{given!r} has a path that can be read in several ways")
-        return f"{place.scheme}://{place.netloc.lower()}{place.path.rstrip('/')}"
+        return f"{origin_of(given)}{place.path.rstrip('/')}"
 
     @model_validator(mode="after")
     def _is_safe(self) -> ServiceConnection:
@@ -87,6 +87,18 @@ class ServiceConnection(Config):
     def prefix(self) -> str:
         """The path of the base URL, without a slash at its end."""
         return urlsplit(self.base_url).path
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL in their one spelling.
+
+    Raises:
+        InputError: it has no host that is a plain name.
+    """
+    place = urlsplit(url)
+    default = 443 if place.scheme == "https" else 80
+    host, port = host_and_port(place.netloc, default)
+    return f"{place.scheme}://{host}" + ("" if port == default else f":{port}")
 
 
 def is_file_name(catalogue: str) -> bool:

@@ -85,6 +85,30 @@ def _found(expression: str, scene: Scene) -> Any:
     return at(value, pointer, _MISSING)
 
 
+def normal(template: Any) -> Any:
+    """A template in its one spelling: what is one expression stands without braces and without an empty pointer."""
+    if isinstance(template, Mapping):
+        return {key: normal(inner) for key, inner in template.items()}
+    if isinstance(template, (list, tuple)):
+        return [normal(inner) for inner in template]
+    if not isinstance(template, str):
+        return template
+    whole = _WITHIN.fullmatch(template)
+    return (whole[1] if whole else template).removesuffix("#") if whole or _WHOLE.fullmatch(template) else template
+
+
+def is_general(template: Any) -> bool:
+    """Whether every value in a template comes from request, answer or the state before, and none is its own."""
+    if isinstance(template, Mapping):
+        values = [template["of"]] if set(template) == {"of", "without"} else list(template.values())
+    elif isinstance(template, (list, tuple)):
+        values = list(template)
+    else:
+        is_whole = isinstance(template, str) and _WHOLE.fullmatch(template)
+        return bool(is_whole) and re.split(r"[.#]", template[1:])[0] in ("request", "response", "before")
+    return bool(values) and all(is_general(inner) for inner in values)
+
+
 def expressions_in(template: Any) -> Iterator[str]:
     """All expressions in a template."""
     if isinstance(template, Mapping):

@@ -10,6 +10,7 @@ settled by looking, see `sending.py`.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import ssl
 import time
@@ -31,11 +32,11 @@ from autoclave.runtime.rest.differences import differences
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.forms import fingerprint
 from autoclave.runtime.rest.loading import load_catalogue
-from autoclave.runtime.rest.notes import Notes
+from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
 from autoclave.runtime.rest.pairs import Pairs
-from autoclave.runtime.rest.parts import Answer, Part, State, part_from
-from autoclave.runtime.rest.sending import Outcome, Sender, outcome, seen_answer
+from autoclave.runtime.rest.parts import Part, State, part_from
+from autoclave.runtime.rest.sending import Outcome, Sender, outcome
 from autoclave.runtime.rest.service import Service, complaint, kept_headers
 from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
 from autoclave.runtime.rest.undoing import Inverse, Inverses, ProposeInverse, worst
@@ -95,13 +96,16 @@ class RestManager:
         parts = service.parts(ask, looks=True)
         if self._is_reading(service, parts):
             return self._reading(service, ask, parts[0])
-        seen = [[part.before.fingerprint, part.before.etag] if part.before else None for part in parts]
-        digest = fingerprint([ask.model_dump(mode="json"), service.connection.base_url, seen])
+        inverses = [self._inverses.planned(service, part) for part in parts]
+        guarantee = worst([each.undo.grade if each and not why else Guarantee.NONE for each, why in inverses])
+        told = [self._words(service, part, *each) for part, each in zip(parts, inverses, strict=True)]
+        seen = [[part.before and (part.before.fingerprint, part.before.etag), part.num_inside] for part in parts]
+        undos = [[each.undo.model_dump(mode="json") if each else None, why] for each, why in inverses]
+        digest = fingerprint([ask.model_dump(mode="json"), service.connection.base_url, seen, undos, guarantee])
         self._planned = {action: (digest, parts)}
-        guarantee = self._guarantee(service, parts)
         return Plan(
             digest=digest,
-            changes=tuple(self._words(service, part) for part in parts),
+            changes=tuple(told),
             request=Request(tuple(accesses_of(service, parts)), guarantee),
             footprint=footprint_of(service, parts),
             guarantee=guarantee,
@@ -135,14 +139,11 @@ class RestManager:
             output={"stdout": text, "status": answer.status},
         )
 
-    def _guarantee(self, service: Service, parts: Sequence[Part]) -> Guarantee:
-        """How good the undo is, as far as anybody knows: what a model would have to propose is not counted on."""
-        found = [self._inverses.best(service, part) for part in parts]
-        return worst([each.undo.grade if each else Guarantee.NONE for each in found])
-
-    def _words(self, service: Service, part: Part) -> str:
-        inverse = self._inverses.best(service, part)
-        if inverse is not None:
+    def _words(self, service: Service, part: Part, inverse: Inverse | None, why_not: str) -> str:
+        """What a part would do. What a model would have to propose is not counted on."""
+        if inverse is not None and why_not:
+            undo = f"cannot be taken back: {inverse.undo.operation} could, but {why_not}"
+        elif inverse is not None:
             undo = f"undo: {inverse.told}"
         elif self._inverses.can_propose and not service.connection.is_strict and service.catalogue:
             undo = "undo: a model has to propose it, unproven; do not count on it"
@@ -217,20 +218,7 @@ class RestManager:
         """See `Manager`. What it left is what there is now; of what nobody can name, some cannot be taken back."""
         service, _, parts = self._begun(action, started)
         noted = self._notes.answer(action, _DO) if len(parts) == 1 else None
-        return self._receipt(action, started, service, [self._accepted(service, part, noted) for part in parts])
-
-    def _accepted(self, service: Service, part: Part, noted: Answer | None) -> Part:
-        """A part that was done. Where its answer is lost, the only new one in its listing is what it made."""
-        if part.answer is None and noted and outcome(service, noted, service.spec_of(part)) is Outcome.APPLIED:
-            part = replace(part, answer=noted)
-        elif part.answer is None and part.listed is not None:
-            found = list(self._sender.candidates(service, part).values())
-            part = replace(part, answer=found[0] if len(found) == 1 else None)
-        subject = part.subject or service.subject(part)
-        after = service.look(part.look, subject) if subject else None
-        if part.answer is None and after is not None:
-            part = replace(part, answer=seen_answer(after))
-        return replace(part, subject=subject, after=after)
+        return self._receipt(action, started, service, [self._sender.accepted(service, part, noted) for part in parts])
 
     def put_back(self, action: str, started: Json) -> bool:
         try:
@@ -285,8 +273,9 @@ class RestManager:
             ):
                 return f"{part.call.told}: {self._inverses.why_none(service, part)}"
             window_s = inverse.undo.window_s if inverse else None
-            if window_s is not None and time.time() > float(receipt["at"]) + window_s:
-                return f"{part.call.told}: could be taken back for {window_s:.0f} s, and that time is over"
+            if window_s is not None and (age := age_s(float(receipt["at"]))) > window_s:
+                over = "that time is over" if age < math.inf else "the clock was set back since, so nobody can tell"
+                return f"{part.call.told}: could be taken back for {window_s:.0f} s, and {over}"
         return ""
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:

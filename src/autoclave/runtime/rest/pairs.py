@@ -14,7 +14,7 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.rest.catalogue import OperationSpec, Undo
-from autoclave.runtime.rest.expressions import expressions_in
+from autoclave.runtime.rest.expressions import is_general, normal
 from autoclave.runtime.rest.forms import fingerprint
 
 _KIND = "pair"
@@ -61,7 +61,7 @@ class Pairs:
 
     def name(self, match: Match, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
         """The name of a pair; another inverse, other arguments for it, or another match: another name."""
-        inverse = [undo.operation, undo.arguments, undo.when]
+        inverse = [undo.operation, normal(undo.arguments), undo.when]
         same: list[Any] = [spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})]
         same = [] if match is Match.NAME else same if match is Match.NAME_AND_SCHEMA else [arguments]
         return f"{service}/{operation}/{fingerprint([match, inverse, same])[:16]}"
@@ -98,14 +98,14 @@ class Pairs:
     def reusable(self, service: str, operation: str) -> list[Undo]:
         """Inverses of an operation that a model proposed and that were proven since, and not broken.
 
-        Only those whose every argument comes from the action itself: one with a value of an earlier action in it would
-        be about that.
+        Only those whose every value comes from the action itself: one with a value of its own, at whatever depth,
+        would bring that into other actions.
         """
         found: dict[str, Undo] = {}
         for record in self._journal.records_of_kinds(_KIND):
             if record.subject.startswith(f"{service}/{operation}/") and record.body.get("inverse"):
                 undo = Undo.model_validate(record.body["inverse"])
-                if all(any(expressions_in(value)) for value in undo.arguments.values()):
+                if is_general(normal(undo.arguments)):
                     found[record.subject] = undo
         return [undo for name, undo in found.items() if self.learnt(name).status is PairStatus.PROVEN]
 

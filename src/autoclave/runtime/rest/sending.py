@@ -287,7 +287,7 @@ class Sender:
             now = self.look(service, part)
             match evidence(part, service.spec_of(part), service.look_of(part), now):
                 case Evidence.DONE:
-                    return part.with_end(seen_answer(now), now)
+                    return part.with_end(_seen_answer(now), now)
                 case Evidence.UNCLEAR:
                     raise InDoubt(f"{place}: {told(now, part.before)}, and nothing proves by whom")
                 case Evidence.AS_BEFORE:
@@ -314,6 +314,23 @@ class Sender:
         new = {name: evaluated(listing.shows, {"item": item}) for name, item in now.items() if name not in before}
         body = part.call.body
         return {name: Answer(0, {}, each) for name, each in new.items() if body is None or is_part_of(body, each)}
+
+    def accepted(self, service: Service, part: Part, noted: Answer | None) -> Part:
+        """A part of which a person says that it was done: without an answer, the only new one in its listing is it.
+
+        Raises:
+            InputError, HostError, InDoubt: the service does not show it.
+        """
+        if part.answer is None and noted and self._says(service, part, noted) is Outcome.APPLIED:
+            part = replace(part, answer=noted)
+        elif part.answer is None and part.listed is not None:
+            found = list(self.candidates(service, part).values())
+            part = replace(part, answer=found[0] if len(found) == 1 else None)
+        subject = part.subject or service.subject(part)
+        after = service.look(part.look, subject) if subject else None
+        if part.answer is None and after is not None:
+            part = replace(part, answer=_seen_answer(after))
+        return replace(part, subject=subject, after=after)
 
     # --- Sending again ----------------------------------------------------------------------------------------------
 
@@ -363,7 +380,7 @@ class Sender:
             )
 
 
-def seen_answer(now: State) -> Answer:
+def _seen_answer(now: State) -> Answer:
     """What is seen, as if it were the answer; its status 0 says that nobody saw that."""
     return Answer(0, {"etag": now.etag} if now.etag else {}, now.body)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import uuid
@@ -12,9 +13,9 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
-from autoclave.runtime.rest.calls import call_of, filled_target, free_call, require_target
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
-from autoclave.runtime.rest.connection import ServiceConnection
+from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer, parameters_in
+from autoclave.runtime.rest.connection import ServiceConnection, origin_of
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
 from autoclave.runtime.rest.forms import canonical, fingerprint
 from autoclave.runtime.rest.operations import Ask
@@ -86,6 +87,15 @@ class Service:
         """
         spec = self.spec(operation)
         return call_of(operation, spec, arguments, self.catalogue.headers if self.catalogue else {})
+
+    def foreseen(self, operation: str, arguments: Mapping[str, Any], part: Part) -> Call:
+        """Method and path of what would take a part back; a name that only the answer will tell is `x` here."""
+        spec, values = self.spec(operation), dict[str, Any]()
+        for name in parameters_in(spec.path):
+            given = arguments.get(name, "x")
+            known = all(value_or_none(each, part.scene) is not None for each in expressions_in(given))
+            values[name] = evaluated(given, part.scene) if known else "x"
+        return Call(spec.method, filled(spec.path, values))
 
     def named(self, ask: Ask) -> tuple[str, Mapping[str, Any]]:
         """The operation that is asked for, and its arguments; an empty name for a free request.
@@ -261,9 +271,9 @@ class Service:
         Raises:
             InputError: elsewhere.
         """
-        place = urlsplit(answer.headers.get("location", ""))
-        own = urlsplit(self.connection.base_url)
-        is_here = not place.netloc or (place.scheme, place.netloc.lower()) == (own.scheme, own.netloc)
+        place, is_here = urlsplit(answer.headers.get("location", "")), False
+        with contextlib.suppress(InputError):
+            is_here = not place.netloc or origin_of(place.geturl()) == origin_of(self.connection.base_url)
         if not is_here or not place.path.startswith(f"{self.connection.prefix}/"):
             raise InputError(
                 f"service {self.name}: {call.told}: leads to {place.netloc[:100]!r}, where nothing of this service goes"

@@ -80,10 +80,11 @@ class Inverses:
             usable = [each for each in usable if each.status is PairStatus.PINNED]
         return next((each for each in usable if each.undo.grade is not Guarantee.NONE), None)
 
-    def known(self, service: Service, part: Part, undo: Undo) -> Inverse:
-        """What is known of an inverse for a part."""
-        match, spec = Match(service.connection.match), service.spec_of(part)
-        pair = self._pairs.name(match, service.name, part.operation, spec, part.arguments, undo)
+    def known(self, service: Service, part: Part, undo: Undo, operation: str = "") -> Inverse:
+        """What is known of an inverse for a part, as that of its operation or of another one."""
+        operation = operation or part.operation
+        match, spec = Match(service.connection.match), service.spec(operation, part.call.method)
+        pair = self._pairs.name(match, service.name, operation, spec, part.arguments, undo)
         learnt = self._pairs.learnt(pair, undo.status)
         return Inverse(undo, pair, learnt.status, learnt.num_proofs)
 
@@ -109,6 +110,16 @@ class Inverses:
         if service.connection.is_strict:
             return "no inverse is pinned, and this connection is strict"
         return "cannot be taken back; no inverse is known"
+
+    def planned(self, service: Service, part: Part) -> tuple[Inverse | None, str]:
+        """The inverse that fits, and why it is none or could not be sent as things stand; empty if it could."""
+        inverse = self.best(service, part)
+        if inverse is None:
+            return None, self.why_none(service, part)
+        try:
+            return inverse, service.wire.why_not(service.foreseen(inverse.undo.operation, inverse.undo.arguments, part))
+        except InputError as error:
+            return inverse, str(error)
 
     @property
     def can_propose(self) -> bool:
@@ -290,18 +301,17 @@ class Inverses:
             inverse = self.best(service, part)
             if inverse is not None and inverse.undo.grade is not Guarantee.COMPENSATING:
                 return self.made(service, part, inverse, now)
-            for undo in self._of_same_subject(service, part):
+            for inverse in self._of_same_subject(service, part):
                 with contextlib.suppress(InputError):
-                    return replace(
-                        self.made(service, part, self.known(service, part, undo), now), pair="", inverse=None
-                    )
+                    return replace(self.made(service, part, inverse, now), pair="", inverse=None)
         raise InputError(f"service {service.name}: nothing is known that takes {part.operation} back")
 
-    def _of_same_subject(self, service: Service, part: Part) -> Iterator[Undo]:
-        """Inverses that are pinned for other operations on what a part is about."""
-        for spec in service.catalogue.operations.values() if service.catalogue and part.look else ():
+    def _of_same_subject(self, service: Service, part: Part) -> Iterator[Inverse]:
+        """Inverses that are pinned for other operations on what a part is about, and not broken since."""
+        for operation, spec in (service.catalogue.operations if service.catalogue and part.look else {}).items():
             if spec.look == part.look:
-                yield from (undo for undo in spec.undo if undo.status == "pinned" and _fits(undo, part))
+                found = [self.known(service, part, undo, operation) for undo in spec.undo if _fits(undo, part)]
+                yield from (each for each in found if each.status is PairStatus.PINNED)
 
 
 def _fits(undo: Undo, part: Part) -> bool:

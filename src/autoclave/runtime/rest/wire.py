@@ -92,6 +92,15 @@ class Wire:
             time.sleep(pause_s)
             waited += max(pause_s, 0.05)
 
+    def why_not(self, call: Call) -> str:
+        """Why a call cannot be sent with the key of the connection; empty if it can."""
+        host, port = self._connection.place
+        try:
+            self._with_key(Outgoing(call.method, host, port, self._connection.prefix + call.target, (), b""))
+        except InputError as error:
+            return str(error)
+        return ""
+
     def _send_once(self, call: Call, guard: Mapping[str, str], before_sending: Callable[[], None]) -> Answer:
         connection = self._connection
         host, port = connection.place

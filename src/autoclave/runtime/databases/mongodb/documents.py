@@ -23,12 +23,8 @@ _RESERVED = frozenset({"true", "false", "null", "Infinity", "NaN"})
 _EXACT = Context(prec=1200)
 """Digits enough for each double to the last one."""
 _LONGEST = 40
-_TYPES = frozenset(
-    """
-    $oid $numberInt $numberLong $numberDouble $numberDecimal $binary $uuid $date $timestamp $regularExpression $minKey
-    $maxKey
-    """.split()
-)
+_NUMBERS = frozenset({"$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"})
+_TYPES = _NUMBERS | {"$oid", "$binary", "$uuid", "$date", "$timestamp", "$regularExpression", "$minKey", "$maxKey"}
 _KEPT_TYPES = _TYPES | {"$code"}
 _REFUSED_TYPES = frozenset({"$code", "$scope", "$symbol", "$dbPointer", "$undefined"})
 

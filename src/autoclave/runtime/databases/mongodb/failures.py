@@ -46,7 +46,7 @@ def translated(where: str) -> Generator[None]:
         HostError: the database is away.
     """
     from bson.errors import BSONError
-    from pymongo.errors import ConnectionFailure, DocumentTooLarge, InvalidDocument, PyMongoError
+    from pymongo.errors import ConnectionFailure, DocumentTooLarge, PyMongoError
 
     try:
         yield
@@ -56,7 +56,7 @@ def translated(where: str) -> Generator[None]:
         raise HostError(
             f"{where}: does not answer ({type(error).__name__}). Mend: look whether the server runs"
         ) from None
-    except (DocumentTooLarge, InvalidDocument, BSONError, UnicodeError, OverflowError) as error:
+    except (DocumentTooLarge, BSONError, UnicodeError, OverflowError) as error:
         raise InputError(f"{where}: a value cannot be sent ({type(error).__name__})") from None
     except PyMongoError as error:
         code = code_of(error)

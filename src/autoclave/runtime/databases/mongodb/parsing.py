@@ -16,11 +16,11 @@ from autoclave.runtime.databases.mongodb.documents import Document, key_in_words
 
 _MOST_CHARACTERS = 16_000_000
 _MOST_LEVELS = 100
-_OPERATORS = frozenset(
-    """
-    $set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $pull $pullAll $addToSet $pop $bit
-    """.split()
+_OF_FIELDS = frozenset(
+    {"$set", "$unset", "$inc", "$mul", "$min", "$max", "$rename", "$setOnInsert", "$currentDate", "$bit"}
 )
+_OF_ARRAYS = frozenset({"$push", "$pull", "$pullAll", "$addToSet", "$pop"})
+_OPERATORS = _OF_FIELDS | _OF_ARRAYS
 _STAGES = frozenset({"$set", "$addFields", "$unset", "$project", "$replaceWith", "$replaceRoot"})
 _REFUSED = frozenset({"$where", "$function", "$accumulator", "$out", "$merge", "$lookup", "$unionWith", "$graphLookup"})
 _UNSETTLED = frozenset({"$currentDate", "$rand", "$sampleRate"})

@@ -267,6 +267,8 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
         ) from None
     if not connection.dbname or not connection.user:
         raise InputError(f"database {name}: engine mongodb needs dbname, and a user with rights on it alone")
+    if "/" in connection.host and not connection.host.startswith("/"):
+        raise InputError(f"database {name}: host: must be a name, an address, or the folder of a socket, and no URI")
     for word in ("role", "schemas", "functions", "allows_code"):
         if getattr(connection, word):
             raise InputError(f"database {name}: {word}: is nothing that MongoDB has")

@@ -412,7 +412,7 @@ def test_a_server_that_asks_for_no_user_is_refused():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"user": ""}, "needs dbname, and a user"),
+        ({"user": ""}, "needs dbname, a user of that database"),
         ({"role": "x"}, "role: is nothing that MongoDB has"),
         ({"schemas": ["x"]}, "schemas: is nothing that MongoDB has"),
         ({"functions": ["x"]}, "functions: is nothing that MongoDB has"),
@@ -423,6 +423,12 @@ def test_a_server_that_asks_for_no_user_is_refused():
 def test_settings_that_do_not_fit_are_refused(more: dict[str, Any], message: str):
     settings = DatabaseConnection.model_validate({"engine": "mongodb", "dbname": "shop", "user": "agent", **more})
     with pytest.raises(InputError, match=message):
+        open_engine("here", settings, "password")
+
+
+def test_a_user_without_a_password_is_refused():
+    settings = DatabaseConnection(engine="mongodb", dbname="shop", user="agent")
+    with pytest.raises(InputError, match="secret of its password"):
         open_engine("here", settings, "")
 
 
@@ -510,8 +516,7 @@ class TestMongodb(EngineConformance):
     @pytest.fixture
     def ground(self, mongodb: Mongodb) -> Iterator[Ground]:
         mongodb.empty()
-        settings = DatabaseConnection(
-            engine="mongodb", host="127.0.0.1", port=mongodb.port, dbname=DBNAME, user=USER, hold_s=30
-        )
+        place = {"host": "127.0.0.1", "port": mongodb.port, "dbname": DBNAME, "user": USER}
+        settings = DatabaseConnection(engine="mongodb", password_secret="agent", hold_s=30, **place)
         yield Ground(settings, mongodb.execute, DBNAME, PASSWORD, TABLES, WORDS, CONTENT)
         mongodb.empty()

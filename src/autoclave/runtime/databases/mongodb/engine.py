@@ -265,8 +265,11 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
         raise HostError(
             f"database {name}: MongoDB needs {error.name}. Mend: pip install 'autoclave[databases]'"
         ) from None
-    if not connection.dbname or not connection.user:
-        raise InputError(f"database {name}: engine mongodb needs dbname, and a user with rights on it alone")
+    if not connection.dbname or not connection.user or not password:
+        raise InputError(
+            f"database {name}: engine mongodb needs dbname, a user of that database with rights on it alone, and the "
+            "secret of its password (password_secret)"
+        )
     if "/" in connection.host and not connection.host.startswith("/"):
         raise InputError(f"database {name}: host: must be a name, an address, or the folder of a socket, and no URI")
     for word in ("role", "schemas", "functions", "allows_code"):

@@ -17,11 +17,15 @@ from typing import Any
 import pymongo
 import pytest
 from bson import json_util
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import PyMongoError
+from pymongo.write_concern import WriteConcern
 
 DEADLINE_S = 60.0
 DBNAME = "shop"
 USER, PASSWORD = "agent", "agent-password"
+_AS_BYTES = CodecOptions(document_class=RawBSONDocument, datetime_conversion=DatetimeConversion.DATETIME_MS)
 _OWNER = ("owner", "owner-password")
 
 
@@ -87,14 +91,19 @@ class Mongodb:
                 client[DBNAME].drop_collection(name)
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a command in Extended JSON as the owner; of `find`: each document as `_id` and canonical text."""
+        """Run a command in Extended JSON as the owner; of `find`: each document as its `_id` and its bytes."""
         command = json_util.loads(statement)
         with self.connected() as client:
             if "find" not in command:
                 client[DBNAME].command({**command, "writeConcern": {"w": "majority"}})
                 return []
-            found = list(client[DBNAME].cursor_command(command))
-        return [(each["_id"], json_util.dumps(each, json_options=json_util.CANONICAL_JSON_OPTIONS)) for each in found]
+            raw = client[DBNAME].cursor_command(command, codec_options=_AS_BYTES)
+            return [(each["_id"], each.raw.hex()) for each in raw]
+
+    def insert(self, collection: str, document: dict[str, Any]) -> None:
+        """Put a document there as the owner, with values of any type."""
+        with self.connected() as client:
+            client[DBNAME].get_collection(collection, write_concern=WriteConcern("majority")).insert_one(document)
 
 
 @pytest.fixture(scope="module")

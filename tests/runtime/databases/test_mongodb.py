@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,20 +23,25 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
+from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, ConnectionFailure, OperationFailure, WriteError
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.conformance import SECRET, EngineConformance, Ground
-from autoclave.runtime.databases.engine import open_engine
+from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.engine import Engine, open_engine
 from autoclave.runtime.databases.mongodb.catalogue import CollectionFacts
 from autoclave.runtime.databases.mongodb.connection import replica_set, require_rights
 from autoclave.runtime.databases.mongodb.documents import bytes_of, id_of, image_of, key_in_words, statement_of
 from autoclave.runtime.databases.mongodb.failures import Busy, translated
 from autoclave.runtime.databases.mongodb.parsing import Step, parsed
 from autoclave.runtime.databases.mongodb.recorder import is_told, made_by
+from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
-from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.settings import DatabaseConnection, Mode
+from autoclave.runtime.interface import InDoubt
 from tests.mongodb import DBNAME, PASSWORD, USER, Mongodb, mongodb
+from tests.runtime.databases.test_holding import until
 
 __all__ = ["mongodb"]
 
@@ -140,7 +147,7 @@ def test_numbers_that_are_the_same_to_the_server_have_one_key():
 
 
 def test_others_have_keys_of_their_own():
-    oid = ObjectId("64b7f0c2a1b2c3d4e5f60718")
+    oid = ObjectId("abc7f0c2a1b2c3d4e5f60718")
     several = [5, "5", oid, f"{oid}", "a", '"a"', True, "true", None, "null", 0.1, Decimal128("0.1"), "", {"a": 1}]
     several += ["NaN", float("nan"), float("inf"), "Infinity", Decimal128("1E+6000"), Decimal128("1E+6001")]
     assert len({key_in_words(each) for each in several}) == len(several)
@@ -204,11 +211,11 @@ def test_what_a_clock_or_chance_fills_in_is_not_settled(update: Any):
 
 
 def test_a_document_that_an_upsert_makes_is_settled_where_its_filter_names_it():
-    made = [
-        _parsed(findAndModify="item", query=query, update={"$set": {"a": 1}}, upsert=True)[0]
-        for query in ({"_id": 7}, {"kind": "book"}, {"_id": {"$in": [1, 2]}})
-    ]
-    assert [each.is_settled for each in made] == [True, False, False]
+    update = {"$set": {"a": 1}}
+    for query, is_settled in (({"_id": 7}, True), ({"kind": "book"}, False), ({"_id": {"$in": [1, 2]}}, False)):
+        (one,) = _parsed(findAndModify="item", query=query, update=update, upsert=True)
+        (other,) = _parsed(update="item", updates=[{"q": query, "u": update, "upsert": True}])
+        assert one.is_settled is other.is_settled is is_settled
 
 
 def test_what_a_filter_names_is_known_by_its_key():
@@ -314,6 +321,7 @@ MODIFY = _parsed(findAndModify="item", query={}, update={"$set": {"a": 1}})[0]
         (DELETE, {"n": 2}, ["1", "2"], 2, True),
         (DELETE, {"n": 3}, ["1", "2"], 2, False),
         (DELETE, {"n": 1}, ["1", "2"], 1, False),
+        (DELETE, {"n": 2}, ["1", "2"], 1, False),
         (MODIFY, {"value": {"_id": 1}, "lastErrorObject": {"n": 1}}, ["1"], 1, True),
         (MODIFY, {"value": {"_id": 2}, "lastErrorObject": {"n": 1}}, ["1"], 0, False),
         (MODIFY, {"value": None, "lastErrorObject": {"n": 0}}, [], 0, True),
@@ -520,3 +528,145 @@ class TestMongodb(EngineConformance):
         settings = DatabaseConnection(engine="mongodb", password_secret="agent", hold_s=30, **place)
         yield Ground(settings, mongodb.execute, DBNAME, PASSWORD, TABLES, WORDS, CONTENT)
         mongodb.empty()
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            _update("parent", {"_id": 8}, {"$set": {"name": "eight"}}, upsert=True),
+            _update("parent", {"_id": 1}, {"$set": {"name": "other"}}, upsert=True),
+            _update("parent", {"_id": 1}, {"name": "whole"}),
+            _delete("parent", {"_id": 1}, 1),
+            json.dumps({"findAndModify": "child", "query": {}, "sort": {"_id": -1}, "update": {"$set": {"x": 1}}}),
+            json.dumps({"findAndModify": "child", "query": {"parent": 1}, "sort": {"_id": 1}, "remove": True}),
+            json.dumps({"findAndModify": "child", "query": {"_id": 9}, "update": {"$set": {"x": 1}}, "upsert": True}),
+        ],
+    )
+    def test_each_command_is_taken_back_and_done_again(self, filled: Ground, engine: Engine, statement: str):
+        before = filled.content()
+        effect = _done(engine, statement)
+        after = filled.content()
+        assert after != before
+        assert effect.num_rows == 1
+        engine.write(effect.inverse(), lambda *_: None)
+        assert filled.content() == before
+        engine.write(effect, lambda *_: None)
+        assert filled.content() == after
+
+    def test_a_document_of_all_types_comes_back_byte_by_byte(self, filled: Ground, engine: Engine, mongodb: Mongodb):
+        mongodb.insert("loose", {"_id": "all", **OF_EACH_TYPE})
+        before = filled.content()
+        effect = _done(engine, _delete("loose", {"_id": "all"}))
+        assert filled.content() != before
+        engine.write(effect.inverse(), lambda *_: None)
+        assert filled.content() == before
+
+    def test_a_document_that_gets_its_id_from_us_is_done_and_taken_back(self, filled: Ground, engine: Engine):
+        before = filled.content()
+        told = engine.rehearse(_sql(_insert("loose", {"word": "new"})), Mode.IMAGES)
+        effect = _done(engine, _insert("loose", {"word": "new"}))
+        assert effect.digest() == told.digest()
+        engine.write(effect.inverse(), lambda *_: None)
+        assert filled.content() == before
+
+    @pytest.mark.parametrize(
+        ("statement", "message"),
+        [
+            (_insert("absent", {"_id": 1}), "there is no collection absent in shop"),
+            (_insert("ring", {"_id": 1}), "collection shop/ring: is capped"),
+        ],
+    )
+    def test_collections_that_no_undo_restores_are_refused(
+        self, filled: Ground, engine: Engine, statement: str, message: str
+    ):
+        filled.others('{"create": "ring", "capped": true, "size": 4096}')
+        with pytest.raises(InputError, match=message):
+            engine.read(_sql(statement), Mode.IMAGES)
+
+    def test_values_stand_in_the_statement(self, filled: Ground, engine: Engine):
+        with pytest.raises(InputError, match="parameters: MongoDB has none"):
+            engine.read(Sql(database="here", statements=(_delete("loose", {}),), parameters=((1,),)), Mode.IMAGES)
+
+    def test_no_larger_share_than_allowed(self, filled: Ground):
+        settings = filled.settings.model_copy(update={"max_share": 0.5})
+        with contextlib.closing(open_engine("here", settings, PASSWORD)) as engine:
+            with pytest.raises(InputError, match="a larger share of it than max_share"):
+                engine.rehearse(_sql(_delete("parent", {"_id": {"$lt": 3}})), Mode.IMAGES)
+            assert engine.rehearse(_sql(_delete("parent", {"_id": 1})), Mode.IMAGES).num_rows == 1
+
+    def test_a_wrong_password_is_told_without_it(self, filled: Ground):
+        with pytest.raises(InputError, match="does not let the user in") as caught:
+            open_engine("here", filled.settings, "wrong-password")
+        assert "wrong-password" not in f"{caught.value}"
+
+    def test_one_that_cannot_be_held_so_long_is_refused(self, filled: Ground):
+        settings = filled.settings.model_copy(update={"hold_s": 60.0})
+        with contextlib.closing(open_engine("here", settings, PASSWORD)) as engine:
+            with pytest.raises(InputError, match="Mend: set hold_s to 55 or less"):
+                engine.read(filled.sql("update"), Mode.HOLD)
+            engine.read(filled.sql("update"), Mode.IMAGES)
+
+    def test_what_is_held_is_rolled_back_when_its_time_is_over(self, filled: Ground):
+        before = filled.content()
+        settings = filled.settings.model_copy(update={"hold_s": 0.3})
+        with contextlib.closing(open_engine("here", settings, PASSWORD)) as engine:
+            kept: list[tuple[Effect, Any]] = []
+            engine.hold("action", filled.sql("update"), lambda effect, mark: kept.append((effect, mark)))
+            effect, mark = kept[0]
+            until(lambda: not engine.held("action", mark, effect).is_open)
+            engine.end_hold("action", commit=True)
+            assert not engine.held("action", mark, effect).is_committed
+        assert filled.content() == before
+
+    def test_what_others_are_changing_is_waited_for_and_no_longer_than_said(self, filled: Ground, engine: Engine):
+        settings = filled.settings.model_copy(update={"lock_timeout_s": 0.2})
+        with contextlib.closing(open_engine("here", settings, PASSWORD)) as other:
+            other.hold("action", filled.sql("update"), lambda *_: None)
+            with contextlib.closing(open_engine("here", settings, PASSWORD)) as hasty, pytest.raises(Busy):
+                hasty.rehearse(filled.sql("update"), Mode.IMAGES)
+            ends = threading.Timer(0.3, other.end_hold, ("action",), {"commit": False})
+            ends.start()
+            assert engine.rehearse(filled.sql("update"), Mode.IMAGES).num_rows == 2
+            ends.join()
+
+    def test_what_may_still_be_committed_is_in_doubt(self, filled: Ground, engine: Engine):
+        """Another process finds it, while the server still has the transaction of one that died."""
+        settings = filled.settings.model_copy(update={"lock_timeout_s": 0.2})
+        kept: list[tuple[Effect, Any]] = []
+        engine.hold("action", filled.sql("several"), lambda effect, mark: kept.append((effect, mark)))
+        effect, mark = kept[0]
+        with contextlib.closing(open_engine("here", settings, PASSWORD)) as other:
+            with pytest.raises(InDoubt):
+                other.held("action", mark, effect)
+            engine.end_hold("action", commit=True)
+            assert other.held("action", mark, effect).is_committed
+
+    def test_a_commit_whose_answer_is_lost_is_in_doubt_and_later_told(
+        self, filled: Ground, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ):
+        whole = ClientSession.commit_transaction
+
+        def loses(session: Any) -> None:
+            whole(session)
+            lost = ConnectionFailure("x")
+            lost._add_error_label("UnknownTransactionCommitResult")
+            raise lost
+
+        kept: list[tuple[Effect, Any]] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(ClientSession, "commit_transaction", loses)
+            with pytest.raises(InDoubt):
+                engine.perform(filled.sql("update"), lambda effect, mark: kept.append((effect, mark)))
+        effect, mark = kept[0]
+        assert engine.was_committed(mark, effect)
+        engine.write(effect.inverse(), lambda *_: None)
+        assert not engine.was_committed(mark, effect)
+
+
+def _sql(*statements: str) -> Sql:
+    return Sql(database="here", statements=statements)
+
+
+def _done(engine: Engine, *statements: str) -> Effect:
+    kept: list[Effect] = []
+    engine.perform(_sql(*statements), lambda effect, _: kept.append(effect))
+    return kept[0]

@@ -1,1 +1,1 @@
-"""MongoDB."""
+"""MongoDB. Has not yet been run on a real server."""

@@ -1,0 +1,1 @@
+"""MongoDB. Has not yet been run on a real server."""

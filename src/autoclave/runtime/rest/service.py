@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer, parameters_in
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
 from autoclave.runtime.rest.connection import ServiceConnection, origin_of
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
+from autoclave.runtime.rest.fields import parameters_in
 from autoclave.runtime.rest.forms import canonical, fingerprint
 from autoclave.runtime.rest.operations import Ask
 from autoclave.runtime.rest.parts import ABSENT, Answer, Call, Part, State

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
 from tests.runtime.databases.shops import Shop, done, sqlite_content
 
@@ -24,6 +25,10 @@ ODD = {
     "a rowid by a constraint of the table": (
         "CREATE TABLE t (id INTEGER, x, PRIMARY KEY (id DESC)); INSERT INTO t VALUES (7, 100), (9, 50)",
         ("DELETE FROM t",),
+    ),
+    "a rowid of which columns have all other names": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, rowid, _rowid_, oid); INSERT INTO t VALUES (7, 1, 2, 3), (1, 7, 2, 3)",
+        ("DELETE FROM t WHERE id = 7", "UPDATE t SET oid = 4"),
     ),
     "a key in other letters": (
         "CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, x); INSERT INTO t VALUES ('a', 1), ('b', 2)",
@@ -107,3 +112,15 @@ def test_a_name_cannot_begin_a_line_of_what_is_told(tmp_path: Path):
     assert not any(line.startswith("table main.fake") for line in told.splitlines())
     assert "\\n" in told
     assert "\x1b" not in told
+
+
+def test_rows_that_cannot_be_found_again_are_refused(tmp_path: Path):
+    shop = shop_of(tmp_path, "CREATE TABLE t (rowid TEXT PRIMARY KEY, _rowid_, oid); INSERT INTO t VALUES (1, 2, 3)")
+    with shop.session() as session, pytest.raises(InputError, match="all the names of the rowid"):
+        session.propose({"do": "sql", "database": "shop", "statements": ["UPDATE t SET oid = 7"]})
+
+
+def test_a_zero_in_a_statement_is_refused(tmp_path: Path):
+    shop = shop_of(tmp_path, "CREATE TABLE t (a)")
+    with shop.session() as session, pytest.raises(InputError, match="is zero"):
+        session.propose({"do": "sql", "database": "shop", "statements": ["INSERT INTO t VALUES (1)\0; DROP TABLE t"]})

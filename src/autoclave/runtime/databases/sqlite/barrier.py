@@ -152,6 +152,8 @@ def guarded(
     """
     import apsw
 
+    if "\0" in text:
+        raise InputError(f"statement {number}: has a character that is zero, at which SQLite would end it")
     barrier, count = Barrier(allows_code=allows_code), 0
 
     def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:

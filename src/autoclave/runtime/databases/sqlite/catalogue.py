@@ -101,9 +101,11 @@ class TableMaker:
 
     @cached_property
     def rowid(self) -> str:
-        """A name of the rowid that no column has."""
+        """A name of the rowid that means nothing else; empty where columns have all of its names."""
+        if self.alias is not None:
+            return quoted(self.stored[self.alias][0])
         names = {column[0].lower() for column in self.columns}
-        return next((name for name in ("rowid", "_rowid_", "oid") if name not in names), "rowid")
+        return next((name for name in ("rowid", "_rowid_", "oid") if name not in names), "")
 
     @cached_property
     def layout(self) -> str:

@@ -88,13 +88,17 @@ class Recorder:
         """What became of each table; `tables` as they are now.
 
         Raises:
-            InputError: a table that changed is too large to be compared.
+            InputError: a table that changed is too large to be compared, or its rows cannot be named.
         """
         new = {name for name, table in tables.items() if name not in self._tables and not table.is_view}
         for name in sorted(self._events.keys() | new):
             table, events = tables.get(name), self._events.get(name, [])
             if table is None or name.startswith("sqlite_"):
                 continue
+            if table.has_rowid and not table.rowid:
+                raise InputError(
+                    f"table {name}: has columns of all the names of the rowid, so that its rows cannot be found again"
+                )
             if name in self._odd | new or not table.is_whole_in_events:  # CREATE TABLE ... AS fills it unheard
                 removed, added = self._compared(name, table)
             else:
@@ -127,7 +131,7 @@ class Recorder:
 
 def all_rows(connection: apsw.Connection, table: TableMaker) -> Iterator[Image]:
     columns = ", ".join(quoted(column[0]) for column in table.stored)
-    first = table.rowid if table.has_rowid else "0"
+    first = table.rowid if table.has_rowid and table.rowid else "0"
     for rowid, *values in connection.execute(f"SELECT {first}, {columns} FROM main.{quoted(table.name)}"):
         yield table.image(rowid, values)
 

@@ -36,7 +36,7 @@ from autoclave.runtime.interface import Choice, Guarantee, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import CANARY, Shop, done, in_mariadb_too
+from tests.runtime.databases.shops import CANARY, Shop, done, in_mariadb_too, in_mariadb_too_if_long
 from tests.runtime.databases.test_crashes import dies_at
 from tests.runtime.databases.wrong_undos import EQUIVALENT, POSTGRESQL, RIGHT, SQLITE, Pair, in_mariadb, mutants
 
@@ -416,7 +416,7 @@ def test_killed_at_every_event_of_the_action_it_is_done_or_not(sqlite_shop: Shop
             break
 
 
-@in_mariadb_too
+@in_mariadb_too_if_long
 @pytest.mark.parametrize("verb", ["undo", "redo"])
 def test_killed_at_every_event_of_undo_and_redo_they_come_to_their_end(shop: Shop, verb: str):
     before = shop.content()

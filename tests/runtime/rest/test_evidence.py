@@ -41,8 +41,17 @@ def lost_while(proxy: FaultyProxy, method: str, act: Any) -> None:
         ("patch_record", "PATCH", {"a": 2}, {"a": 1, "b": 1}, {"a": 2, "b": "theirs", "c": "theirs"}),
         ("patch_record", "PATCH", {"a": 2}, {"a": 1, "b": 1}, {"a": 2}),
         ("delete_record", "DELETE", None, {"a": 1}, None),
+        ("delete_record", "DELETE", None, {"a": 1}, {"a": 1}),
     ],
-    ids=["more than ours", "all else", "more in place", "more of a change", "less of a change", "deleted"],
+    ids=[
+        "more than ours",
+        "all else",
+        "more in place",
+        "more of a change",
+        "less of a change",
+        "deleted",
+        "the same again",
+    ],
 )
 def test_what_somebody_else_did_meanwhile_is_in_doubt_and_stays(
     shaky: Session, reader: Reader, proxy: FaultyProxy, operation: str, method: str, given: Any, first: Any, theirs: Any

@@ -217,12 +217,26 @@ def test_only_an_empty_collection_can_come_back(session: Session, reader: Reader
     assert reader.ask("GET", reader.place)[0] == 200
 
 
-def test_a_plan_for_an_empty_collection_is_no_plan_for_a_full_one(session: Session, reader: Reader):
-    proposal = session.propose(asked("delete_collection", bucket=reader.bucket, collection="notes"))
-    reader.put("one", title="somebody needs this")
+def test_a_plan_for_a_collection_is_none_for_one_with_more_in_it(kinto: int, reader: Reader, tmp_path: Path):
+    given = asked("delete_collection", bucket=reader.bucket, collection="notes")
+    with opened(tmp_path, {"kinto": connection(kinto, hold_s=0.0)}) as session:
+        for name in ("one", "two"):
+            proposal = session.propose(given)
+            reader.put(name, title="somebody needs this")
+            with pytest.raises(InputError, match="has changed since it was planned"):
+                session.run(proposal.action, proposal.plan.digest)
+    assert sorted(reader.records()) == ["one", "two"]
+
+
+def test_a_plan_whose_undo_was_found_wrong_since_is_not_run(session: Session, reader: Reader):
+    given = asked("put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {}})
+    proposal, pairs = session.propose(given), manager_of(session).pairs
+    for pair, (_, operation, _) in manager_of(session).inverses().items():
+        if operation == "put_record":
+            pairs.judge(pair, "it did not come back", is_good=False)
     with pytest.raises(InputError, match="has changed since it was planned"):
         session.run(proposal.action, proposal.plan.digest)
-    assert list(reader.records()) == ["one"]
+    assert reader.records() == {}
 
 
 def test_an_undo_that_the_key_is_not_for_is_told_before_anything_is_done(kinto: int, reader: Reader, tmp_path: Path):

@@ -509,8 +509,9 @@ class Session(Closing):
         except (AutoclaveError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - no session could be opened any more
+            # its words may hold what no journal is to hold
             doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
-            self.journal.advance(action, doubt, {"reason": f"{type(error).__name__}: {error}"}, seal=True)
+            self.journal.advance(action, doubt, {"reason": f"{type(error).__name__}, which nobody foresaw"}, seal=True)
 
     def _finish_run(self, action: str, manager: Manager, started: Json) -> None:
         reason = "the process died while it was executed; it was put back"

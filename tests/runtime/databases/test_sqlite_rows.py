@@ -11,6 +11,7 @@ import pytest
 from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
 from tests.runtime.databases.shops import Shop, done, sqlite_content
+from tests.runtime.databases.test_images import check_both_ways
 
 ODD = {
     "a key that is no rowid though it looks like one": (
@@ -79,18 +80,7 @@ def shop_of(folder: Path, made: str) -> Shop:
 @pytest.mark.parametrize("case", ODD)
 def test_odd_rows_come_back_and_go_again(tmp_path: Path, case: str):
     made, statements = ODD[case]
-    shop = shop_of(tmp_path, made)
-    before = shop.content()
-    with shop.session() as session:
-        action = done(session, *statements)
-        after = shop.content()
-        assert after != before
-        session.undo(action)
-        assert shop.content() == before
-        session.redo(action)
-        assert shop.content() == after
-        session.undo(action)
-        assert shop.content() == before
+    check_both_ways(shop_of(tmp_path, made), statements)
 
 
 @pytest.mark.parametrize("view", ['CREATE VIEW v AS SELECT * FROM "T!"', "CREATE VIEW v AS SELECT * FROM[t!]"])

@@ -9,6 +9,7 @@ from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from tests.postgresql import Postgres
 from tests.runtime.databases.shops import Shop, done, session_on
+from tests.runtime.databases.test_images import check_both_ways
 
 EMPTIES = """
 CREATE TABLE cache (text text); INSERT INTO cache VALUES ('kept'); INSERT INTO hidden.secret VALUES ('kept');
@@ -104,16 +105,7 @@ def test_a_trigger_that_runs_before_a_table_is_emptied_may_change_what_was_read_
     ],
 )
 def test_rows_of_partitions_come_back_once_each(postgres_shop: Shop, statements: list[str]):
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
-        action = done(session, *statements)
-        after = postgres_shop.content()
-        session.undo(action)
-        assert postgres_shop.content() == before
-        session.redo(action)
-        assert postgres_shop.content() == after
-        session.undo(action)
-    assert postgres_shop.content() == before
+    check_both_ways(postgres_shop, statements)
 
 
 def test_a_partition_with_its_columns_in_another_order_is_told_as_the_whole(postgres_shop: Shop):
@@ -257,9 +249,4 @@ def test_a_server_that_counts_no_rows_is_not_worked_on(postgres_shop: Shop, serv
     ],
 )
 def test_rows_that_number_themselves_are_done_and_taken_back(postgres_shop: Shop, statement: str):
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
-        action = done(session, statement)
-        assert postgres_shop.content() != before
-        session.undo(action)
-    assert postgres_shop.content() == before
+    check_both_ways(postgres_shop, [statement])

@@ -131,6 +131,26 @@ class Effect:
         return not (defines or self.counted or any(each.removed or each.added for each in self.tables))
 
     @property
+    def places(self) -> set[tuple[str, str]]:
+        """What it changes: rows by table and key, and what it defines by name, with the key ""."""
+        rows = {(each.table, key) for each in self.tables for key, _ in (*each.removed, *each.added)}
+        return rows | {(each.name, "") for each in (*self.created, *self.dropped)}
+
+    def has_come_true(
+        self, not_before: Collection[tuple[str, str]], not_after: Collection[tuple[str, str]]
+    ) -> bool | None:
+        """Whether it was committed, all at once; None: others have changed all that would tell.
+
+        `not_before`, `not_after`: places that are not as they were before it, and not as it leaves them.
+        """
+        if bool(not_before) != bool(not_after):
+            return not not_after
+        says_before, says_after = self.places - set(not_before), self.places - set(not_after)
+        if bool(says_before - says_after) != bool(says_after - says_before):
+            return bool(says_after - says_before)
+        return None
+
+    @property
     def num_rows(self) -> int:
         """Rows that it changes."""
         return sum(rows for _, _, rows in self.row_counts())

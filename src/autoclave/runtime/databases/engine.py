@@ -6,14 +6,14 @@ nothing beyond its process: what has to survive it hands to the caller, before i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import Effect, Image
+from autoclave.runtime.databases.effects import Effect, Image, as_name
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -41,9 +41,11 @@ class Contested(InputError):
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def over(names: Sequence[str]) -> Contested:
+    def over(database: str, places: Iterable[tuple[str, str]]) -> Contested:
+        """`places`: tables and keys, in the database of this name."""
+        names = tuple(f"{database}/{table}/{as_name(key)}".rstrip("/") for table, key in places)
         error = Contested(f"somebody else has changed {', '.join(names[:20])}")
-        error.names = tuple(names)
+        error.names = names
         return error
 
 

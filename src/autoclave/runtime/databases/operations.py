@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from autoclave.config import Config
+from autoclave.core import InputError
 from autoclave.runtime.databases.settings import Mode
 
 Parameter = str | int | float | bool | None
@@ -39,3 +42,12 @@ class Sql(Config):
     def values_of(self, number: int) -> tuple[Parameter, ...]:
         """The values for a statement, by its place."""
         return self.parameters[number] if self.parameters else ()
+
+
+@contextlib.contextmanager
+def in_statement(number: int) -> Generator[None]:
+    """Say in an error which statement it is about, the first being 1."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"statement {number}: {error}") from None

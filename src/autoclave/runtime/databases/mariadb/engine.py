@@ -15,14 +15,15 @@ tables with a history of their own, and foreign keys from schemas that are not t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name, without_collection
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
-from autoclave.runtime.databases.mariadb.catalogue import Catalogue, catalogue_of
+from autoclave.runtime.databases.limits import require_limits
+from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.mariadb.connection import Server, rows
 from autoclave.runtime.databases.mariadb.failures import number_of, words
 from autoclave.runtime.databases.mariadb.holding import Holding
@@ -30,7 +31,7 @@ from autoclave.runtime.databases.mariadb.parsing import Name, Statement, parsed
 from autoclave.runtime.databases.mariadb.recorder import Recorder
 from autoclave.runtime.databases.mariadb.rows import Rows
 from autoclave.runtime.databases.mariadb.values import WHOLE
-from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.operations import Sql, in_statement
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -207,7 +208,7 @@ class MariaDatabase:
         places = sorted(catalogue.with_cascades({place for some in planned.places for place in some}))
         recorder = Recorder(connection, catalogue, self._settings.max_rows)
         for number, (each, written) in enumerate(zip(planned.statements, planned.places, strict=True)):
-            with _named(f"statement {number + 1}"):
+            with in_statement(number + 1):
                 recorder.run(each, catalogue.tables[written[0]], written)
         effects = list(recorder.table_effects())
         counted = sorted(_counted_on(planned, effects))
@@ -221,21 +222,13 @@ class MariaDatabase:
             and all(each.is_settled for each in planned.statements)
             and not any(catalogue.tables[each.table].fills_by_clock for each in effects),
         )
-        self._require_limits(connection, effect, catalogue)
+        require_limits(
+            self._where, effect, self._settings, lambda place: self._num_left(connection, catalogue.tables[place])
+        )
         return effect
 
-    def _require_limits(self, connection: Any, effect: Effect, catalogue: Catalogue) -> None:
-        if effect.num_rows > self._settings.max_rows:
-            raise InputError(
-                f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows); do it in parts, or have "
-                "the limit raised"
-            )
-        for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts
-            changed = counts.get("modify", 0) + counts.get("delete", 0)
-            left = int(rows(connection, f"SELECT count(*) FROM {catalogue.tables[each.table].quoted}")[0][0])
-            if changed > self._settings.max_share * max(left + len(each.removed) - len(each.added), 1):
-                raise InputError(f"{self._where}: table {each.table}: changes a larger share of it than max_share")
+    def _num_left(self, connection: Any, table: TableFacts) -> int:
+        return int(rows(connection, f"SELECT count(*) FROM {table.quoted}")[0][0])
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
@@ -247,13 +240,9 @@ class MariaDatabase:
                 is_before, is_after = found.contested(effect), found.contested(effect.inverse())
         except HostError as error:
             raise InDoubt(f"{error}") from None
-        if bool(is_after) != bool(is_before):
-            return not is_after
-        places = {(each.table, key) for each in effect.tables for key, _ in (*each.removed, *each.added)}
-        says_before, says_after = places - set(is_before), places - set(is_after)
-        if bool(says_before - says_after) != bool(says_after - says_before):
-            return bool(says_after - says_before)
-        raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
+        if (told := effect.has_come_true(is_before, is_after)) is None:
+            raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
+        return told
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         with without_collection(), self._server.looking() as connection:
@@ -266,7 +255,7 @@ class MariaDatabase:
             )
             there = Rows(connection, catalogue)
             if contested := there.contested(effect):
-                raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
+                raise Contested.over(self._name, contested)
             self._written(there, effect)
             keep(effect, {})
             self._server.commit(connection)
@@ -324,15 +313,6 @@ def _no_such_table() -> type[Exception]:
     import pymysql
 
     return pymysql.err.ProgrammingError
-
-
-@contextlib.contextmanager
-def _named(place: str) -> Generator[None]:
-    """Say in an error where it came from."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
 
 
 def _counted_on(planned: _Planned, effects: Iterable[TableEffect]) -> set[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect, is_same, net
+from autoclave.runtime.databases.limits import too_many
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.parsing import Statement
@@ -192,9 +193,7 @@ class Recorder:
         )
 
     def _too_many(self) -> InputError:
-        return InputError(
-            f"changes more than {self._max_rows} rows (max_rows); do it in parts, or have the limit raised"
-        )
+        return InputError(too_many(self._max_rows))
 
 
 def _by_key(images: Iterable[Image]) -> dict[str, Image]:

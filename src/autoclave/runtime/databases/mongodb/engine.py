@@ -21,6 +21,7 @@ from typing import Any
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import Effect, Image, as_name, without_collection
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
+from autoclave.runtime.databases.limits import require_limits
 from autoclave.runtime.databases.mongodb.catalogue import CollectionFacts, catalogue_of
 from autoclave.runtime.databases.mongodb.connection import Server
 from autoclave.runtime.databases.mongodb.failures import REFUSED_DOCUMENTS, code_of, translated, words
@@ -28,7 +29,7 @@ from autoclave.runtime.databases.mongodb.holding import MOST_S, Holding
 from autoclave.runtime.databases.mongodb.parsing import Step, parsed
 from autoclave.runtime.databases.mongodb.recorder import Recorder
 from autoclave.runtime.databases.mongodb.rows import Rows
-from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.operations import Sql, in_statement
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import InDoubt
@@ -144,7 +145,7 @@ class MongoDatabase:
         rows = self._rows(session)
         recorder = Recorder(rows, self._settings.dbname, self._settings.max_rows)
         for number, steps in enumerate(planned):
-            with _named(f"statement {number + 1}"):
+            with in_statement(number + 1):
                 for step in steps:
                     recorder.run(step)
         effect = Effect(
@@ -152,21 +153,8 @@ class MongoDatabase:
             reads=self._reads(planned),
             is_settled=all(step.is_settled for step in _steps(planned)),
         )
-        self._require_limits(rows, effect)
+        require_limits(self._where, effect, self._settings, lambda place: rows.number(place.split("/", 1)[1]))
         return effect
-
-    def _require_limits(self, rows: Rows, effect: Effect) -> None:
-        if effect.num_rows > self._settings.max_rows:
-            raise InputError(
-                f"{self._where}: changes more than {self._settings.max_rows} documents (max_rows); do it in parts, or "
-                "have the limit raised"
-            )
-        for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts
-            changed = counts.get("modify", 0) + counts.get("delete", 0)
-            before = rows.number(each.table.split("/", 1)[1]) + len(each.removed) - len(each.added)
-            if changed > self._settings.max_share * max(before, 1):
-                raise InputError(f"{self._where}: collection {each.table}: changes a larger share of it than max_share")
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
@@ -177,7 +165,8 @@ class MongoDatabase:
         def look(session: Any) -> bool:
             rows = self._rows(session)
             is_before, is_after = rows.contested(effect, places), rows.contested(effect.inverse(), places)
-            told = self._told(effect, is_before, is_after)
+            if (told := effect.has_come_true(is_before, is_after)) is None:
+                raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
             if not told and not is_before:
                 with contextlib.suppress(Rejected):
                     self._written(rows, effect)  # were it still under way, this could not be
@@ -187,20 +176,6 @@ class MongoDatabase:
             return self._server.attempt(look)
         except HostError as error:
             raise InDoubt(f"{error}") from None
-
-    def _told(self, effect: Effect, is_before: Collection[Any], is_after: Collection[Any]) -> bool:
-        """Whether an effect has become true, by what is not as it was before and not as it was after it.
-
-        Raises:
-            InDoubt: others have changed all that would tell.
-        """
-        if bool(is_after) != bool(is_before):
-            return not is_after
-        places = {(each.table, key) for each in effect.tables for key, _ in (*each.removed, *each.added)}
-        says_before, says_after = places - set(is_before), places - set(is_after)
-        if bool(says_before - says_after) != bool(says_after - says_before):
-            return bool(says_after - says_before)
-        raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         places = self._catalogue().keys()
@@ -213,7 +188,7 @@ class MongoDatabase:
         def run(session: Any) -> None:
             rows = self._rows(session)
             if contested := rows.contested(effect, places):
-                raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
+                raise Contested.over(self._name, contested)
             self._written(rows, effect)
             keep(effect, {})
             self._server.commit(session)
@@ -281,12 +256,3 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
 def _steps(planned: Planned) -> Generator[Step]:
     for steps in planned:
         yield from steps
-
-
-@contextlib.contextmanager
-def _named(place: str) -> Generator[None]:
-    """Say in an error where it came from."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None

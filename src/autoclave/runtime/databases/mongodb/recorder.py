@@ -12,6 +12,7 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect, is_same, net
+from autoclave.runtime.databases.limits import too_many
 from autoclave.runtime.databases.mongodb.documents import id_of, key_in_words
 from autoclave.runtime.databases.mongodb.parsing import Step
 from autoclave.runtime.databases.mongodb.rows import Rows
@@ -69,9 +70,7 @@ class Recorder:
         return [*events, *((key, None, image) for key, image in came.items())]
 
     def _too_many(self) -> InputError:
-        return InputError(
-            f"changes more than {self._max_rows} documents (max_rows); do it in parts, or have the limit raised"
-        )
+        return InputError(too_many(self._max_rows))
 
 
 def made_by(step: Step, told: Mapping[str, Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import tempfile
 from collections.abc import Generator
 from typing import Any
 
@@ -68,19 +69,16 @@ def cloned(server: Server, password: str) -> Generator[DatabaseConnection]:
 
 
 def _fill(server: Server, copies: PostgresThrowaway, programs: Programs, database: str, password: str) -> None:
-    copy = dumped(server.where, programs, server.settings, server.schemas, password, "--format=custom", "--compress=0")
     with contextlib.closing(copies.owner_of(database)) as owner:
         owner.execute("DROP SCHEMA public")
-    try:
-        done = subprocess.run(
-            [f"{programs.folder / 'pg_restore'}", "--exit-on-error", "--no-password", *copies.options_of(database)],
-            input=copy,
-            capture_output=True,
-            timeout=_RESTORE_S,
-            cwd="/",
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"{server.where}: no copy of it could be made ({type(error).__name__})") from None
+    words = [f"{programs.folder / 'pg_restore'}", "--exit-on-error", "--no-password", *copies.options_of(database)]
+    with tempfile.NamedTemporaryFile(prefix="autoclave-copy-") as copy:
+        how = ("--format=custom", "--compress=0", f"--file={copy.name}")
+        dumped(server.where, programs, server.settings, server.schemas, password, *how)
+        try:
+            done = subprocess.run([*words, copy.name], capture_output=True, timeout=_RESTORE_S, cwd="/")
+        except (OSError, subprocess.SubprocessError) as error:
+            raise HostError(f"{server.where}: no copy of it could be made ({type(error).__name__})") from None
     if done.returncode:
         raise InputError(
             f'{server.where}: mode "clone": a copy of it cannot be made here (pg_restore exited with '

@@ -20,6 +20,7 @@ from typing import Any
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, without_collection
 from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
+from autoclave.runtime.databases.limits import require_limits
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.postgresql import holding
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of
@@ -178,7 +179,8 @@ class PostgresDatabase:
         catalogue_after, after = catalogue_of(connection, self._server.schemas), standing_of(connection)
         made = [] if mode is Mode.HOLD else list(self._made(connection, statements, operation, catalogue_after))
         created = {each.name for each in made if each.kind == "table"}
-        counts, rewritten = recorder.counts(), after.rewritten(before) - after.counters.keys()
+        counts, new_files = recorder.counts(), after.rewritten(before)
+        rewritten = new_files - after.counters.keys()
         unheard = (counts.keys() | rewritten) - scope.places - created
         self._require_none_unseen(unheard, rewritten, scope, catalogue_after)
         if scope.listens and (others := catalogue.changed(catalogue_after) - {each.name for each in made}):
@@ -192,7 +194,7 @@ class PostgresDatabase:
         sums, looked_at = recorder.sums(), recorder.looked_at() & catalogue_after.tables.keys()
         recorder.close()
         moved = after.moved(before)
-        restarted = {name: pair for name, pair in moved.items() if name in after.rewritten(before)}
+        restarted = {name: pair for name, pair in moved.items() if name in new_files}
         reads = self._reads(operation, statements, effects, catalogue_after, looked_at)
         effect = Effect(
             tuple(effects),
@@ -203,7 +205,9 @@ class PostgresDatabase:
             is_settled=are_settled and is_settled(statements, effects, catalogue, self._server.schemas),
             counted=() if scope.listens else scope.counted(counts, rewritten, catalogue_after),
         )
-        self._require_limits(connection, effect, catalogue_after)
+        require_limits(
+            self._where, effect, self._settings, lambda place: self._num_left(connection, catalogue_after.tables[place])
+        )
         if effect.is_settled and scope.listens and not made:
             effect = replace(effect, evidence=_Evidence(sums, frozenset(more)))
         return _Done(effect, unheard if scope.listens else set(), counts)
@@ -274,12 +278,12 @@ class PostgresDatabase:
                 if looks:
                     are_settled &= self._require_callees(role, callees(role, text, prepared.types()), number)
                     self._require_estimate(prepared.estimate(), number)
-                self.execute(role, prepared.call)
+                role.run(prepared.call)
                 prepared.forget()
                 continue
             if statement.query and looks:
                 are_settled &= self._require_callees(role, callees(role, statement.query), number)
-            self.execute(role, text)
+            role.run(text)
             if looks and not statement.is_code:
                 self._require_callees(role, callees_of_new(role.connection), number)
         role.end()
@@ -288,10 +292,6 @@ class PostgresDatabase:
     def _require_callees(self, role: Role, found: Callees, number: int) -> bool:
         require_allowed(role.connection, found, self._settings.functions, number)
         return found.are_settled
-
-    def execute(self, role: Role, text: str) -> None:
-        """Run what is proposed."""
-        role.run(text)
 
     def _require_estimate(self, rows: int, number: int) -> None:
         if rows > self._settings.max_rows * _ESTIMATE_FACTOR:
@@ -306,19 +306,12 @@ class PostgresDatabase:
             return list(recorder.table_effects())
         return list(planned.tables) if recorder.sums() == planned.evidence.sums else []
 
-    def _require_limits(self, connection: Any, effect: Effect, catalogue: Catalogue) -> None:
-        if effect.num_rows > self._settings.max_rows:
-            raise InputError(f"{self._where}: changes more than {self._settings.max_rows} rows (max_rows)")
-        for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts
-            changed = counts.get("modify", 0) + counts.get("delete", 0)
-            (left,) = connection.execute(f"SELECT count(*) FROM {catalogue.tables[each.table].quoted}").fetchone()
-            if changed > self._settings.max_share * max(left + len(each.removed) - len(each.added), 1):
-                raise InputError(f"{self._where}: table {each.table}: changes a larger share of it than max_share")
+    def _num_left(self, connection: Any, table: TableFacts) -> int:
+        (left,) = connection.execute(f"SELECT count(*) FROM {table.quoted}").fetchone()
+        return left
 
     def _rows_of_new(self, connection: Any, table: TableFacts) -> tuple[Image, ...]:
-        (count,) = connection.execute(f"SELECT count(*) FROM {table.quoted}").fetchone()
-        if count > self._settings.max_rows:
+        if self._num_left(connection, table) > self._settings.max_rows:
             raise InputError(
                 f"{self._where}: fills a new table with more than {self._settings.max_rows} rows (max_rows)"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autoclave.runtime.databases.effects import Effect, as_name
+from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import Contested, Keep, Rejected
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, ForeignKey, TableFacts, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
@@ -40,7 +40,7 @@ class Restoring:
                 connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
             rows = Rows(connection, catalogue, effect)
             if contested := rows.contested():
-                raise Contested.over([f"{self._name}/{table}/{as_name(key)}".rstrip("/") for table, key in contested])
+                raise Contested.over(self._name, contested)
             if effect.created:
                 self._make(connection, effect)
                 catalogue = catalogue_of(connection, self._server.schemas)

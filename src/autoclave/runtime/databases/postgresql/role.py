@@ -80,7 +80,7 @@ class Prepared:
         self._role = role
         types = f" ({', '.join(map(_type_of, values))})" if values else ""
         role.run(f"PREPARE autoclave{types} AS {text}")
-        literals = [sql.Literal(value if _is_typed(value) else _plain(value)) for value in values]
+        literals = [sql.Literal(value if _is_typed(value) else repr(value)) for value in values]
         given = ", ".join(each.as_string(role.connection) for each in literals)
         self.call = f"EXECUTE autoclave{f' ({given})' if given else ''}"
 
@@ -133,10 +133,6 @@ def _type_of(value: Parameter) -> str:
 
 def _is_typed(value: Parameter) -> bool:
     return value is None or isinstance(value, bool | str)
-
-
-def _plain(value: Parameter) -> str:
-    return repr(value)
 
 
 def _changing(plan: dict[str, Any]) -> list[dict[str, Any]]:

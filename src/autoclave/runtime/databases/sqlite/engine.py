@@ -23,10 +23,10 @@ from autoclave.runtime.databases.effects import (
     Definition,
     Effect,
     Image,
-    as_name,
     without_collection,
 )
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
+from autoclave.runtime.databases.limits import require_limits, too_many
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -36,6 +36,7 @@ from autoclave.runtime.databases.sqlite.catalogue import (
     TableMaker,
     counters_of,
     objects_of,
+    quoted,
     tables_of,
 )
 from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
@@ -256,7 +257,7 @@ class SqliteDatabase:
                 connection.execute("RELEASE flushed")
             except BaseException:
                 if recorder.is_too_much:
-                    raise InputError(f"{self._where}: {self._too_many}") from None
+                    raise InputError(f"{self._where}: {too_many(self._settings.max_rows)}") from None
                 raise
         after = tables_of(connection)
         if planned is None:
@@ -270,7 +271,12 @@ class SqliteDatabase:
             reads=frozenset(reads | {key for each in effects for key in parents_of(each, after)}),
             is_settled=is_settled,
         )
-        self._require_limits(connection, effect, after)
+        require_limits(
+            self._where,
+            effect,
+            self._settings,
+            lambda place: self._num_left(connection, after[place.partition("/")[2]]),
+        )
         if mode is Mode.IMAGES and is_settled and not effect.created and recorder.is_predictable:
             return replace(effect, evidence=_Evidence(self._version(), recorder.rowids))
         return effect
@@ -299,23 +305,9 @@ class SqliteDatabase:
                 pass
         return seen
 
-    @property
-    def _too_many(self) -> str:
-        return f"changes more than {self._settings.max_rows} rows (max_rows); do it in parts, or have the limit raised"
-
-    def _require_limits(self, connection: apsw.Connection, effect: Effect, tables: dict[str, TableMaker]) -> None:
-        if effect.num_rows > self._settings.max_rows:
-            raise InputError(f"{self._where}: {self._too_many}")
-        for each in effect.tables if self._settings.max_share < 1 else ():
-            counts = each.counts
-            changed = counts.get("modify", 0) + counts.get("delete", 0)
-            name = tables[each.table.partition("/")[2]].name.replace('"', '""')
-            ((left,),) = connection.execute(f'SELECT count(*) FROM main."{name}"')
-            before = left + len(each.removed) - len(each.added)
-            if changed > self._settings.max_share * max(before, 1):
-                raise InputError(
-                    f"{self._where}: table {each.table}: changes a larger share of its rows than max_share"
-                )
+    def _num_left(self, connection: apsw.Connection, table: TableMaker) -> int:
+        ((left,),) = connection.execute(f"SELECT count(*) FROM main.{quoted(table.name)}")
+        return left
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
@@ -324,15 +316,9 @@ class SqliteDatabase:
         with translated(self._where), self._looking(self._writing):
             rows = Rows(self._writing)
             is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
-        if not is_after and is_before:
-            return True
-        if not is_before and is_after:
-            return False
-        places = _places(effect)
-        says_before, says_after = places - set(is_before), places - set(is_after)
-        if bool(says_before - says_after) != bool(says_after - says_before):
-            return bool(says_after - says_before)
-        raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
+        if (told := effect.has_come_true(is_before, is_after)) is None:
+            raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
+        return told
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         with translated(self._where), without_collection(), self._looking(self._writing):
@@ -343,7 +329,7 @@ class SqliteDatabase:
         with translated(self._where), without_collection(), self._transaction(connection) as end:
             rows = Rows(connection)
             if contested := rows.contested(effect):
-                raise Contested.over([f"{self._name}/{table}/{as_name(key)}" for table, key in contested])
+                raise Contested.over(self._name, contested)
             connection.execute("SAVEPOINT written")
             self._written(rows, effect)
             if broken := self._broken(connection):
@@ -463,11 +449,6 @@ def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mod
 def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:
     names = {**before, **after}
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
-
-
-def _places(effect: Effect) -> set[tuple[str, str]]:
-    rows = {(each.table, key) for each in effect.tables for key, _ in (*each.removed, *each.added)}
-    return rows | {(each.name, "") for each in (*effect.created, *effect.dropped)}
 
 
 def _apsw_sql_error() -> type[Exception]:

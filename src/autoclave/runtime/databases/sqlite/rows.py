@@ -133,7 +133,7 @@ class Rows:
             rows = (tuple(decoded(data[1][number]) for number in table.key) for _, data in images)
             self._connection.executemany(delete + where, rows)
         if self._connection.total_changes() - before != len(images):
-            raise Contested.over([table.place])
+            raise Contested(f"somebody else has changed {table.place}")
 
     def _bring(self, table: TableMaker, images: tuple[Image, ...]) -> None:
         names = [quoted(table.stored[number][0]) for number in table.written]

@@ -72,13 +72,12 @@ class Throwaway:
     def close(self) -> None:
         """End it, and leave nothing. May be called again."""
         atexit.unregister(self.close)
-        if self._shell is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            return
-        assert self._shell.stdin is not None
-        with contextlib.suppress(OSError):
-            self._shell.stdin.close()
-        self._shell.wait(DEADLINE_S)
+        if self._shell is not None:
+            assert self._shell.stdin is not None
+            with contextlib.suppress(OSError):
+                self._shell.stdin.close()
+            self._shell.wait(DEADLINE_S)
+        shutil.rmtree(self.folder, ignore_errors=True)  # who runs the server may not be who may do that
 
 
 class Closable(Protocol):

@@ -326,5 +326,15 @@ def done(session: Session, *statements: str, **more: Any) -> str:
     return proposal.action
 
 
+@contextlib.contextmanager
+def changed(execute: Callable[[str], object], change: str, back: str) -> Iterator[None]:
+    """Have something otherwise in a server while the block runs."""
+    execute(change)
+    try:
+        yield
+    finally:
+        execute(back)
+
+
 def rows_of(shop: Shop, query: str) -> Iterator[Any]:
     return iter(shop.others(query))

@@ -96,6 +96,14 @@ def test_rights_are_those_of_the_database(postgres_shop: Shop):
     postgres_shop.others("GRANT DELETE ON note TO agent")
 
 
+def test_a_schema_that_everybody_may_use_is_one_on_the_copy(postgres_shop: Shop):
+    """No dump tells of that: it is so from the beginning."""
+    postgres_shop.others("REVOKE ALL ON SCHEMA public FROM agent; GRANT USAGE ON SCHEMA public TO PUBLIC")
+    assert postgres_shop.others("SELECT has_schema_privilege('agent', 'public', 'USAGE')") == [(True,)]
+    with postgres_shop.session() as session:
+        assert session.plan(proposed("DELETE FROM note")).changes
+
+
 def test_what_is_large_is_not_copied(shop: Shop):
     with (
         shop.session(max_clone_bytes=4096) as session,

@@ -10,7 +10,7 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.postgresql.role import Role
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done
+from tests.runtime.databases.shops import Shop, changed, done
 
 BECOMES = """
 CREATE FUNCTION trick() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -100,18 +100,21 @@ def test_the_role_runs_below_a_function_from_which_nobody_comes_back(postgres_sh
 def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refused(
     postgres_shop: Shop, server: Postgres
 ):
-    server.execute("GRANT SET ON PARAMETER session_replication_role TO agent")
-    try:
-        with postgres_shop.session() as session, pytest.raises(InputError, match="may do everything"):
+    cases = [
+        ("GRANT SET ON PARAMETER session_replication_role TO agent", "may do everything"),
+        ("REVOKE TEMPORARY ON DATABASE shop FROM PUBLIC", "GRANT TEMPORARY ON DATABASE shop"),
+    ]
+    backs = [
+        "REVOKE SET ON PARAMETER session_replication_role FROM agent",
+        "GRANT TEMPORARY ON DATABASE shop TO PUBLIC",
+    ]
+    for (change, rule), back in zip(cases, backs, strict=True):
+        with (
+            changed(server.execute, change, back),
+            postgres_shop.session() as session,
+            pytest.raises(InputError, match=rule),
+        ):
             done(session, "DELETE FROM note")
-    finally:
-        server.execute("REVOKE SET ON PARAMETER session_replication_role FROM agent")
-    postgres_shop.others("REVOKE TEMPORARY ON DATABASE shop FROM PUBLIC")
-    try:
-        with postgres_shop.session() as session, pytest.raises(InputError, match="GRANT TEMPORARY ON DATABASE shop"):
-            done(session, "DELETE FROM note")
-    finally:
-        postgres_shop.others("GRANT TEMPORARY ON DATABASE shop TO PUBLIC")
 
 
 @pytest.mark.parametrize(

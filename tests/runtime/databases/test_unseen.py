@@ -8,7 +8,7 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done, session_on
+from tests.runtime.databases.shops import Shop, changed, done, session_on
 from tests.runtime.databases.test_images import check_both_ways
 
 EMPTIES = """
@@ -225,12 +225,13 @@ def test_a_sequence_of_another_schema_is_told(postgres_shop: Shop):
 
 
 def test_a_server_that_counts_no_rows_is_not_worked_on(postgres_shop: Shop, server: Postgres):
-    server.execute("ALTER DATABASE shop SET track_counts = off")
-    try:
-        with postgres_shop.session() as session, pytest.raises(HostError, match="track_counts = on"):
-            done(session, "DELETE FROM note")
-    finally:
-        server.execute("ALTER DATABASE shop RESET track_counts")
+    off, back = "ALTER DATABASE shop SET track_counts = off", "ALTER DATABASE shop RESET track_counts"
+    with (
+        changed(server.execute, off, back),
+        postgres_shop.session() as session,
+        pytest.raises(HostError, match="track_counts = on"),
+    ):
+        done(session, "DELETE FROM note")
 
 
 # --- What fills itself -----------------------------------------------------------------------------------------------

@@ -100,15 +100,12 @@ def test_the_role_runs_below_a_function_from_which_nobody_comes_back(postgres_sh
 def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refused(
     postgres_shop: Shop, server: Postgres
 ):
-    cases = [
-        ("GRANT SET ON PARAMETER session_replication_role TO agent", "may do everything"),
-        ("REVOKE TEMPORARY ON DATABASE shop FROM PUBLIC", "GRANT TEMPORARY ON DATABASE shop"),
-    ]
-    backs = [
-        "REVOKE SET ON PARAMETER session_replication_role FROM agent",
-        "GRANT TEMPORARY ON DATABASE shop TO PUBLIC",
-    ]
-    for (change, rule), back in zip(cases, backs, strict=True):
+    switching = "SET ON PARAMETER session_replication_role"
+    making = "TEMPORARY ON DATABASE shop"
+    for change, back, rule in (
+        (f"GRANT {switching} TO agent", f"REVOKE {switching} FROM agent", "may do everything"),
+        (f"REVOKE {making} FROM PUBLIC", f"GRANT {making} TO PUBLIC", f"GRANT {making}"),
+    ):
         with (
             changed(server.execute, change, back),
             postgres_shop.session() as session,

@@ -113,7 +113,7 @@ def strike_all(parent: Path, schedule: ScheduleConfig, strikes: int, seed: int) 
             if codes or not (struck / "result").exists():
                 break
             shutil.rmtree(struck)  # not even one has struck: the machine was slower when the time was taken
-            after_s /= 2
+            after_s, step_s = after_s / 2, step_s / 2
         codes.append(code)
         assert code in (0, -signal.SIGKILL), codes
     is_done = (struck / "result").exists()  # the last strike came too late

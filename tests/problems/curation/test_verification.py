@@ -15,6 +15,7 @@ from .conftest import ADD, candidate
 
 WRONG = "print(sum(map(int, input().split())) % 30)"
 COIN = "import random\nprint(sum(map(int, input().split())) if random.random() < 0.5 else 'tails')"
+REPEATS = 40  # a coin does not fall on the same side as often, in as many runs of this test as anyone will see
 PAIR = "Find two numbers whose sum is given. If there are several answers, print any of them."
 PAIRS = (("3\n", "1 2\n"), ("5\n", "1 4\n"), ("9\n", "1 8\n"))
 
@@ -89,11 +90,11 @@ def test_what_cannot_be_judged_here_is_dropped_with_the_reason(programs: Candida
 
 
 def test_solutions_that_pass_sometimes_are_found(programs: CandidatePrograms):
-    stage = Steadiness(programs, "all", 6)
+    stage = Steadiness(programs, "all", REPEATS)
     luck = candidate("luck", COIN, cases=(("1 2\n", "3\n"),))
     assert results(stage, candidate("steady", ADD), luck) == {"steady": "kept", "luck": "flaky"}
     both = candidate("both", COIN, ADD, cases=(("1 2\n", "3\n"),))
-    assert kept(Steadiness(programs, "any", 6), both).problem.solutions == [ADD]
+    assert kept(Steadiness(programs, "any", REPEATS), both).problem.solutions == [ADD]
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_a_number_of_a_transaction_that_was_lost_in_a_crash_is_not_believed(post
         session.undo(action)
         manager = session.actions.manager_of(session.journal.standing(action))
         effect, mark = manager._kept.get(action, "done"), manager._kept.get_mark(action, "done")
-        engine = manager._engine("shop")
+        engine = manager._databases.engine("shop")
         assert engine.was_committed(mark, effect)
         assert not engine.was_committed({**mark, "started": "before a crash"}, effect)
         session.redo(action)

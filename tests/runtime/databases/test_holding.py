@@ -210,7 +210,7 @@ def test_a_connection_that_is_cut_by_its_commit_is_looked_into(server: Postgres,
         shop = make_postgres_shop(server, tmp_path)
         with shop.session() as session:
             action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-            (held,) = session.actions.manager_of_action(action)._engine("shop")._holding._open.values()
+            (held,) = session.actions.manager_of_action(action)._databases.engine("shop")._holding._open.values()
             with socket.socket(fileno=os.dup(held.fileno())) as way:
                 way.shutdown(socket.SHUT_RDWR)
             with pytest.raises(InputError, match=r"was rolled back before it was committed|is undone"):

@@ -62,7 +62,7 @@ def test_what_a_function_sets_ends_with_its_statement(postgres_shop: Shop, name:
     with postgres_shop.session(functions=("public.sets",)) as session:
         action = done(session, "INSERT INTO log SELECT 'x', sets()", r"INSERT INTO note VALUES ('a\', 1)")
         done(session, "INSERT INTO place VALUES ('C', 1, 'q')")
-        engine = session.actions.managers["sql"]._engine("shop")  # type: ignore[attr-defined]
+        engine = session.actions.managers["sql"]._databases.engine("shop")  # type: ignore[attr-defined]
         (now,) = engine._server.connection.execute("SELECT current_setting(%s, true)", (name,)).fetchone()
         session.undo(action)
     ((usual,),) = postgres_shop.others(f"SELECT current_setting('{name}', true)")
@@ -85,7 +85,7 @@ def test_a_role_that_alters_how_it_is_run_ends_the_action(postgres_shop: Shop):
 
 def test_the_role_runs_below_a_function_from_which_nobody_comes_back(postgres_shop: Shop):
     with postgres_shop.session() as session:
-        engine = session.actions.managers["sql"]._engine("shop")  # type: ignore[attr-defined]
+        engine = session.actions.managers["sql"]._databases.engine("shop")  # type: ignore[attr-defined]
         with engine._server.transaction() as connection:
             role = Role(engine._server, connection)
             role.run("CREATE TABLE public.told AS SELECT current_user::text AS u, session_user::text AS s")

@@ -43,7 +43,7 @@ def test_what_is_no_database_is_told(tmp_path: Path):
 def test_a_file_that_may_be_read_only_is_told(tmp_path: Path):
     shop = make_sqlite_shop(tmp_path)
     with shop.session() as session:
-        engine = session.actions.managers["sql"]._engine("shop")
+        engine = session.actions.managers["sql"]._databases.engine("shop")
         engine._acting.execute("PRAGMA query_only = ON")
         with pytest.raises(HostError, match="may be read only"):
             done(session, "DELETE FROM note")

@@ -1,0 +1,131 @@
+"""Its transaction stays open, with its locks, until it is committed or rolled back."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from autoclave.core import InputError
+from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
+from autoclave.runtime.databases.kept import KeptRows
+from autoclave.runtime.databases.modes.base import ActionMode, Rehearsed
+from autoclave.runtime.databases.opened import Databases
+from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.settings import Mode
+from autoclave.runtime.footprints import meet
+from autoclave.runtime.interface import Choice, Guarantee, InDoubt
+
+
+class HoldMode(ActionMode):
+    """By rolling back. Knows which tables are held by which action."""
+
+    is_left_open: ClassVar[bool] = True
+
+    def __init__(self, databases: Databases, kept: KeptRows) -> None:
+        super().__init__(databases, kept)
+        self._tables: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def require_free(self, database: str, reading: Reading) -> None:
+        """Look whether a held transaction has what an action is about.
+
+        Raises:
+            InputError: it has.
+        """
+        wanted = {*reading.writes, *reading.reads, *reading.defines}
+        is_whole = self._databases.settings(database).engine == "sqlite"
+        for action, (name, tables) in self._tables.items():
+            if name == database and (is_whole or meet(wanted, tables)):
+                raise InputError(f"database {database}: is held by action {action}; commit it or undo it first")
+
+    def rehearse(self, sql: Sql, mode: Mode, reading: Reading) -> Rehearsed:
+        effect = self._databases.engine(sql.database).rehearse(sql, mode)
+        seconds = self._databases.settings(sql.database).hold_s
+        told = f"hold the transaction, with its locks, until commit or undo, for {seconds:g} s at most"
+        guarantee = Guarantee.EQUIVALENT if effect.leaks else Guarantee.EXACT
+        return Rehearsed(effect, effect, guarantee, (told,), reading.defines)
+
+    def execute(self, action: str, sql: Sql, started: Json, keep: Keep, planned: Effect | None) -> None:
+        self._databases.engine(sql.database).hold(action, sql, keep)
+        self._know(action, started)
+
+    def _know(self, action: str, told: Json) -> None:
+        tables = frozenset("/".join(key.split("/")[2:4]) for key in told["writes"])
+        self._tables[action] = told["database"], tables
+
+    def in_receipt(self, action: str, started: Json, effect: Effect) -> Json:
+        mark = self._kept.get_mark(action, started["images"]) or {}
+        return {**super().in_receipt(action, started, effect), "held_until": mark["until"]}
+
+    def was_done(self, action: str, started: Json, mark: Json) -> bool:
+        held = self._state(action, started)
+        return held.is_open or held.is_committed
+
+    def put_back(self, action: str, started: Json) -> bool:
+        if self._kept.get_mark(action, "done") is None:
+            return True
+        self._end(action, started, commit=False)
+        return not self._state(action, started).is_committed
+
+    def _end(self, action: str, told: Json, *, commit: bool) -> None:
+        self._databases.engine(told["database"]).end_hold(action, commit=commit)
+        self.forget(action)
+
+    def _state(self, action: str, told: Json) -> Held:
+        mark, effect = self._kept.get_mark(action, "done") or {}, self._kept.get(action, "done")
+        return self._databases.engine(told["database"]).held(action, mark, effect)
+
+    def keep(self, action: str, receipt: Json) -> None:
+        """Rows are where they stay."""
+
+    def commit(self, action: str, receipt: Json) -> None:
+        with contextlib.suppress(InDoubt):  # it is looked at
+            self._end(action, receipt, commit=True)
+        self.forget(action)
+        if not self._state(action, receipt).is_committed:
+            raise InputError(f"action {action}: its transaction was rolled back before it was committed")
+
+    def lapsed(self, action: str, receipt: Json) -> str:
+        """Why a transaction ended by itself, or is to end, since its time is over; empty if not."""
+        if receipt["database"] not in self._databases:
+            return ""
+        held = self._state(action, receipt)
+        if held.is_open and time.time() < receipt["held_until"]:
+            self._know(action, receipt)
+            return ""
+        if held.is_committed:
+            return ""
+        return "its time was over" if held.is_open else "its transaction ended with the connection that held it"
+
+    def forget(self, action: str) -> None:
+        """It holds nothing any more."""
+        self._tables.pop(action, None)
+
+    def obstacle(self, action: str, receipt: Json) -> str:
+        if self._state(action, receipt).is_committed:
+            return "its transaction is committed, and a held one leaves nothing to take it back by"
+        return ""
+
+    def contested(self, action: str, receipt: Json) -> Collection[tuple[str, str]]:
+        """None: nobody else can change them."""
+        return ()
+
+    def plan_undo(self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice) -> Json:
+        return {"images": ""}
+
+    def undo(self, action: str, undoing: Json, *, is_late: bool) -> None:
+        self._end(action, undoing, commit=False)
+
+    def plan_redo(self, action: str, undone: Json, images: str) -> None:
+        raise InputError(f"action {action}: a transaction that was rolled back is not done again; propose it anew")
+
+    def differences(self, action: str, receipt: Json) -> list[str]:
+        """Until when it is held, and who waits for it."""
+        held = self._state(action, receipt)
+        if not held.is_open:
+            return []
+        until = datetime.fromtimestamp(receipt["held_until"], UTC).isoformat(timespec="seconds")
+        return [f"held until {until}", *(f"waits for it: {each}" for each in held.waiting)]

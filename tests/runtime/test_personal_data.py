@@ -57,7 +57,6 @@ def test_the_longest_finding_counts_and_others_may_be_added():
     personal = PersonalData([known_forms, names])
     assert personal.hide("Ann Lee <ann@example.com>") == "<PERSON_1> <<EMAIL_1>>"
     assert personal.restore_in({"<PERSON_1>": ["<EMAIL_1>", 1, None]}) == {"Ann Lee": ["ann@example.com", 1, None]}
-    assert personal.num_hidden == 2
     assert personal.restore("<PERSON_7>") == "<PERSON_7>"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from autoclave.runtime.files.operations import OPERATIONS
 from autoclave.runtime.proposals import (
     Answer,
     Call,
-    Recorded,
     Refused,
     chat_at,
     converse,
@@ -25,6 +25,16 @@ from autoclave.runtime.proposals import (
     program_in,
 )
 from tests.evaluation.chat_server import ChatServer
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Answers in place of a model, in their order."""
+
+    answers: list[Answer] = field(default_factory=list[Answer])
+
+    def __call__(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
+        return self.answers.pop(0) if self.answers else Answer()
 
 
 @pytest.fixture

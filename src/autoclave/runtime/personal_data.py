@@ -100,11 +100,6 @@ class PersonalData:
             return [self.restore_in(each) for each in given]
         return given
 
-    @property
-    def num_hidden(self) -> int:
-        """How many different values were hidden."""
-        return len(self._values)
-
     def _placeholder(self, kind: str, value: str) -> str:
         if (kind, value) not in self._placeholders:
             number = 1 + sum(1 for other, _ in self._placeholders if other == kind)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.config import Config
@@ -55,16 +55,6 @@ class Refused:
     """What is sent for an operation that was not done: the reason, as the model may know it."""
 
     reason: str
-
-
-@dataclass(slots=True)
-class Recorded:
-    """Answers that were given before, in place of a model: they are played back in their order."""
-
-    answers: list[Answer] = field(default_factory=list[Answer])
-
-    def __call__(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
-        return self.answers.pop(0) if self.answers else Answer()
 
 
 Chat = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Answer]

@@ -67,9 +67,6 @@ class KeptRows:
         """A mark; None if there is none: nothing was committed under it."""
         return self._read(action, f"{name}.mark")
 
-    def forget_mark(self, action: str, name: str) -> None:
-        (self._folder / action / f"{name}.mark").unlink(missing_ok=True)
-
     def forget(self, action: str, name: str) -> None:
         """Forget one effect and its mark, if they are kept."""
         self._forget_last(action, name)

@@ -25,7 +25,10 @@ def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ..
     """All commands and groups with the words that call them."""
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
             yield from commands(inner, *path, name)
 
 
@@ -106,6 +109,14 @@ def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callabl
     ended = subprocess.run(command, input="3 4\n", capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0
     assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(json.loads(ended.stderr))
+
+
+def test_a_command_loads_no_other_command():
+    script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", script, "report", "-h"], capture_output=True, text=True, check=True)
+    loaded = {name for name in ended.stderr.split() if name.startswith("autoclave.cli.")}
+    assert "autoclave.cli.report" in loaded
+    assert {"autoclave.cli.act", "autoclave.cli.train", "autoclave.cli.judge"}.isdisjoint(loaded)
 
 
 def test_without_a_command_the_help_comes_on_standard_error(autoclave: Callable[..., Ended]):

@@ -5,27 +5,11 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+from importlib import import_module
 
 import click
 
 from autoclave import __version__
-from autoclave.cli.act import act
-from autoclave.cli.config import config
-from autoclave.cli.curate import curate
-from autoclave.cli.doctor import doctor
-from autoclave.cli.evaluate import evaluate
-from autoclave.cli.export import export
-from autoclave.cli.judge import judge
-from autoclave.cli.plan import plan
-from autoclave.cli.probe import probe
-from autoclave.cli.problems import problems
-from autoclave.cli.report import report
-from autoclave.cli.run import run
-from autoclave.cli.serve import serve
-from autoclave.cli.timeline import timeline
-from autoclave.cli.trace import trace
-from autoclave.cli.train import sft, train
-from autoclave.cli.view import view
 from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
@@ -41,36 +25,53 @@ EXTRAS: dict[str, str] = {
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+_MODULES: dict[str, str] = {
+    **{
+        name: name
+        for name in (
+            "act",
+            "config",
+            "curate",
+            "doctor",
+            "evaluate",
+            "export",
+            "judge",
+            "plan",
+            "probe",
+            "problems",
+            "report",
+            "run",
+            "serve",
+            "timeline",
+            "trace",
+            "train",
+            "view",
+        )
+    },
+    "sft": "train",
+}
+"""Commands, and the modules of this package that have them under their names."""
+
+
+class _Commands(click.Group):
+    """Commands whose modules are imported when they are called: each needs other libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        return getattr(import_module(f"autoclave.cli.{_MODULES[cmd_name]}"), cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="autoclave")
 def cli() -> None:
     """Reinforcement learning of code LLMs with rewards that cannot be hacked.
 
     Example: autoclave train recipes/demo.yaml
     """
-
-
-for command in (
-    doctor,
-    plan,
-    train,
-    sft,
-    evaluate,
-    probe,
-    export,
-    judge,
-    curate,
-    problems,
-    run,
-    trace,
-    serve,
-    config,
-    report,
-    view,
-    act,
-    timeline,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

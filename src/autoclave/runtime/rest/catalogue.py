@@ -49,6 +49,12 @@ class Body(Config):
     form: dict[str, Any] = {}
     """JSON Schema of the body."""
 
+    @field_validator("content_type")
+    @classmethod
+    def _is_value(cls, given: str) -> str:
+        require_value("content_type", given)
+        return given
+
 
 class Look(Config):
     """A request that shows a state, and changes nothing."""

@@ -18,12 +18,13 @@ from autoclave.core import HostError, InputError
 from autoclave.core.json import first_error, rule_of
 from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.catalogue import Undo
-from autoclave.runtime.rest.evidence import is_other_version
+from autoclave.runtime.rest.evidence import is_other_tag, is_other_version
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.marks import has_mark
+from autoclave.runtime.rest.outcomes import Refused
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
 from autoclave.runtime.rest.parts import Call, Part, State
-from autoclave.runtime.rest.sending import Refused, Sender
+from autoclave.runtime.rest.sending import Sender
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
 
@@ -269,7 +270,7 @@ class Inverses:
         if part.after is None or part.before is None or not part.after.etag:
             return False
         if not service.spec_of(part).leaves_it:
-            return part.after.is_there and part.after.etag != part.before.etag
+            return part.after.is_there and is_other_tag(part.after.etag, part.before.etag)
         return is_other_version(part, part.after)
 
     def _give_up(self, service: Service, action: str, run: str, ended: Sequence[Part], reason: str) -> NoReturn:

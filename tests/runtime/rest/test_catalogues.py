@@ -79,7 +79,7 @@ def broken(change: dict[str, Any]) -> dict[str, Any]:
         ({"operations.delete_record.method": "delete"}, "must be the name of a method in capitals"),
         ({"operations.delete_record.verb": "destroy"}, "known are"),
         ({"operations.delete_record.sudo": True}, "operations.delete_record.sudo: "),
-        ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'list_records'"),
+        ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'get_record'"),
         ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),
         ({"operations.put_record.body.form": {"type": "objekt"}}, r"\.body\.form: is no JSON Schema"),
         ({"operations": None}, "operations: "),

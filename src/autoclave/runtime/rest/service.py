@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
-from autoclave.core.json import shown
+from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.answers import complaint
 from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
 from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
@@ -46,7 +46,10 @@ class Service:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
             raise InputError(f"service {self.name}: operation {shown(operation)}: it has no catalogue")
-        return self.catalogue.operation(operation)
+        if operation not in self.catalogue.operations:
+            mend = nearest(operation, list(self.catalogue.operations))
+            raise InputError(f"service {self.name}: operation {shown(operation)}: there is none; {mend}")
+        return self.catalogue.operations[operation]
 
     def spec_of(self, part: Part) -> OperationSpec:
         """What is known of the operation of a part."""

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.rest.links import following
 from autoclave.runtime.rest.parts import Call, Part, State
@@ -22,6 +23,7 @@ from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import asked, connection, done, manager_of, opened
 from tests.runtime.rest.catalogues import written
 from tests.runtime.rest.odd_service import CATALOGUE
+from tests.runtime.rest.raw_service import answer
 from tests.runtime.rest.scripted_service import Items, Script, ScriptedService, told
 
 
@@ -312,6 +314,23 @@ def test_a_part_of_a_listing_is_not_taken_for_all_of_it(serving: Serving, tmp_pa
         pytest.raises(HostError, match=r"the answer is a part \(206\), so nobody can tell whether it is whole"),
     ):
         session.propose(asked("make", "odd", body={}))
+
+
+# --- Shown otherwise than the catalogue has it -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [b"", b"null"])
+def test_where_nothing_is_shown_to_be_put_back_it_is_said_before(serving: Serving, tmp_path: Path, shown: bytes):
+    service = serving(lambda method, path, body: answer(shown) if method == "GET" else told({}))
+    with opened_on(service, tmp_path) as session:
+        plan = session.plan(asked("delete", "odd", id="x"))
+        assert plan.guarantee is Guarantee.NONE
+        assert plan.changes == ("delete: DELETE /items/x; cannot be taken back",)
+        action = session.propose(asked("put", "odd", id="x", body={"cost": 1}))
+        session.run(action.action, action.plan.digest)
+        with pytest.raises(InputError, match=r"put needs \$before.body to take it back, and there is"):
+            session.undo(action.action)
+    assert service.changes() == ["PUT"]
 
 
 # --- Waiting ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
 from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.evidence import is_other_tag, is_other_version
-from autoclave.runtime.rest.expressions import evaluated
+from autoclave.runtime.rest.expressions import evaluated, expressions_in, value_of
 from autoclave.runtime.rest.fields import PARAMETER
 from autoclave.runtime.rest.marks import has_mark
 from autoclave.runtime.rest.outcomes import Refused
@@ -112,6 +112,8 @@ class Inverses:
                 return f"{undo.operation} was to take it back, and is quarantined: {reason}"
             if not _may_be_own(service, part, undo):
                 return f"{undo.operation}, which its description names for it, is about something else than it"
+            if _fits(undo, part) and (missing := _missing(undo, part)):
+                return f"{undo.operation} needs {missing} to take it back, and there is nothing of that name"
             if _fits(undo, part) and not _can_be_written(undo, part):
                 return "what was there before has a key, or something that is not read exactly, and cannot be put back"
         if service.connection.is_strict:
@@ -357,4 +359,16 @@ def _shape(path: str) -> str:
 
 def _can_be_written(undo: Undo, part: Part) -> bool:
     """Whether what an inverse needs can be sent as it was seen, as far as it is known yet."""
-    return not has_mark(evaluated(undo.arguments, part.scene, is_partial=True))
+    return not _missing(undo, part) and not has_mark(evaluated(undo.arguments, part.scene, is_partial=True))
+
+
+def _missing(undo: Undo, part: Part) -> str:
+    """What an inverse needs of the request or of what was there before, and neither has; empty if there is nothing."""
+    known = ("$request", "$before") if part.before is not None else ("$request",)
+    for each in expressions_in(undo.arguments):
+        if each.startswith(known):
+            try:
+                value_of(each, part.scene)
+            except InputError:
+                return each
+    return ""

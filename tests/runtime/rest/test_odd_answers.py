@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -388,6 +389,17 @@ def test_a_part_of_a_batch_with_a_status_that_is_none_is_in_doubt(serving: Servi
         with pytest.raises(InputError, match=r"a part with the status .*, which is none"):
             done(session, "many", "odd", body={"parts": parts})
         assert state_of(session, the_only(session)) is ActionState.IN_DOUBT
+
+
+def test_an_answer_that_says_twice_how_it_is_packed_is_not_read_as_plain(serving: Serving, tmp_path: Path):
+    packed = gzip.compress(b'{"cost": 1}')  # a key in it could not be seen
+    lines = ("Content-Encoding: gzip", "Content-Encoding: identity")
+    service = serving(lambda method, path, body: answer(packed, "application/json", *lines))
+    with (
+        opened_on(service, tmp_path) as session,
+        pytest.raises(HostError, match="is encoded as 'gzip,identity', which was not asked for"),
+    ):
+        session.plan(asked("get", "odd", id="x"))
 
 
 ODD_JSON = st.recursive(

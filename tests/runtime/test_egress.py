@@ -23,6 +23,7 @@ from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
+from autoclave.runtime.vault.injection import Outgoing, require_no_override
 from autoclave.runtime.vault.traces import found_in
 from autoclave.sandbox import SealedCommand, run_command
 from tests.runtime.trees import connect_vault, done, granted
@@ -288,6 +289,35 @@ def test_no_form_has_another_method_than_its_request(session: Session, service: 
     source = f"call(URL, 'POST', {body or 'a=b&_Method=DELETE'!r}.encode(), **{{'Content-Type': {kind!r}}})[0]"
     assert told(session, f"print({source})".replace("URL", f"'https://{service.place}/echo'")) == "403\n"
     assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("kinds", "target", "body"),
+    [
+        ("application/x-www-form-urlencoded", "/x", ".method=DELETE"),
+        ("application/x-www-form-urlencoded", "/x", "+_method=DELETE"),
+        ("application/x-www-form-urlencoded", "/x", "_method%5B%5D=DELETE"),
+        ("application/x-www-form-urlencoded", "/x", "a=b;_METHOD=DELETE"),
+        ("text/plain, application/x-www-form-urlencoded", "/x", "_method=DELETE"),
+        ("text/plain|application/x-www-form-urlencoded", "/x", "_method=DELETE"),
+        ("application/json", "/x", '{"_method": "DELETE"}'),
+        ("application/vnd.api+json; charset=utf-8", "/x", '{"\\u005fmethod": "DELETE"}'),
+        ("application/json", "/x", '{"_method": "DELETE", "x": ' + "[" * 300 + "]" * 300 + "}"),
+        ("multipart/form-data; boundary=x", "/x", "Content-Disposition: form-data; name=.method\r\n\r\nDELETE"),
+        ("text/plain", "/x?.method=DELETE", ""),
+        ("text/plain", "/x?a;_method=DELETE", ""),
+    ],
+)
+def test_no_spelling_of_a_form_has_another_method_than_its_request(kinds: str, target: str, body: str):
+    headers = [(b"content-type", kind.encode()) for kind in kinds.split("|")]
+    with pytest.raises(InputError, match="has the service do something else than is asked"):
+        require_no_override(Outgoing("POST", "api.example.com", 443, target, headers, body.encode()))
+
+
+@pytest.mark.parametrize("body", ['{"method": "x", "a": {"_method": 1}}', '["_method"]', '{"my_method": 1}', "{"])
+def test_what_names_no_method_is_sent(body: str):
+    given = [(b"content-type", b"application/json")]
+    require_no_override(Outgoing("POST", "api.example.com", 443, "/x?method=a&my_method=b", given, body.encode()))
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,14 @@ def test_functions_are_described_by_the_operations():
     assert operation_of(Call("1", "delete", '{"path": "a"}'), OPERATIONS) == {"do": "delete", "path": "a"}
 
 
+@pytest.mark.parametrize(
+    "arguments", ["[" * 100_000, '{"path": ' + "[" * 300 + "]" * 300 + "}", '{"mode": NaN}', "9" * 5000]
+)
+def test_arguments_that_no_library_of_ours_takes_are_refused(arguments: str):
+    with pytest.raises(InputError, match="the arguments are no JSON"):
+        operation_of(Call("1", "write", arguments), OPERATIONS)
+
+
 def test_a_program_is_taken_from_the_one_fence():
     assert program_in("So:\n```python\nprint(1)\n```\nok") == {"do": "python", "source": "print(1)\n"}
     assert program_in("```sh\nls\n```") == {"do": "run", "command": ["sh", "-ec", "ls\n"]}

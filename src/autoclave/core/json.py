@@ -72,6 +72,25 @@ def from_plain(noun: type[T], value: Any, where: str) -> T:
         raise DataError(f"{where}: {_complaint(noun, value, error)}") from None
 
 
+def foreign_json(text: str | bytes) -> Any:
+    """What JSON of somebody else says, who may mean no good by it.
+
+    Raises:
+        ValueError: it is none, has numbers that are none in JSON, or is nested deeper than `DEPTH_LIMIT`.
+    """
+    try:
+        value: Any = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if _is_deeper(value, DEPTH_LIMIT):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number in JSON")
+
+
 def parse_object(text: str, where: str) -> dict[str, Any]:
     """The JSON object in `text`, one line.
 
@@ -95,8 +114,8 @@ def parse_object(text: str, where: str) -> dict[str, Any]:
     return found
 
 
-def _is_deeper(value: dict[str, Any], limit: int) -> bool:
-    level: list[Any] = [value]
+def _is_deeper(value: Any, limit: int) -> bool:
+    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(limit):
         level = [child for parent in level for child in _children(parent) if isinstance(child, (dict, list))]
     return bool(level)

@@ -94,7 +94,8 @@ def exchange(
                 client.stream(method, url, headers=given, content=content or None, extensions=extensions) as response,
             ):
                 told = [(name.decode("latin-1").lower(), value) for name, value in response.headers.raw]
-                body = _unpacked(response.iter_raw(_PIECE), dict(told).get("content-encoding", b""), most_bytes)
+                encoding = b",".join(value for name, value in told if name == "content-encoding")
+                body = _unpacked(response.iter_raw(_PIECE), encoding, most_bytes)
         except (httpx.HTTPError, httpx.InvalidURL, zlib.error) as error:
             what = "no answer that can be read" if is_sent else "no connection"
             why = f"none within {within_s:.1f} s" if deadline.is_over else type(error).__name__

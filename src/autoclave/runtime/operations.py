@@ -21,7 +21,11 @@ def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], 
     name = given.get("do")
     if not isinstance(name, str) or name not in known:
         raise InputError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
-    if not _is_encodable(given):
+    try:
+        is_text = _is_encodable(given)
+    except RecursionError:
+        raise InputError(f"{where}: is nested too deeply") from None
+    if not is_text:
         raise InputError(f"{where}: has a half of a character (a lone surrogate), which no file system takes")
     try:
         return known[name].model_validate(given)

@@ -125,6 +125,7 @@ def test_openid_settings_are_taken_where_the_others_are_not_published(liar: Liar
         ({"issuer": "https://evil.example"}, "is of another issuer, so nothing of it is believed"),
         ({"issuer": None}, "is of another issuer"),
         ({"code_challenge_methods_supported": None}, r"does not say that it knows PKCE \(S256\)"),
+        ({"code_challenge_methods_supported": []}, r"does not say that it knows PKCE \(S256\)"),
         ({"code_challenge_methods_supported": ["plain"]}, r"does not say that it knows PKCE \(S256\)"),
         ({"token_endpoint": "http://localhost/token"}, "token_url: .*must begin with https://"),
         ({"device_authorization_endpoint": "http://localhost/d"}, "device_url: .*must begin with https://"),
@@ -207,6 +208,8 @@ def test_an_error_with_status_200_is_one(liar: Liar, endpoints: Endpoints):
         (b"<html>", 200),
         (b"[]", 200),
         (b"", 200),
+        (b"[" * 100_000, 200),
+        (b'{"expires_in": NaN}', 200),
         (b"{}", 503),
         (b"{}", 429),
         (b'{"error": "temporarily_unavailable"}', 400),
@@ -251,7 +254,7 @@ def test_lifetimes_and_scopes_are_read_as_they_are_written():
     answer = answer_of(told, Provider())
     assert (answer.lifetime_s, answer.scopes) == (3600.0, ("repo", "gist", "read:user"))
     assert TOKEN not in repr(answer)
-    for lifetime in (None, -1, 0, "soon", True, 1e300, float("nan")):
+    for lifetime in (None, -1, 0, "soon", True, 1e300, float("nan"), 10**400):
         assert answer_of(told | {"expires_in": lifetime}, Provider()).lifetime_s in (0.0, 1.0)
     assert scopes_in(" a  b,a ") == ("a", "b")
 
@@ -283,6 +286,8 @@ def test_what_a_terminal_or_a_browser_would_act_on_is_not_shown(
     told = {"user_code": "ABCD-EFGH", "device_code": TOKEN, "verification_uri": "https://localhost/device"}
     liar.says("/device", told)
     assert begun(endpoints, "read").interval_s == 5.0
+    liar.says("/device", told | {"expires_in": 10**400, "interval": 10**400})
+    assert (begun(endpoints, "read").lifetime_s, begun(endpoints, "read").interval_s) == (3600.0, 60.0)
     liar.says("/device", told | changes)
     with pytest.raises(InputError, match=rule) as error:
         begun(endpoints, "read")

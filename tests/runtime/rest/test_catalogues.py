@@ -19,7 +19,7 @@ from autoclave.core import InputError
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_services, load_catalogue
 from autoclave.runtime.rest.catalogue import catalogue_from
-from autoclave.runtime.rest.expressions import evaluated, is_part_of, with_value, without
+from autoclave.runtime.rest.expressions import evaluated, is_part_of, require_expressions, with_value, without
 from autoclave.runtime.rest.forms import canonical, decoded
 from autoclave.runtime.rest.loading import SHIPPED
 from autoclave.runtime.rest.schemas import require_form, require_schema
@@ -79,7 +79,7 @@ def broken(change: dict[str, Any]) -> dict[str, Any]:
         ({"operations.delete_record.method": "delete"}, "must be the name of a method in capitals"),
         ({"operations.delete_record.verb": "destroy"}, "known are"),
         ({"operations.delete_record.sudo": True}, "operations.delete_record.sudo: "),
-        ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'list_records'"),
+        ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'get_record'"),
         ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),
         ({"operations.put_record.body.form": {"type": "objekt"}}, r"\.body\.form: is no JSON Schema"),
         ({"operations": None}, "operations: "),
@@ -316,6 +316,14 @@ def test_a_path_is_matched_however_it_is_spelled():
     catalogue = catalogue_from({"service": "x", "operations": {"get": get}}, "here")
     for path in ("/v1/a%20b:read", "/v1/a%20b%3Aread", "/v1/%61%20b:read"):
         assert catalogue.matched("GET", path) == ("get", {"name": "a b"})
+
+
+@pytest.mark.parametrize("given", [5, [5], "/a", {"a": 1}, None])
+def test_what_is_to_be_left_out_is_a_list_of_pointers(given: Any):
+    with pytest.raises(InputError, match="must be a list of pointers"):
+        evaluated({"body": {"of": "$before.body", "without": given}}, {"before": {"body": {"a": 1}}})
+    with pytest.raises(InputError, match="must be a list of pointers"):
+        require_expressions({"body": {"of": "$before.body", "without": given}}, "undo")
 
 
 def test_expressions_are_those_of_openapi():

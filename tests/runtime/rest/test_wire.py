@@ -20,8 +20,8 @@ from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
 from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import ServiceConnection
-from autoclave.runtime.rest.parts import Answer, Call
-from autoclave.runtime.rest.wire import Wire, _pause_s
+from autoclave.runtime.rest.parts import Call
+from autoclave.runtime.rest.wire import Wire, pause_s
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import Secret
@@ -541,7 +541,7 @@ def test_without_tls_nothing_goes_to_the_internet(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("day", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon"])
 def test_a_time_to_come_again_that_is_none_is_a_second(day: str):
-    assert _pause_s(Answer(429, {"retry-after": day}, None)) == 1.0
+    assert pause_s({"retry-after": day}) == 1.0
 
 
 def test_a_service_has_one_name_however_it_is_spelled(tmp_path: Path):

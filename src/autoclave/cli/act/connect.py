@@ -74,7 +74,9 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
     from autoclave.core.files import existing_file
     from autoclave.runtime.opening import alone_on
 
-    place_of_vault = existing_file(path or default_vault(), "vault").resolve()
+    if not (chosen := path or default_vault()).exists():
+        raise InputError(f"vault {chosen}: there is none yet. Mend: `autoclave act vault add SERVICE` makes one")
+    place_of_vault = existing_file(chosen, "vault").resolve()
     with alone_on(root, state) as place:
         _change(place, {"vault": {"path": str(place_of_vault), "key": key}}, root, opened_vault(place_of_vault, key))
 

@@ -211,6 +211,11 @@ def value_given(what: str = "Key") -> str:
     if sys.stdin.isatty():
         return str(click.prompt(what, hide_input=True, err=True))
     try:
-        return sys.stdin.buffer.read().decode().strip("\r\n")
+        given = sys.stdin.buffer.read().decode().strip("\r\n")
     except UnicodeDecodeError:
         raise InputError(f"act vault: the {what.lower()} must be UTF-8") from None
+    if not given:
+        raise InputError(
+            f"act vault: standard input has no {what.lower()}. Mend: printenv NAME | autoclave act vault ..."
+        )
+    return given

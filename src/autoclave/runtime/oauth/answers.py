@@ -59,6 +59,6 @@ def _token(given: Mapping[str, Any], name: str) -> str:
 def _lifetime(given: object) -> float:
     try:
         lifetime = float(given) if isinstance(given, (int, float, str)) else 0.0
-    except ValueError:
+    except (ValueError, OverflowError):
         lifetime = 0.0
     return lifetime if 0 < lifetime < _LONGEST_LIFE_S else 0.0

@@ -102,4 +102,4 @@ def _device(given: Mapping[str, Any]) -> Device:
 
 def _number(given: object, default: float, most: float) -> float:
     is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    return min(float(given), most) if is_number and given > 0 else default  # pyright: ignore[reportOperatorIssue, reportArgumentType]
+    return float(min(given, most)) if is_number and given > 0 else default  # pyright: ignore[reportOperatorIssue, reportArgumentType]

@@ -10,7 +10,6 @@ What an answer may be, and how long it may take, is in `exchange`.
 from __future__ import annotations
 
 import base64
-import json
 import re
 import ssl
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ from authlib.oauth2.rfc6749.parameters import prepare_token_request
 from authlib.oauth2.rfc7009 import prepare_revoke_token_request
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core.json import foreign_json
 from autoclave.runtime.exchange import NoAnswer, exchange
 from autoclave.runtime.vault.authorization import Provider
 
@@ -168,7 +168,7 @@ def _judged(
     place: str, status: int, body: bytes, secrets: Iterable[str], *, may_be_empty: bool = False
 ) -> Mapping[str, Any]:
     try:
-        given = json.loads(body)
+        given = foreign_json(body)
     except ValueError:
         given = None
     is_error = isinstance(given, dict) and ("error" in given or given.get("ok") is False)

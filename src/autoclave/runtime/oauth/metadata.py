@@ -56,7 +56,7 @@ def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider
         AuthorizationServerMetadata(told).validate()
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"issuer {issuer}: what it publishes breaks RFC 8414 ({str(error)[:200]})") from None
-    if "S256" not in told.get("code_challenge_methods_supported", ()):
+    if "S256" not in (told.get("code_challenge_methods_supported") or ()):
         raise InputError(
             f"issuer {issuer}: does not say that it knows PKCE (S256), and without that a code that is stolen is worth "
             "a token. If it knows it all the same, give --authorization-url and --token-url instead of --issuer"

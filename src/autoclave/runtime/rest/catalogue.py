@@ -49,6 +49,12 @@ class Body(Config):
     form: dict[str, Any] = {}
     """JSON Schema of the body."""
 
+    @field_validator("content_type")
+    @classmethod
+    def _is_value(cls, given: str) -> str:
+        require_value("content_type", given)
+        return given
+
 
 class Look(Config):
     """A request that shows a state, and changes nothing."""
@@ -260,6 +266,9 @@ class Catalogue(Config):
     documentation: str = ""
     base_url: str = ""
     """Where it is, if there is only one."""
+    is_described: bool = False
+    """Whether it was derived from a description by others: then inverses may be about nothing but what an operation
+    itself changed."""
     headers: dict[str, str] = {}
     """Of all requests."""
     oauth: OAuth | None = None
@@ -279,9 +288,15 @@ class Catalogue(Config):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Catalogue:
+        shapes: dict[tuple[str, str], str] = {}
         for name, spec in self.operations.items():
+            twin = shapes.setdefault((spec.method, _shape(spec.path)), name)
             try:
                 self._check(name, spec)
+                if twin != name:
+                    raise InputError(
+                        f"operations.{name}: {spec.method} {spec.path} is also {twin!r}; one of them must go"
+                    )
             except InputError as error:
                 raise ValueError(str(error)) from None
         return self
@@ -305,13 +320,6 @@ class Catalogue(Config):
         pairs: list[Undo | Aside] = [*spec.undo, *([spec.aside] if spec.aside else [])]
         for number, each in enumerate(pairs):
             self._check_pair(f"{where}.undo.{number}" if isinstance(each, Undo) else f"{where}.aside", each)
-        twins = [
-            other
-            for other, each in self.operations.items()
-            if other != name and each.method == spec.method and _shape(each.path) == _shape(spec.path)
-        ]
-        if twins:
-            raise InputError(f"{where}: {spec.method} {spec.path} is also {twins[0]!r}; one of them must go")
 
     def _check_pair(self, where: str, pair: Undo | Aside) -> None:
         if pair.operation not in self.operations:

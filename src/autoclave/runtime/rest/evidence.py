@@ -45,7 +45,7 @@ def evidence(part: Part, spec: OperationSpec, look: Look, now: State) -> Evidenc
         return Evidence.DONE if now.is_there == spec.leaves_it else Evidence.AS_BEFORE
     if _is_version(now, part.before) or (not now.is_there and not part.before.is_there):
         return Evidence.AS_BEFORE
-    is_conditional = bool(part.guard) and (not part.existed or bool(now.etag))
+    is_conditional = bool(part.guard) and (not part.existed or is_other_tag(now.etag, part.before.etag))
     if is_conditional and spec.leaves_it and now.is_there and _is_made_of(part, look, now):
         return Evidence.DONE
     return Evidence.UNCLEAR
@@ -84,21 +84,52 @@ def may_be_late(part: Part, spec: OperationSpec, look: Look, now: State) -> bool
 def is_other_version(part: Part, now: State) -> bool:
     """Whether what is seen is not the version of which the answer speaks."""
     named = part.answer.headers.get("etag", "") if part.answer and part.guards else ""
-    return bool(named and now.etag) and named != now.etag
+    return is_other_tag(now.etag, named)
+
+
+def is_other_tag(one: str, other: str) -> bool:
+    """Whether two entity tags name two versions. On the way a strong one may become weak, which names the same."""
+    return bool(one and other) and one.removeprefix("W/") != other.removeprefix("W/")
 
 
 def _is_version(now: State, before: State) -> bool:
-    """Whether it is the version that was there before, which an entity tag names better than the content."""
-    if now.etag and before.etag:
-        return now.etag == before.etag
-    return now.is_same(before)
+    """Whether it is the version that was there before. An entity tag tells versions of the same content apart; but a
+    weak one, or one that is made of a time, may stay where the content does not.
+    """
+    return now.is_same(before) and not is_other_tag(now.etag, before.etag)
+
+
+def is_as_asked(part: Part, spec: OperationSpec, look: Look, now: State) -> bool:
+    """Whether all that a part asks for is so now, whoever brought it about."""
+    if part.wanted is not None or part.leaves:
+        return part.satisfies(now)
+    if not (now.is_there and spec.leaves_it):
+        return now.is_there == spec.leaves_it
+    if part.call.body is None:
+        return not part.existed
+    return _is_shown(part, look, now) and not (part.existed and _may_still_come(part, look, now))
+
+
+def _may_still_come(part: Part, look: Look, now: State) -> bool:
+    """Whether all is as it was, and a part takes something out of it that is still there."""
+    if part.before is None or not _is_version(now, part.before) or part.call.method == "PATCH" or look.form != "json":
+        return False
+    left, names = without(now.body, [*look.volatile, *look.added]), {str(each) for each in part.call.path.values()}
+    return not _is_explained(left, part.call.body, None, names)
+
+
+def _is_shown(part: Part, look: Look, now: State) -> bool:
+    """Whether all of the body of a call is there."""
+    if look.form != "json":
+        return fingerprint(canonical(part.call.body, look.form, look.volatile)) == now.fingerprint
+    return is_part_of(without(part.call.body, look.volatile), now.body)
 
 
 def _is_made_of(part: Part, look: Look, now: State) -> bool:
     """Whether all that was asked for is there, and nothing that comes neither from that nor from before."""
     body, before = part.call.body, part.before.body if part.before else None
     if look.form != "json":
-        return body is not None and fingerprint(canonical(body, look.form, look.volatile)) == now.fingerprint
+        return body is not None and _is_shown(part, look, now)
     asked = {} if body is None else merged(before, body) if part.call.method == "PATCH" else body
     ignored = [*look.volatile, *look.added]
     left = without(now.body, ignored)

@@ -39,7 +39,7 @@ def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
 
     if isinstance(template, Mapping):
         if set(template) == {"of", "without"}:
-            return without(inside(template["of"]), template["without"])
+            return without(inside(template["of"]), _pointers(template["without"]))
         return {key: inside(inner) for key, inner in template.items()}
     if isinstance(template, (list, tuple)):
         return [inside(inner) for inner in template]
@@ -51,6 +51,12 @@ def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
     return _WITHIN.sub(
         lambda found: str(value(found[1], scene)) if is_partial else _as_text(value(found[1], scene)), template
     )
+
+
+def _pointers(given: Any) -> Sequence[str]:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        raise InputError(f"without = {shown(given)}: must be a list of pointers, such as [/id]")
+    return given
 
 
 def value_of(expression: str, scene: Scene) -> Any:
@@ -133,10 +139,24 @@ def require_expressions(template: Any, where: str) -> None:
     for inner in _texts(template):
         if inner.startswith("$") and not _WHOLE.fullmatch(inner):
             raise InputError(f"{where}: {shown(inner)} is no expression; $request.body#/data/id is one")
+    for given in _withouts(template):
+        for pointer in _pointers(given):
+            steps_of(pointer)
     for expression in expressions_in(template):
         root = re.split(r"[.#]", expression[1:])[0]
         if not _WHOLE.fullmatch(expression) or root not in _ROOTS:
             raise InputError(f"{where}: {shown(expression)} must begin with $ and one of {', '.join(_ROOTS)}")
+
+
+def _withouts(template: Any) -> Iterator[Any]:
+    if isinstance(template, Mapping):
+        if set(template) == {"of", "without"}:
+            yield template["without"]
+        for inner in template.values():
+            yield from _withouts(inner)
+    elif isinstance(template, (list, tuple)):
+        for inner in template:
+            yield from _withouts(inner)
 
 
 def _texts(template: Any) -> Iterator[str]:

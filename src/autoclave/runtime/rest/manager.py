@@ -26,6 +26,7 @@ from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
+from autoclave.runtime.rest.answers import complaint, kept_headers
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.differences import differences
@@ -34,10 +35,11 @@ from autoclave.runtime.rest.forms import fingerprint
 from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import OPERATIONS, Ask
+from autoclave.runtime.rest.outcomes import Outcome, outcome
 from autoclave.runtime.rest.pairs import Pairs
 from autoclave.runtime.rest.parts import Part, State, part_from
-from autoclave.runtime.rest.sending import Outcome, Sender, outcome
-from autoclave.runtime.rest.service import Service, complaint, kept_headers
+from autoclave.runtime.rest.sending import Sender
+from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.telling import accesses_of, footprint_of, told_of
 from autoclave.runtime.rest.undoing import Inverse, Inverses, ProposeInverse, worst
 from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire

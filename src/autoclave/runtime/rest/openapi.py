@@ -3,7 +3,8 @@
 What takes an operation back is, in this order: what the extension `x-undo` of the operation says (fields of
 `OperationSpec`, such as `undo`, `look`, `subject`, `is_guarded`); a link of its answer to an operation that deletes;
 and obvious pairs: making and deleting, replacing and replacing with what was there before. Each GET becomes a look of
-the name of its operation.
+the name of its operation. What is said here comes from elsewhere, so an inverse may be about nothing but what the
+operation itself changed, at the path of its look or below.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from autoclave.core import InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from
-from autoclave.runtime.rest.fields import parameters_in
+from autoclave.runtime.rest.fields import PARAMETER, parameters_in
 from autoclave.runtime.rest.headers import is_header
 from autoclave.runtime.rest.references import References
 from autoclave.runtime.rest.schemas import require_schema
@@ -72,13 +73,15 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
     prefix = urlsplit(server or (servers[0] if servers else "")).path.rstrip("/")
     _require_schemas(document)
     described = list(_described(document, prefix))
+    all_of_them = _All(described)
     return {
         "service": service,
+        "is_described": True,
         "documentation": str(document.get("externalDocs", {}).get("url", "")),
         "base_url": server.removesuffix("/").removesuffix(prefix) if server else "",
         "oauth": _oauth(document),
         "looks": {each.name: _look(each) for each in described if each.method == "GET"},
-        "operations": {each.name: _operation(each, described) for each in described},
+        "operations": {each.name: _operation(each, all_of_them) for each in described},
     }
 
 
@@ -160,7 +163,22 @@ def _read_only(described: _Described | None, lasting: list[str]) -> list[str]:
 # --- Deriving --------------------------------------------------------------------------------------------------------
 
 
-def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+class _All:
+    """All operations of a description, to be found by their names, paths, and those of collections."""
+
+    def __init__(self, described: list[_Described]) -> None:
+        self.by_name = {each.name: each for each in described}
+        self.by_path: dict[str, dict[str, _Described]] = {}
+        self.items: dict[str, str] = {}
+        """The path of the items of a collection, by its own."""
+        for each in described:
+            self.by_path.setdefault(each.path, {})[each.method] = each
+            collection, _, last = each.path.rpartition("/")
+            if parameters_in(last) and last == f"{{{parameters_in(last)[0]}}}":
+                self.items.setdefault(collection, each.path)
+
+
+def _operation(own: _Described, all_of_them: _All) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "method": own.method,
         "path": own.path,
@@ -182,18 +200,30 @@ def _operation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]
         derived = _of_item(own, all_of_them) if own.method != "POST" else _of_creation(own, all_of_them)
         plain |= {**derived, **_of_links(own, all_of_them), "is_guarded": own.is_guarded}
         extension: Any = own.plain.get("x-undo", {})
-        plain |= _extended(own, {"undo": extension} if isinstance(extension, list) else dict(extension))
+        plain |= _extended(own, {"undo": extension} if isinstance(extension, list) else dict(extension), all_of_them)
     return plain
 
 
-def _extended(own: _Described, extension: dict[str, Any]) -> dict[str, Any]:
+def _extended(own: _Described, extension: dict[str, Any], all_of_them: _All) -> dict[str, Any]:
     """What a description says of taking back: nobody has proven it, and what permits an operation is not its to say."""
     if foreign := sorted(extension.keys() - _EXTENSION):
         raise InputError(f"OpenAPI: {own.name}: x-undo.{foreign[0]}: must be one of {', '.join(sorted(_EXTENSION))}")
+    look = all_of_them.by_name.get(str(extension.get("look", "")))
+    if look is not None and not _is_near(own.path, look.path):
+        raise InputError(
+            f"OpenAPI: {own.name}: x-undo.look: {look.path} is about something else than {own.path}; only a catalogue "
+            "of your own can say that it shows what that changes"
+        )
     for undo in extension.get("undo", []):
         if "status" in undo:
             raise InputError(f"OpenAPI: {own.name}: x-undo: status: is for catalogues, not for descriptions")
     return extension
+
+
+def _is_near(path: str, other: str) -> bool:
+    """Whether one path is that of the other, or of something in it."""
+    one, two = (PARAMETER.sub("{}", each).rstrip("/") + "/" for each in (path, other))
+    return one.startswith(two) or two.startswith(one)
 
 
 def _is_ours(parameter: Json) -> bool:
@@ -211,13 +241,9 @@ def _parameter(plain: Json, references: References) -> dict[str, Any]:
     }
 
 
-def _at(path: str, all_of_them: list[_Described]) -> dict[str, _Described]:
-    return {each.method: each for each in all_of_them if each.path == path}
-
-
-def _of_item(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+def _of_item(own: _Described, all_of_them: _All) -> dict[str, Any]:
     """PUT, PATCH and DELETE of something that a GET shows."""
-    here = _at(own.path, all_of_them)
+    here = all_of_them.by_path[own.path]
     if "GET" not in here:
         return {}
     place = {name: f"$request.path.{name}" for name in parameters_in(own.path)}
@@ -231,33 +257,32 @@ def _of_item(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
     return {"look": here["GET"].name, "undo": undo}
 
 
-def _of_creation(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+def _of_creation(own: _Described, all_of_them: _All) -> dict[str, Any]:
     """POST to a collection whose items can be shown and deleted."""
-    for item in {each.path for each in all_of_them}:
-        new = parameters_in(item)[len(parameters_in(own.path)) :]
-        if item != f"{own.path.rstrip('/')}/{{{new[0] if new else ''}}}":
-            continue
-        here = _at(item, all_of_them)
-        name = new[0] if new[0] in _properties(own) else "id"
-        place = {each: f"$request.path.{each}" for each in parameters_in(own.path)}
-        id_of_new = {new[0]: f"$response.body#/{name}"}
-        found: dict[str, Any] = {"look": here["GET"].name, "subject": id_of_new} if "GET" in here else {}
-        if "DELETE" in here:
-            arguments = {**place, **id_of_new}
-            found["undo"] = [{"operation": here["DELETE"].name, "arguments": arguments, "when": "absent"}]
-        return found
-    return {}
+    item = all_of_them.items.get(own.path.rstrip("/"))
+    if item is None:
+        return {}
+    here, new = all_of_them.by_path[item], parameters_in(item)[-1]
+    name = new if new in _properties(own) else "id"
+    place = {each: f"$request.path.{each}" for each in parameters_in(own.path)}
+    id_of_new = {new: f"$response.body#/{name}"}
+    found: dict[str, Any] = {"look": here["GET"].name, "subject": id_of_new} if "GET" in here else {}
+    if "DELETE" in here:
+        arguments = {**place, **id_of_new}
+        found["undo"] = [{"operation": here["DELETE"].name, "arguments": arguments, "when": "absent"}]
+    return found
 
 
-def _of_links(own: _Described, all_of_them: list[_Described]) -> dict[str, Any]:
+def _of_links(own: _Described, all_of_them: _All) -> dict[str, Any]:
     """What links of an answer say: to what shows what was made, and to what deletes it."""
-    by_name = {each.name: each for each in all_of_them}
     found: dict[str, Any] = {}
     for link in own.answer.get("links", {}).values():
-        target = by_name.get(str(link.get("operationId", "")))
+        target = all_of_them.by_name.get(str(link.get("operationId", "")))
         arguments = {str(name).rpartition(".")[2]: value for name, value in link.get("parameters", {}).items()}
-        if target is not None and target.method == "GET":
+        if target is None or not _is_near(own.path, target.path):
+            continue
+        if target.method == "GET":
             found |= {"look": target.name, "subject": arguments}
-        elif target is not None and target.method == "DELETE":
+        elif target.method == "DELETE":
             found["undo"] = [{"operation": target.name, "arguments": arguments, "when": "absent"}]
     return found

@@ -5,6 +5,7 @@ An action is one call as a rule, and several where one request has others in it,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -13,6 +14,8 @@ from autoclave.runtime.rest.expressions import at
 from autoclave.runtime.rest.forms import Form
 
 Json = Mapping[str, Any]
+_STRONG = re.compile(r'"[\x21\x23-\x7e]*"|[A-Za-z0-9._:+/=-]+')
+"""An entity tag that names one version: no weak one, no list of several, no `*`. Some services leave the quotes out."""
 ABSENT = "absent"
 """The fingerprint of nothing."""
 
@@ -138,8 +141,7 @@ class Part:
             return {}
         if not self.before.is_there:
             return {"If-None-Match": "*"}
-        is_strong = self.before.etag and not self.before.etag.startswith("W/")
-        return {"If-Match": self.before.etag} if is_strong else {}
+        return {"If-Match": self.before.etag} if _STRONG.fullmatch(self.before.etag) else {}
 
     def satisfies(self, now: State | None) -> bool:
         """Whether what is seen now is what this had to bring about; of what nobody can see, it is taken to be."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from autoclave.core import EngineFault, InputError
+from autoclave.core.json import foreign_json
 from autoclave.runtime.proposals import Chat
 from autoclave.runtime.rest.undoing import ProposeInverse
 
@@ -51,7 +52,7 @@ def inverse_by(chat: Callable[[], Chat]) -> ProposeInverse:
         if len(answer.calls) != 1 or answer.calls[0].name != "take_back":
             raise InputError("the model proposes no inverse")
         try:
-            given = cast("object", json.loads(answer.calls[0].arguments))
+            given = cast("object", foreign_json(answer.calls[0].arguments))
         except ValueError:
             given = None
         if not isinstance(given, dict):

@@ -7,7 +7,9 @@ there is a mark and no answer is in doubt, and settled so:
 2. What the service shows tells, as far as it proves anything; see `evidence.py`.
 3. Where all is still as it was, it is sent again only on a condition (If-Match, If-None-Match) that fails once it was
    done. Otherwise one that has not shown for a time was not done.
-4. Where something has changed, or can turn up, and nothing proves by whom, or nothing shows, a person has to say.
+4. What was taken on for later (202) is done when all that it asks for shows; till then it is in doubt, and not sent
+   again.
+5. Where something has changed, or can turn up, and nothing proves by whom, or nothing shows, a person has to say.
 """
 
 from __future__ import annotations
@@ -16,59 +18,31 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import InDoubt
-from autoclave.runtime.rest.catalogue import OperationSpec
-from autoclave.runtime.rest.evidence import Evidence, evidence, has_own_name, is_other_version, may_be_late, told
+from autoclave.runtime.rest.answers import complaint
+from autoclave.runtime.rest.evidence import (
+    Evidence,
+    evidence,
+    has_own_name,
+    is_as_asked,
+    is_other_version,
+    may_be_late,
+    told,
+)
 from autoclave.runtime.rest.expressions import evaluated, is_part_of
 from autoclave.runtime.rest.notes import Notes, age_s
 from autoclave.runtime.rest.operations import Ask
+from autoclave.runtime.rest.outcomes import Outcome, Refused, outcome
 from autoclave.runtime.rest.parts import Answer, Call, Part, State
-from autoclave.runtime.rest.service import Service, complaint
+from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import Lost
 
-_UNDECIDED = (408, 409, 425)
 _MEANT_S = 900.0
 """For so long, in seconds, after a request was sent it is meant: who comes back later is told, and decides anew."""
 _UNSEEN = "unseen"
 """In place of the fingerprint of a state that nobody has seen: the same as no other."""
-
-
-class Outcome(StrEnum):
-    """What an answer says."""
-
-    APPLIED = "applied"
-    """It was done."""
-    REFUSED = "refused"
-    """It was not."""
-    UNKNOWN = "unknown"
-    """Neither, as when a gateway gave up."""
-
-
-class Refused(InputError):
-    """The service did not do it."""
-
-    status: int = 0
-
-    @staticmethod
-    def by(service: Service, part: Part, answer: Answer) -> Refused:
-        """What an answer says."""
-        error = Refused(f"service {service.name}: {part.call.told}: {complaint(answer)}")
-        error.status = answer.status
-        return error
-
-
-def outcome(service: Service, answer: Answer, spec: OperationSpec) -> Outcome:
-    """What an answer says of a request that changes something."""
-    status = answer.status
-    if 200 <= status < 300:
-        is_done = status in (spec.success or (status,)) and not service.is_refusal(answer)
-        return Outcome.APPLIED if is_done else Outcome.REFUSED
-    if status in (307, 308):
-        return Outcome.REFUSED
-    return Outcome.REFUSED if 400 <= status < 500 and status not in _UNDECIDED else Outcome.UNKNOWN
 
 
 class Sender:
@@ -131,8 +105,8 @@ class Sender:
             said = self._says(service, part, own)
             if said is Outcome.UNKNOWN:
                 raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(own)}")
-            done += [part.with_end(own, None)] if said is Outcome.APPLIED else []
-        return [self._with_after(service, part) for part in done]
+            done += [part.with_end(own, None)] if said is not Outcome.REFUSED else []
+        return [self._judged(service, part, part.answer) for part in done if part.answer]
 
     def _sent(self, service: Service, action: str, request: str, call: Call, guard: Mapping[str, str]) -> Answer:
         try:
@@ -163,6 +137,8 @@ class Sender:
                 raise Refused.by(service, part, answer)
             case Outcome.UNKNOWN:
                 raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(answer)}")
+            case Outcome.ACCEPTED:
+                return self._come_about(service, part.with_end(answer, None))
             case Outcome.APPLIED:
                 return self._with_after(service, part.with_end(answer, None))
 
@@ -189,6 +165,25 @@ class Sender:
             raise InDoubt(f"service {service.name}: {part.call.told}: was answered as done, but {shows}")
         if not must_satisfy and is_other_version(part, after):
             after = replace(after, fingerprint=_UNSEEN)  # somebody was faster: what it left nobody has seen
+        return replace(part, after=after)
+
+    def _come_about(self, service: Service, part: Part) -> Part:
+        """A part that was taken on for later, when all that it asks for is seen.
+
+        Raises:
+            InDoubt: it is not so yet; or nothing shows it.
+        """
+        taken_on = f"service {service.name}: {part.call.told}: was taken on (202), to be done later"
+        part = replace(part, subject=part.subject or service.subject(part))
+        if part.subject is None:
+            raise InDoubt(f"{taken_on}; nothing shows when it is")
+        spec, look = service.spec_of(part), service.look_of(part)
+        try:
+            after = self.seen_when(service, part, lambda now: is_as_asked(part, spec, look, now))
+        except (InputError, HostError) as error:
+            raise InDoubt(f"{taken_on}, and nobody can see whether it is: {error}") from None
+        if not is_as_asked(part, spec, look, after):
+            raise InDoubt(f"{taken_on}, and does not show yet")
         return replace(part, after=after)
 
     def seen_when(self, service: Service, part: Part, has_come: Callable[[State], bool]) -> State:
@@ -255,7 +250,7 @@ class Sender:
             return None
         answer = self.notes.answer(action, request)
         if answer is not None and is_alone and (said := self._says(service, part, answer)) is not Outcome.UNKNOWN:
-            return self._judged(service, part, answer) if said is Outcome.APPLIED else None
+            return None if said is Outcome.REFUSED else self._judged(service, part, answer)
         patience_s, pause_s = service.connection.patience_s, 0.05
         until = time.monotonic() + _left_s(sent_at, patience_s)
         while True:
@@ -321,7 +316,7 @@ class Sender:
         Raises:
             InputError, HostError, InDoubt: the service does not show it.
         """
-        if part.answer is None and noted and self._says(service, part, noted) is Outcome.APPLIED:
+        if part.answer is None and noted and self._says(service, part, noted) in (Outcome.APPLIED, Outcome.ACCEPTED):
             part = replace(part, answer=noted)
         elif part.answer is None and part.listed is not None:
             found = list(self.candidates(service, part).values())
@@ -356,7 +351,7 @@ class Sender:
                 said, reason = self._says(service, part, answer), complaint(answer)
             except (Lost, HostError, InputError) as error:
                 answer, said, reason = None, Outcome.UNKNOWN, str(error)
-            if answer is not None and said is Outcome.APPLIED:
+            if answer is not None and said in (Outcome.APPLIED, Outcome.ACCEPTED):
                 self.notes.note_answer(action, request, answer)
                 return self._judged(service, part, answer)
             if not is_told_by_key and (done := self._shown(service, part)):  # the first one came after all

@@ -12,20 +12,22 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
-from autoclave.core.json import shown
+from autoclave.core.json import nearest, shown
+from autoclave.runtime.rest.answers import complaint
 from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
 from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
 from autoclave.runtime.rest.connection import ServiceConnection, origin_of
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
 from autoclave.runtime.rest.fields import parameters_in
 from autoclave.runtime.rest.forms import canonical, fingerprint
+from autoclave.runtime.rest.links import following
 from autoclave.runtime.rest.operations import Ask
 from autoclave.runtime.rest.parts import ABSENT, Answer, Call, Part, State
 from autoclave.runtime.rest.wire import Lost, NotSent, Wire
 from autoclave.runtime.vault.targets import plain_path
 
-_KEPT = ["etag", "location", "content-type", "retry-after", "last-modified", "link"]
 _MOST_REDIRECTS = 3
+_LINK = "$response.header.link"
 
 
 class Service:
@@ -44,7 +46,10 @@ class Service:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
             raise InputError(f"service {self.name}: operation {shown(operation)}: it has no catalogue")
-        return self.catalogue.operation(operation)
+        if operation not in self.catalogue.operations:
+            mend = nearest(operation, list(self.catalogue.operations))
+            raise InputError(f"service {self.name}: operation {shown(operation)}: there is none; {mend}")
+        return self.catalogue.operations[operation]
 
     def spec_of(self, part: Part) -> OperationSpec:
         """What is known of the operation of a part."""
@@ -193,7 +198,7 @@ class Service:
         """The answers in that to a batch.
 
         Raises:
-            InputError: there are not as many as there were requests.
+            InputError: there are not as many as there were requests, or one is none.
         """
         batch = self.spec_of_batch(ask).batch
         given = at(whole.body, batch.responses) if batch else None
@@ -201,9 +206,15 @@ class Service:
             raise InputError("the answer has not as many parts as the request")
         found: list[Answer] = []
         for each in given:
-            headers: Mapping[str, Any] = at(each, batch.response.get("headers", "/headers"), {})
-            lower = {key.lower(): str(value) for key, value in headers.items()}
-            found.append(Answer(int(at(each, batch.response["status"], 0)), lower, at(each, batch.response["body"])))
+            headers, status = (
+                at(each, batch.response.get("headers", "/headers"), {}),
+                at(each, batch.response["status"]),
+            )
+            if isinstance(status, bool) or not re.fullmatch("[1-9][0-9]{2}", str(status)):
+                raise InputError(f"the answer has a part with the status {shown(status, 50)}, which is none")
+            plain: Mapping[str, Any] = headers if isinstance(headers, Mapping) else {}
+            lower = {key.lower(): str(value) for key, value in plain.items()}
+            found.append(Answer(int(str(status)), lower, at(each, batch.response["body"])))
         return found
 
     # --- Looking ----------------------------------------------------------------------------------------------------
@@ -272,8 +283,9 @@ class Service:
         Raises:
             InputError: elsewhere.
         """
-        place, is_here = urlsplit(answer.headers.get("location", "")), False
-        with contextlib.suppress(InputError):
+        place, is_here = urlsplit(""), False
+        with contextlib.suppress(InputError, ValueError):
+            place = urlsplit(answer.headers.get("location", ""))
             is_here = not place.netloc or origin_of(place.geturl()) == origin_of(self.connection.base_url)
         if not is_here or not place.path.startswith(f"{self.connection.prefix}/"):
             raise InputError(
@@ -301,18 +313,28 @@ class Service:
         assert self.catalogue is not None
         listing = self.catalogue.listings[name]
         values = {**part.call.path, **part.call.query}
-        first = call = Call("GET", filled_target(listing.path, values), self.catalogue.headers)
+        first = call = Call("GET", filled_target(listing.path, values), self.catalogue.headers, form="json")
         found: dict[str, Any] = {}
         for _ in range(listing.most_pages):
             answer = self.seen(call)
             items = at(answer.body, listing.items)
             if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
-            found |= {str(at(item, listing.id)): item for item in items}
+            found |= {self._id_of(call, listing, item): item for item in items}
             if (following := self.next_page(listing, first, answer)) is None:
                 return found
             call = following
         raise InputError(f"service {self.name}: {first.told}: has more than {listing.most_pages} pages")
+
+    def _id_of(self, call: Call, listing: Listing, item: Any) -> str:
+        """The identifier of an item; several without any would be taken for one."""
+        name = at(item, listing.id)
+        if isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
+            raise InputError(
+                f"service {self.name}: {call.told}: {shown(item, 100)} has no identifier at {listing.id!r} "
+                "(listings.id in its catalogue), so nobody can tell what is there"
+            )
+        return str(name)
 
     def next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
         """The request for the page after an answer; None if that was the last.
@@ -321,38 +343,21 @@ class Service:
             InputError: it leads elsewhere.
         """
         told = value_or_none(listing.next, {"response": answer.response}) if listing.next else None
-        if listing.next == "$response.header.link":
-            named = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', str(told or ""))
-            told = named[1] if named else None
-            if told and listing.next_as:
-                told = dict(parse_qsl(urlsplit(told).query)).get(listing.next_as)
+        place = f"service {self.name}: {first.told}"
+        if listing.next == _LINK:
+            told = link = following(str(told or ""))
+            if link and listing.next_as:
+                told = dict(parse_qsl(link.partition("#")[0].partition("?")[2])).get(listing.next_as)
+                if not told:
+                    raise InputError(f"{place}: the next page is {link[:200]!r}, without {listing.next_as!r} in it")
+        elif not told and following(answer.headers.get("link", "")):
+            raise InputError(f"{place}: has more pages than its catalogue knows of. Mend: listings.next = {_LINK}")
         if not told:
             return None
         if not listing.next_as:
             return self._redirected(first, Answer(302, {"location": str(told)}), 0)
         joint = "&" if "?" in first.target else "?"
         return replace(first, target=f"{first.target}{joint}{urlencode({listing.next_as: str(told)})}")
-
-
-def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
-    """The headers of answers that anybody needs: the usual ones, and those of which the catalogue speaks."""
-    no_schemas = {"operations": {"__all__": {"body", "parameters"}}}
-    plain = repr(catalogue.model_dump(exclude=no_schemas)) if catalogue else ""
-    return frozenset(
-        {*_KEPT, *(name.lower() for name in re.findall(r"\$(?:response|before)\.header\.([\w-]+)", plain))}
-    )
-
-
-def complaint(answer: Answer) -> str:
-    """What a service answered, in words, with the mend for what is usual."""
-    mends = {
-        401: ". Mend: its key is not valid (any more); put a new one into the vault and try again",
-        403: ". Mend: its key is not for this; get one that is",
-        412: ": somebody else has changed it meanwhile",
-        429: f": too many requests; try again in {answer.headers.get('retry-after', 'a few')} s",
-    }
-    told = shown(answer.body, 200) if answer.body not in (None, "") else ""
-    return f"answered {answer.status}" + (f" {told}" if told else "") + mends.get(answer.status, "")
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

@@ -17,13 +17,16 @@ from pydantic import ValidationError
 from autoclave.core import HostError, InputError
 from autoclave.core.json import first_error, rule_of
 from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
+from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo
-from autoclave.runtime.rest.evidence import is_other_version
-from autoclave.runtime.rest.expressions import evaluated
+from autoclave.runtime.rest.evidence import is_other_tag, is_other_version
+from autoclave.runtime.rest.expressions import evaluated, expressions_in, value_of
+from autoclave.runtime.rest.fields import PARAMETER
 from autoclave.runtime.rest.marks import has_mark
+from autoclave.runtime.rest.outcomes import Refused
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
 from autoclave.runtime.rest.parts import Call, Part, State
-from autoclave.runtime.rest.sending import Refused, Sender
+from autoclave.runtime.rest.sending import Sender
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
 
@@ -70,7 +73,9 @@ class Inverses:
 
         What was broken is never used, and in strict mode only what is pinned.
         """
-        declared = [each for each in service.spec_of(part).undo if _fits(each, part)]
+        declared = [
+            each for each in service.spec_of(part).undo if _fits(each, part) and _may_be_own(service, part, each)
+        ]
         learnt = self._pairs.reusable(service.name, part.operation) if part.operation else []
         found = [self.known(service, part, undo) for undo in (*declared, *learnt)]
         usable = [
@@ -105,6 +110,10 @@ class Inverses:
             if known.status is PairStatus.QUARANTINED:
                 reason = self._pairs.learnt(known.pair).reason
                 return f"{undo.operation} was to take it back, and is quarantined: {reason}"
+            if not _may_be_own(service, part, undo):
+                return f"{undo.operation}, which its description names for it, is about something else than it"
+            if _fits(undo, part) and (missing := _missing(undo, part)):
+                return f"{undo.operation} needs {missing} to take it back, and there is nothing of that name"
             if _fits(undo, part) and not _can_be_written(undo, part):
                 return "what was there before has a key, or something that is not read exactly, and cannot be put back"
         if service.connection.is_strict:
@@ -167,7 +176,7 @@ class Inverses:
         if num_inside:
             raise InputError(f"{new.call.told}: there are {num_inside} things in it, which would go with it")
         is_declared = undo in service.spec_of(part).undo
-        if not is_declared:
+        if not is_declared or _is_described(service):
             self._require_own(service, part, new)
         return replace(
             new,
@@ -182,9 +191,12 @@ class Inverses:
         )
 
     def _require_own(self, service: Service, part: Part, new: Part) -> None:
-        """An inverse that a model proposed may touch only what the action itself wrote."""
-        own, other = service.key(part.subject.target if part.subject else ""), service.key(new.call.target)
-        if part.subject is None or not (other == own or other.startswith(f"{own}/")):
+        """An inverse that a model or a description proposed may touch only what the action itself wrote."""
+        target = part.subject.target if part.subject else ""
+        if not target and not part.look and _is_described(service):
+            target = filled(_own_path(service, part), part.call.path)
+        own, other = service.key(target) if target else "", service.key(new.call.target)
+        if not own or not (other == own or other.startswith(f"{own}/")):
             raise InputError(f"service {service.name}: the inverse that was proposed is about {other}, not about it")
 
     # --- Doing ------------------------------------------------------------------------------------------------------
@@ -269,7 +281,7 @@ class Inverses:
         if part.after is None or part.before is None or not part.after.etag:
             return False
         if not service.spec_of(part).leaves_it:
-            return part.after.is_there and part.after.etag != part.before.etag
+            return part.after.is_there and is_other_tag(part.after.etag, part.before.etag)
         return is_other_version(part, part.after)
 
     def _give_up(self, service: Service, action: str, run: str, ended: Sequence[Part], reason: str) -> NoReturn:
@@ -320,6 +332,43 @@ def _fits(undo: Undo, part: Part) -> bool:
     return undo.when == "any" or (undo.when == "existed") == part.existed
 
 
+def _is_described(service: Service) -> bool:
+    return service.catalogue is not None and service.catalogue.is_described
+
+
+def _may_be_own(service: Service, part: Part, undo: Undo) -> bool:
+    """Whether an inverse can be about what a part itself changes, by the paths of both."""
+    if not _is_described(service):
+        return True
+    own, path = _shape(_own_path(service, part)), _shape(service.spec(undo.operation).path)
+    return bool(own) and (path == own or path.startswith(f"{own}/"))
+
+
+def _own_path(service: Service, part: Part) -> str:
+    """The path of what a part changes, as a template: that of its look, or its own up to the last parameter."""
+    if part.look:
+        return service.look_of(part).path.partition("?")[0]
+    path = service.spec_of(part).path
+    return path[: path.rindex("}") + 1] if "}" in path else ""
+
+
+def _shape(path: str) -> str:
+    """A path with its parameters without names: the same thing may be called differently."""
+    return PARAMETER.sub("{}", path).rstrip("/")
+
+
 def _can_be_written(undo: Undo, part: Part) -> bool:
     """Whether what an inverse needs can be sent as it was seen, as far as it is known yet."""
-    return not has_mark(evaluated(undo.arguments, part.scene, is_partial=True))
+    return not _missing(undo, part) and not has_mark(evaluated(undo.arguments, part.scene, is_partial=True))
+
+
+def _missing(undo: Undo, part: Part) -> str:
+    """What an inverse needs of the request or of what was there before, and neither has; empty if there is nothing."""
+    known = ("$request", "$before") if part.before is not None else ("$request",)
+    for each in expressions_in(undo.arguments):
+        if each.startswith(known):
+            try:
+                value_of(each, part.scene)
+            except InputError:
+                return each
+    return ""

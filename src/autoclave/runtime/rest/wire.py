@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from autoclave.runtime.vault.targets import plain_path
 from autoclave.runtime.vault.traces import Replacer
 
 KeyOf = Callable[[str], Secret]
+_LEAST_PAUSE_S = 0.05
 
 
 class NotSent(HostError):
@@ -68,7 +70,8 @@ class Wire:
             NotSent: nothing was sent.
             Lost: it was, and there is no answer, or none that can be read.
         """
-        waited, is_fresh, refused = 0.0, False, None
+        is_fresh, refused = False, None
+        until = time.monotonic() + self._connection.most_wait_s
         while True:
             try:
                 answer = self._send_once(call, guard or {}, before_sending or (lambda: None))
@@ -85,12 +88,11 @@ class Wire:
                     continue
             if answer.status == 503 and call.method not in ("GET", "HEAD"):
                 return answer  # it may have been done behind what answers
-            pause_s = _pause_s(answer)
-            if pause_s is None or waited + pause_s > self._connection.most_wait_s:
+            wait_s = pause_s(answer.headers) if _is_too_early(answer) else None
+            if wait_s is None or time.monotonic() + wait_s > until:
                 return answer
             refused = answer
-            time.sleep(pause_s)
-            waited += max(pause_s, 0.05)
+            time.sleep(wait_s)
 
     def why_not(self, call: Call) -> str:
         """Why a call cannot be sent with the key of the connection; empty if it can."""
@@ -198,15 +200,16 @@ class Wire:
             if error.is_sent:
                 raise Lost(f"{told}: {error}") from None
             raise NotSent(f"{told}: {error}; nothing was sent") from None
-        kept = {
-            name: replacer.whole(value).decode("latin-1")
-            for name, value in received.headers
-            if name in self._kept_headers
-        }
+        kept: dict[str, str] = {}
+        for name, value in received.headers:
+            if name in self._kept_headers:  # what is given several times is one list (RFC 9110, 5.3)
+                before = [kept[name]] if name in kept else []
+                kept[name] = ", ".join([*before, replacer.whole(value).decode("latin-1")])
         body = decoded(replacer.whole(received.body), kept.get("content-type", ""), form)
         is_whole = received.is_ended or (form == "json" and isinstance(body, (dict, list)))
-        if form and (received.status == 206 or not is_whole):
-            raise Lost(f"{told}: the answer does not say where it ends, so nobody can tell whether it is whole")
+        if (form and not is_whole) or (received.status == 206 and (form or request.method == "GET")):
+            why = "is a part (206)" if received.status == 206 else "does not say where it ends"
+            raise Lost(f"{told}: the answer {why}, so nobody can tell whether it is whole")
         return Answer(received.status, kept, body)
 
     def _context(self) -> ssl.SSLContext:
@@ -216,16 +219,20 @@ class Wire:
         return self._verify
 
 
-def _pause_s(answer: Answer) -> float | None:
-    """How long, in seconds, to wait before a request that was refused for haste is sent again; None: it was not."""
-    given = answer.headers.get("retry-after", "")
-    if answer.status == 429 and not given:
-        return 1.0
-    if answer.status not in (429, 503) or not given:
-        return None
-    if given.isdecimal():
-        return float(given)
+def _is_too_early(answer: Answer) -> bool:
+    """Whether a request was refused for haste."""
+    return answer.status == 429 or (answer.status == 503 and "retry-after" in answer.headers)
+
+
+def pause_s(headers: Mapping[str, str]) -> float:
+    """How long, in seconds, a service asks to be left alone: a number or a date (RFC 9110, 10.2.3).
+
+    Never less than it takes not to press it; a second where it says nothing, or nothing that can be read.
+    """
+    given = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", given):
+        return max(float(given), _LEAST_PAUSE_S)
     try:
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+        return max(parsedate_to_datetime(given).timestamp() - time.time(), _LEAST_PAUSE_S)
     except (ValueError, TypeError, OverflowError):
         return 1.0

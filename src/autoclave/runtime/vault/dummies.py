@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterator
 
 from autoclave.core import InputError
+from autoclave.core.json import foreign_json
 
 _KNOWN_PREFIXES = re.compile(
     r"sk-(?:proj-|svcacct-|admin-|or-v1-|lf-|ant-(?:(?:api|admin|oat|sid)[0-9]{2}-)?)?|[spr]k_(?:live|test)_|whsec_"
@@ -61,7 +62,7 @@ def _drawn_token(value: str, seed: bytes) -> str:
     """The dummy of a JWT: one with the same header and times, no other claims, and a signature by nobody."""
     header, payload, signature = (*value.split("."), "", "")[:3]
     try:
-        about, claims = (json.loads(raw) for raw in (_raw(header), _raw(payload)))
+        about, claims = (foreign_json(raw) for raw in (_raw(header), _raw(payload)))
         size = len(_raw(payload))
     except ValueError:
         return ""

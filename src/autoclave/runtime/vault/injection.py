@@ -12,9 +12,11 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 from urllib.parse import parse_qsl, quote
 
 from autoclave.core import InputError
+from autoclave.core.json import foreign_json
 from autoclave.runtime.policy.globs import matcher
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.targets import path_of, with_parameter
@@ -31,8 +33,10 @@ _OVERRIDES = frozenset({"x-http-method-override", "x-http-method", "x-method-ove
     "x-forwarded-method", "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path",
     "x-forwarded-prefix"})  # fmt: skip
 """Headers that have servers take a request for another one than its first line says."""
-_METHOD_PARAMETER = "_method"
-_METHOD_FIELD = re.compile(rb"""(?i)\bname\s*=\s*["']?_method\b""")
+_METHOD_PARAMETER = re.compile(r"[ ._]method(\[.*)?", re.IGNORECASE | re.DOTALL)
+"""A parameter by which frameworks take another method, in the spellings that some of them make `_method` of."""
+_METHOD_FIELD = re.compile(rb"""(?i)\bname\*?\s*=[^;\r\n]{0,60}?[ ._]method(?![\w.-])""")
+_JSON = re.compile(rb"application/(?:[^;\s]+\+)?json")
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _INVALID_TOKEN = re.compile(r"""[\s,]error\s*=\s*("invalid_token"|invalid_token(?=[\s,]|$))""")
 Headers = Sequence[tuple[bytes, bytes]]
@@ -151,21 +155,38 @@ def require_no_override(request: Outgoing) -> None:
             raise InputError(
                 f"header {name.decode('ascii', 'replace')}: has the service do something else than is asked"
             )
-    query = request.target.partition("?")[2]
-    in_form = _parameters(request.body) if _content_type(request) == b"application/x-www-form-urlencoded" else []
-    in_parts = _content_type(request) == b"multipart/form-data" and _METHOD_FIELD.search(request.body)
-    if in_parts or _METHOD_PARAMETER in [*_parameters(query.encode()), *in_form]:
-        raise InputError(f"parameter {_METHOD_PARAMETER}: has the service do something else than is asked")
+    names = _parameters(request.target.partition("?")[2].encode())
+    for kind in _content_types(request):
+        if kind == b"application/x-www-form-urlencoded":
+            names += _parameters(request.body)
+        elif kind == b"multipart/form-data" and _METHOD_FIELD.search(request.body):
+            names.append("_method")
+        elif _JSON.fullmatch(kind):
+            names += _names_in_json(request.body)
+    if any(_METHOD_PARAMETER.fullmatch(name.strip()) for name in names):
+        raise InputError("parameter _method: has the service do something else than is asked")
 
 
 def _parameters(encoded: bytes) -> list[str]:
-    pairs = parse_qsl(encoded.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return [name.lower() for name, _ in pairs]
+    """The names in a form; between them is `&`, and for some servers `;` as well."""
+    pairs = parse_qsl(encoded.decode("latin-1").replace(";", "&"), keep_blank_values=True, encoding="latin-1")
+    return [name for name, _ in pairs]
 
 
-def _content_type(request: Outgoing) -> bytes:
+def _names_in_json(body: bytes) -> list[str]:
+    if b"method" not in body and b"\\u" not in body and b"\0" not in body:
+        return []
+    try:
+        given = foreign_json(body)
+    except ValueError:
+        return ["_method"]  # a server may read in it what nobody can here
+    return list(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else []
+
+
+def _content_types(request: Outgoing) -> set[bytes]:
+    """All that are given: of several, servers take the first or the last."""
     given = [value for name, value in request.headers if name.lower() == b"content-type"]
-    return given[0].partition(b";")[0].strip().lower() if given else b""
+    return {each.partition(b";")[0].strip().lower() for value in given for each in value.split(b",")}
 
 
 def _parted(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> tuple[Outgoing, bytes]:

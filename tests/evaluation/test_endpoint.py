@@ -111,8 +111,8 @@ def test_what_another_try_will_not_change_is_not_tried_again(server):
 
 def test_a_date_can_be_waited_for(server):
     server.trouble = [429]
-    server.retry_after = email.utils.formatdate(time.time() + 2, usegmt=True)
     started = time.monotonic()
+    server.retry_after = email.utils.formatdate(time.time() + 2, usegmt=True)
     respond(server)
     assert 0.9 < time.monotonic() - started < 20
 
@@ -173,8 +173,9 @@ def test_the_key_is_asked_for_each_time(server):
 
 
 def test_requests_are_begun_at_the_pace_that_is_allowed(server):
+    started = time.monotonic()
     respond(server, *(replace(QUESTION, sample=sample) for sample in range(4)), requests_per_minute=600)
-    assert server.begun[-1] - server.begun[0] >= 0.29
+    assert server.begun[-1] - started >= 0.29
 
 
 def test_what_was_spent_is_counted(server):

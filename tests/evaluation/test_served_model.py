@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,9 +18,10 @@ from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import FaultError, InputError
 from autoclave.models import save_policy
 from autoclave.rollout.conformance import build_policy
+from tests.ports import reserved_port
 
 pytest.importorskip("openai", reason="transformers serve needs the package openai")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(360)
 
 ROW = {
     "task_id": 11,
@@ -42,16 +42,15 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(policy: Path) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    seat = reserved_port()
+    port = seat.getsockname()[1]
     command = [Path(sys.executable).with_name("transformers"), "serve", "--host", "127.0.0.1", "--port", str(port)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(
         [*map(str, command), "--device", "cpu"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while True:
             try:
                 httpx.get(f"http://127.0.0.1:{port}/health", timeout=5, trust_env=False)
@@ -63,7 +62,8 @@ def address(policy: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(60)
+        seat.close()
 
 
 def evaluated(address: str, tmp_path: Path, **settings: object):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -33,11 +34,18 @@ def fresh_judge(judge):
         yield opened
 
 
+def children(pid: int) -> list[int]:
+    """Process ids of those that `pid` started; none if it has ended."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that ends meanwhile
+            found += map(int, task.read_text().split())
+    return found
+
+
 def zygotes() -> list[int]:
     """Process ids of the zygotes of this process."""
-    tasks = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
-    children = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in children if b"\0zygote\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children(os.getpid()) if b"\0zygote\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_verdicts_come_in_the_order_of_the_jobs(judge, stdin_problem):
@@ -213,13 +221,16 @@ def test_a_program_that_makes_its_cells_fail_keeps_what_is_known_and_gains_nothi
 
 
 def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
-    opened = LocalJudge(SandboxConfig(), JudgeConfig(workers=1))
-    problem = stdin_problem(("a", "a"))
+    opened = LocalJudge(SandboxConfig(), JudgeConfig(workers=1, time_limit_range=(0.5, 300.0)))
+    problem = stdin_problem(("a", "a"), time_limit_s=300.0)
     futures = [opened.submit(JudgeJob(problem, Program(f"while True: pass  # {i}"))) for i in range(3)]
-    time.sleep(0.5)
+    deadline = time.monotonic() + 60
+    while not any(map(children, zygotes())):  # until a cell is there
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     started = time.monotonic()
     opened.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60  # what runs would go on for five minutes of CPU time
     for future in futures:
         with pytest.raises(CancelledError):
             future.result(5)
@@ -230,13 +241,20 @@ def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
 def test_a_job_that_was_cancelled_while_it_waited_is_not_run(fresh_judge, stdin_problem, monkeypatch):
     import autoclave.judge.evaluation as evaluation
 
-    run, ran = evaluation.Evaluation.run, []
-    monkeypatch.setattr(evaluation.Evaluation, "run", lambda self: (ran.append(self._prepared.job.id), run(self))[1])
+    run, ran, are_cancelled = evaluation.Evaluation.run, [], threading.Event()
+
+    def run_later(self):
+        ran.append(self._prepared.job.id)
+        assert are_cancelled.wait(60)
+        return run(self)
+
+    monkeypatch.setattr(evaluation.Evaluation, "run", run_later)
     problem = stdin_problem(("a", "a"))
-    jobs = [JudgeJob(problem, Program(f"{SLOW}  # c{i // 2}"), str(i)) for i in range(8)]
+    jobs = [JudgeJob(problem, Program(f"{ECHO}  # c{i // 2}"), str(i)) for i in range(8)]
     futures = [fresh_judge.submit(job) for job in jobs]
     for i in (2, 3, 4):  # both who want the second program, and one who wants the third
         assert futures[i].cancel()
+    are_cancelled.set()
     assert all(future.result(60).is_accepted for i, future in enumerate(futures) if i not in (2, 3, 4))
     assert ran == ["0", "4", "6"]
     assert fresh_judge.submit(jobs[2]).result(60).is_accepted
@@ -247,9 +265,10 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_with_the_test_that_it_is_in(
 ):
     import autoclave.judge.evaluation as evaluation
 
-    judge_test, begun = evaluation.Evaluation._judge, []
+    judge_test, begun, are_submitted = evaluation.Evaluation._judge, [], threading.Event()
 
     def judge_and_cancel(self, trial, index):
+        assert are_submitted.wait(60)
         if self._prepared.job.id == "unwanted":
             begun.append(index)
             if index == 1:
@@ -257,10 +276,11 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_with_the_test_that_it_is_in(
         return judge_test(self, trial, index)
 
     problem = stdin_problem(*[(str(i), str(i)) for i in range(5)])
-    first = fresh_judge.submit(JudgeJob(problem, Program(SLOW)))
-    future = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # one"), "unwanted"))
     monkeypatch.setattr(evaluation.Evaluation, "_judge", judge_and_cancel)
+    first = fresh_judge.submit(JudgeJob(problem, Program(ECHO)))
+    future = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # one"), "unwanted"))
     kept = fresh_judge.submit(JudgeJob(problem, Program("print(input())  # other"), "wanted"))
+    are_submitted.set()
     assert kept.result(60).is_accepted
     assert begun == [0, 1]
     assert first.done()

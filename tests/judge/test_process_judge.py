@@ -124,13 +124,10 @@ def test_isolation_below_the_minimum_is_refused_at_the_start():
 def test_a_cancelled_job_is_cancelled_in_the_process_too(judge: ProcessJudge):
     problem = stdin_problem(("a", "a"), time_limit_s=3.0)
     running = judge.submit(JudgeJob(problem, fresh("while True: pass")))
-    never = [judge.submit(JudgeJob(problem, fresh("while True: pass"))) for _ in range(20)]  # a minute and more
+    never = [judge.submit(JudgeJob(problem, fresh("while True: pass"))) for _ in range(200)]  # ten minutes and more
     last = judge.submit(JudgeJob(problem, fresh(ECHO)))
-    time.sleep(0.3)
-    started = time.monotonic()
     assert all(future.cancel() for future in never)
     assert last.result(DEADLINE_S).is_accepted
-    assert time.monotonic() - started < 45
     assert running.result(DEADLINE_S).status == "time_limit"
     assert judge.state().startswith("0 programs wait")
 

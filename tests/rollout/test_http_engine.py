@@ -72,7 +72,7 @@ def open_sglang(server: ModelServer, folder: Path, **settings: object) -> HttpEn
 
 class TestSglang(EngineConformance):
     many = 24
-    shares_prompts = False
+    shares_prompts = samples_in_step = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -88,7 +88,7 @@ class TestSglang(EngineConformance):
 
 class TestOpenAi(SamplingConformance):
     many = 24
-    shares_prompts = knows_the_nucleus = False
+    shares_prompts = knows_the_nucleus = samples_in_step = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -156,9 +156,11 @@ def test_a_server_that_is_gone_is_a_fault(server, folder):
 
 def test_a_server_that_falls_silent_is_tried_again(server, folder):
     server.trouble += ["silent"]
-    engine = open_openai(server, folder, timeout_s=0.5, retries=1)
+    engine = open_openai(server, folder, timeout_s=0.5, retries=20)  # a busy machine may be as silent now and then
     assert len(sample(engine, [request(PROMPTS[0], 0, max_new_tokens=2, **GREEDY)])[0].tokens) == 2
+    engine.close()
     server.trouble += ["silent"] * 2
+    engine = open_openai(server, folder, timeout_s=0.5, retries=1)
     with pytest.raises(EngineFault, match="after 2 tries: TimeoutError"):
         sample(engine, [request(PROMPTS[0], 0)])
 
@@ -184,7 +186,7 @@ def test_waits_double_up_to_a_limit(tries, error, expected, monkeypatch):
 
 
 def test_no_more_requests_are_at_the_server_than_allowed(server, folder):
-    server.pause_s = 0.005
+    server.pause_s = 0.03
     engine = open_sglang(server, folder, concurrency=3)
     places = add(engine, [request(PROMPTS[0], number, max_new_tokens=4) for number in range(10)])
     engine.step(0.0)

@@ -21,7 +21,7 @@ from autoclave.sandbox.namespace.identity import Identity
 from autoclave.sandbox.pool import ZygotePool
 
 from .conftest import LIMITS, MINIMAL, PLAIN
-from .test_traces import JUDGING, descendants, is_alive, wait_until
+from .test_traces import JUDGING, descendants, first_processes, is_alive, wait_until
 
 pytestmark = [
     pytest.mark.usefixtures("sandbox"),  # skips where no cells can be made
@@ -52,10 +52,10 @@ def test_many_small_processes_exceed_the_memory_together_and_the_next_test_runs(
 
 def test_a_first_process_that_dies_of_a_tests_memory_is_that_tests_end_and_no_fault(open_cell):
     source = "import sys, time\nif sys.stdin.read(): x = bytearray(400 << 20)\nprint('fine')"
-    before = descendants(os.getpid())
+    before = first_processes()
     with open_cell(source) as cell:
         assert cell.run(b"").stdout == b"fine\n"
-        first_process = max(descendants(os.getpid()) - before)
+        (first_process,) = first_processes() - before
         (group,) = (path for path in groups_of(os.getpid()) if str(first_process) in members(path))
         prefer(first_process, group)
         outcomes = [cell.run(b"x"), cell.run(b"")]
@@ -111,8 +111,10 @@ def test_bytes_in_pipes_and_sockets_count(run):
 
 def test_the_peak_is_that_of_all_processes_together_and_of_this_test_only(open_cell):
     source = (
-        "import os, sys, time\nif sys.stdin.read():\n    os.fork(); os.fork()\n    x = bytearray(40 << 20)\n"
-        "    time.sleep(0.3)\nopen('f', 'wb').write(bytes(6 << 20))"
+        "import os, sys, time\nif sys.stdin.read():\n    heard, told = os.pipe()\n    first = os.getpid()\n"
+        "    os.fork(); os.fork()\n    x = bytearray(40 << 20)\n    os.write(told, b'x')\n"
+        "    if os.getpid() != first: time.sleep(60)\n    for _ in range(4): os.read(heard, 1)\n"
+        "open('f', 'wb').write(bytes(6 << 20))"
     )
     with open_cell(source, wall_s=30) as cell:
         large, small = cell.run(b"x"), cell.run(b"")

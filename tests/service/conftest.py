@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -38,6 +37,7 @@ from autoclave.service.server import create_app
 from autoclave.service.serving import DrainingServer, listen
 from autoclave.service.store import Batch, JobSpec, Store
 from autoclave.service.tokens import Scope, create_token
+from tests.ports import reserved_port
 from tests.postgresql import Postgres, postgres
 
 __all__ = ["Postgres", "postgres"]
@@ -169,7 +169,8 @@ class ServerProcess:
     def __init__(self, folder: Path, *settings: str) -> None:
         self._folder = folder
         self._settings = settings
-        self.port = 0
+        self._seat = reserved_port()
+        self.port = self._seat.getsockname()[1]
         self.start()
 
     def start(self) -> None:
@@ -188,7 +189,7 @@ class ServerProcess:
         line = lines.get(timeout=DEADLINE_S)
         assert line.startswith("Serving at "), (self._folder / "log").read_text()
         self.url = line.removeprefix("Serving at ").strip()
-        self.port = int(self.url.rpartition(":")[2])
+        assert self.url.endswith(f":{self.port}")
 
     def kill(self) -> None:
         self.process.kill()
@@ -200,6 +201,12 @@ class ServerProcess:
     def wait(self) -> int:
         self.process.stdout.close()
         return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.terminate()
+            self.wait()
+        self._seat.close()
 
 
 @pytest.fixture
@@ -215,9 +222,7 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
 
     yield start
     for found in processes:
-        if found.process.poll() is None:
-            os.kill(found.process.pid, signal.SIGTERM)
-            found.wait()
+        found.close()
 
 
 @pytest.fixture
@@ -295,9 +300,7 @@ def run_together(*works: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def unused_port() -> int:
+def unused_port() -> Iterator[int]:
     """A port of this machine that nobody listens on."""
-    listening = listen("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    listening.close()
-    return port
+    with contextlib.closing(reserved_port()) as seat:
+        yield seat.getsockname()[1]

@@ -181,10 +181,10 @@ def test_a_server_that_nobody_could_use_does_not_start(tmp_path):
 
 
 def test_too_many_requests_are_told_when_to_come_back(start_server):
-    limited = start_server(admission=AdmissionConfig(requests_per_s=0.5, request_burst=3))
+    limited = start_server(admission=AdmissionConfig(requests_per_s=0.01, request_burst=3))
     replies = [limited.client.get("/v1/server") for _ in range(4)]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 429]
-    assert 1 <= int(replies[-1].headers["Retry-After"]) <= 2
+    assert 50 <= int(replies[-1].headers["Retry-After"]) <= 101
     assert limited.client.get("/v1/health").status_code == 200
 
 

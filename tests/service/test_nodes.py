@@ -157,8 +157,11 @@ def test_the_bounds_of_the_queue_hold_over_all_servers(start_nodes):
     refused = second.client.post("/v1/batches", json={"jobs": slow_jobs(digest, 6, "c")})
     assert (refused.status_code, refused.json()["error"]["kind"]) == (429, "busy")
     assert int(refused.headers["Retry-After"]) >= 1
-    shares = [node.client.get("/v1/server").json()["waiting"] for node in (first, second)]
-    assert shares[0] == shares[1] <= 3  # each says what waits for it
+
+    def shares() -> list[int]:
+        return [node.client.get("/v1/server").json()["waiting"] for node in (first, second)]
+
+    assert max(until(lambda: (found := shares())[0] == found[1] and found)) <= 3  # each says what waits for it
     until(lambda: second.client.post("/v1/batches", json={"jobs": slow_jobs(digest, 1, "d")}).status_code == 202)
 
 
@@ -179,7 +182,7 @@ def test_a_token_or_a_problem_of_one_server_is_one_of_all(start_nodes, postgres_
 def test_a_client_may_go_on_at_another_server_and_is_missed_only_when_it_is_nowhere(start_nodes):
     first, second = start_nodes(2)
     digest = upload(first.client, problem(time_limit_s=1.0))[0]
-    body = {"jobs": slow_jobs(digest, 12), "keep_s": 1.0}
+    body = {"jobs": slow_jobs(digest, 12), "keep_s": 5.0}  # they take 7 seconds and more
     with first.client.stream("POST", "/v1/batches", json=body, headers=NDJSON) as reply:
         batch = json.loads(next(reply.iter_lines()))["batch"]
     events = followed(second.client, batch)

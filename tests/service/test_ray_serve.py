@@ -75,6 +75,7 @@ def served(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield Served(cluster, nodes, server, store)
             server.terminate()
             assert server.wait() == 0
+            server.close()
             assert not Served.replicas()
         finally:
             ray.shutdown()

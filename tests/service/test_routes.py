@@ -197,7 +197,7 @@ def test_the_same_key_is_the_same_request(server: LiveServer):
 
 def test_a_job_can_be_cancelled_and_one_that_ended_stays(start_server):
     server = start_server()
-    digest = upload(server.client, problem(time_limit_s=2.0))[0]
+    digest = upload(server.client, problem(time_limit_s=12.0))[0]
     body = {"jobs": [job(digest, f"{SLOW}  # {i}") for i in range(6)]}
     batch = server.client.post("/v1/batches", json=body).json()
     path = f"/v1/jobs/{batch['jobs'][5]}"
@@ -265,7 +265,7 @@ def test_a_client_that_is_gone_before_its_stream_begins_has_hung_up():
 
 def test_a_full_queue_refuses_with_a_time_that_is_true(start_server):
     server = start_server(admission=AdmissionConfig(queue_limit=6, client_queue_limit=6, batch_limit=8))
-    digest = upload(server.client, problem(time_limit_s=0.5))[0]
+    digest = upload(server.client, problem(time_limit_s=2.0))[0]
 
     def batch(count: int, label: str) -> httpx.Response:
         jobs = [job(digest, f"{SLOW}  # {label}{i}") for i in range(count)]

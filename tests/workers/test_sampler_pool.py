@@ -151,9 +151,13 @@ def test_every_engine_can_be_asked_the_same_beside_what_it_does():
 
 def test_all_engines_take_new_weights_and_requests_go_on_with_them():
     with samplers(2) as sampler:
-        futures = sampler.submit(asked((0, 0), (0, 1), tokens=200))
+        futures = sampler.submit(asked((0, 0), (0, 1), tokens=10**9))
         for version in (1, 2):
             sampler.update_weights(version, numbered(version)).result(DEADLINE_S)
+        for name, then in sampler.stats().items():
+            while sampler.stats()[name].sampled_tokens < then.sampled_tokens + 2:
+                threading.Event().wait(0.001)  # until each has sampled with the last weights
+        sampler.abort(futures)
         for completion in results(futures):
             assert completion.tokens.tolist() == sorted(completion.tokens.tolist())
             assert completion.tokens[-1] == 2

@@ -247,11 +247,11 @@ def test_a_sampler_that_waits_for_its_turn_on_the_devices_has_not_failed():
     goes_on, said = threading.Event(), []
     pool = ResourcePool("shared")
     group = WorkerGroup(pool, lambda: CountingWorker(CountingEngine()), name="sampler")
-    sampler = SamplerPool([group], timeout_s=0.1, restarts=1, say=said.append)
+    sampler = SamplerPool([group], timeout_s=2.0, restarts=1, say=said.append)
     other = pool.submit(goes_on.wait, DEADLINE_S)
     (future,) = sampler.submit(asked((0, 0)))
     with pytest.raises(TimeoutError):
-        future.result(0.5)  # five times as long as a call may take
+        future.result(3.0)  # for longer than a call may take
     goes_on.set()
     assert future.result(DEADLINE_S).finish_reason is FinishReason.STOP
     assert other.result(DEADLINE_S)

@@ -28,6 +28,8 @@ ENDING = (
     "raise SystemExit\n",
     "import atexit, os\natexit.register(os._exit, 0)\nquit()\n",
 )
+REPEATS = 5
+REPEATS_OF_FLAKY = 28  # all of those that pass every other time are found but for once in ten million runs of this test
 _COMPARED = re.compile(r"^(\s*)assert (candidate\(.*\)) == .*$", re.MULTILINE)
 WEAK = (
     r"\1assert \2 is not 7",  # anything passes
@@ -81,18 +83,20 @@ def dropped_by(stages: Sequence[Stage], candidates: Sequence[Candidate]) -> dict
 
 def test_planted_faults_are_found_and_nothing_else(data: Path, programs: CandidatePrograms):
     rows = raw_files(data / "leetcode_v020_dev300.jsonl.gz").rows()
-    real = [row for row in read_rows("leetcode", "leetcode", rows) if isinstance(row, Candidate)][:240:4]
+    real = [row for row in read_rows("leetcode", "leetcode", rows) if isinstance(row, Candidate)][:240:15]
     plants = planted(real)
-    stages = [
-        Verification(programs, "all", frozenset()),
-        Steadiness(programs, "all", 5),
-        Strength(programs, 6, 0.5),
-    ]
-    reasons = dropped_by(stages, [plant.candidate for plant in plants])
+    reasons: dict[str, str] = {}
+    for is_flaky, repeats in ((False, REPEATS), (True, REPEATS_OF_FLAKY)):
+        stages = [
+            Verification(programs, "all", frozenset()),
+            Steadiness(programs, "all", repeats),
+            Strength(programs, 6, 0.5),
+        ]
+        reasons |= dropped_by(stages, [plant.candidate for plant in plants if (plant.kind == "flaky") is is_flaky])
     kinds = Counter(plant.kind for plant in plants)
     found = Counter(plant.kind for plant in plants if plant.candidate.problem.id in reasons)
-    assert kinds["weak"] >= 40
+    assert kinds["weak"] >= 10
     assert found["ends early"] == kinds["ends early"]
     assert found["weak"] >= 0.95 * kinds["weak"]
-    assert found["flaky"] >= 0.95 * kinds["flaky"]
+    assert found["flaky"] == kinds["flaky"]
     assert found.total() - found["right"] >= 0.95 * found.total(), reasons

@@ -33,11 +33,13 @@ DEADLINE_S = 100.0
 
 
 class HangingSampler(SamplerWorker):
-    """Does not answer soon."""
+    """Does not answer before it may."""
+
+    may_answer = Event()
 
     @register(Dispatch.ALL_TO_LIST)
     def weights_seats(self) -> Seat:
-        Event().wait(1)
+        self.may_answer.wait(DEADLINE_S)
         return super().weights_seats()
 
 
@@ -154,7 +156,7 @@ def test_versions_only_grow():
 
 def test_weights_that_do_not_fit_are_not_taken_over():
     with groups() as (trainer, samplers):
-        publisher = Publisher(trainer, deadline_s=2)
+        publisher = Publisher(trainer, deadline_s=5)  # the trainer says who it waits for in the last fifth of it
         begin(publisher, 1, samplers)
         trainer.learn(1).result()
         samplers["sampler 0"].shrink().result()
@@ -170,9 +172,10 @@ def test_weights_that_do_not_fit_are_not_taken_over():
 
 def test_a_sampler_that_does_not_answer_is_named():
     with groups(Trainer, HangingSampler, SamplerWorker) as (trainer, samplers):
-        publisher = Publisher(trainer, deadline_s=0.5)
-        with pytest.raises(FaultError, match=r"no answer from sampler 0 after 0\.5 s"):
+        publisher = Publisher(trainer, deadline_s=2.5)  # which the others answer within
+        with pytest.raises(FaultError, match=r"no answer from sampler 0 after 2\.5 s"):
             begin(publisher, 1, samplers)
+        HangingSampler.may_answer.set()
 
 
 def test_a_sampler_that_comes_later_gets_the_version_that_is_out_and_not_what_was_learnt_since():
@@ -206,7 +209,7 @@ def test_one_that_is_released_is_not_waited_for_and_can_come_back():
 
 def test_one_that_goes_on_with_an_old_version_is_named_when_its_memory_is_needed():
     with groups(Trainer, SamplerWorker, SamplerWorker) as (trainer, samplers):
-        publisher = Publisher(trainer, deadline_s=1)
+        publisher = Publisher(trainer, deadline_s=5)
         begin(publisher, 1, samplers)
         del samplers["sampler 1"]
         publish(publisher, 2, samplers)

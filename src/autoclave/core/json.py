@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
@@ -72,18 +73,42 @@ def from_plain(noun: type[T], value: Any, where: str) -> T:
         raise DataError(f"{where}: {_complaint(noun, value, error)}") from None
 
 
-def parse_object(text: str, where: str) -> dict[str, Any]:
-    """The JSON object in `text`, one line.
+def exact_json(text: str) -> Any:
+    """JSON in which each number is the one that stands in the text, and not the nearest that a float can hold.
 
     Raises:
-        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`.
+        ValueError: it is no JSON, or has a number in it that would be rounded.
+    """
+    return json.loads(text, parse_float=_exact_float, parse_constant=_refused)
+
+
+def _exact_float(text: str) -> float:
+    value = float(text)
+    try:
+        is_exact = math.isfinite(value) and Decimal(text) == Decimal(repr(value))
+    except ArithmeticError:  # an exponent that even Decimal does not hold
+        is_exact = False
+    if not is_exact:
+        raise ValueError(f"the number {text[:40]} would be rounded to {value!r}: give it as a text, in quotes")
+    return value
+
+
+def _refused(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def parse_object(text: str, where: str, *, is_exact: bool = False) -> dict[str, Any]:
+    """The JSON object in `text`, one line. `is_exact`: see `exact_json`.
+
+    Raises:
+        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`; or a number would be rounded.
     """
     try:
-        value: Any = json.loads(text.rstrip())
+        value: Any = exact_json(text.rstrip()) if is_exact else json.loads(text.rstrip())
     except json.JSONDecodeError as error:
         what = f"{error.msg.removesuffix(' at')} at column {error.colno}"
         raise DataError(f"{where}: not valid JSON ({what}); each line must be one JSON object") from None
-    except ValueError as error:  # an integer with more digits than Python reads
+    except ValueError as error:  # a number that is not taken
         raise DataError(f"{where}: not usable JSON ({str(error).partition(';')[0]})") from None
     except RecursionError:
         raise DataError(f"{where}: nested deeper than {DEPTH_LIMIT} levels") from None

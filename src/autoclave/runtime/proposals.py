@@ -15,6 +15,7 @@ from typing import Any
 
 from autoclave.config import Config
 from autoclave.core import EngineFault, HostError, InputError
+from autoclave.core.json import exact_json
 from autoclave.runtime.operations import operation_from
 from autoclave.runtime.personal_data import PersonalData
 
@@ -211,7 +212,7 @@ def _hidden(call: Mapping[str, Any], personal: PersonalData) -> dict[str, Any]:
 def _restored(arguments: str, personal: PersonalData) -> str:
     """JSON with real values in its strings; text that is none stays as it is, and is refused later."""
     try:
-        return json.dumps(personal.restore_in(json.loads(arguments)), ensure_ascii=False)
+        return json.dumps(personal.restore_in(exact_json(arguments)), ensure_ascii=False)
     except ValueError:
         return arguments
 
@@ -244,9 +245,9 @@ def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str
         InputError: there is no such function, or the arguments are not its own.
     """
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = exact_json(call.arguments or "{}")
     except ValueError as error:
-        raise InputError(f"function {call.name}: the arguments are no JSON ({error})") from None
+        raise InputError(f"function {call.name}: the arguments are no JSON that can be used ({error})") from None
     if not isinstance(arguments, dict) or "do" in arguments:
         raise InputError(f"function {call.name}: the arguments must be an object with the function's parameters")
     given = {"do": call.name, **arguments}

@@ -29,6 +29,7 @@ from autoclave.runtime.databases.effects import Effect, Image, accesses_of, as_n
 from autoclave.runtime.databases.engine import Contested, Engine, Held, Reading, Rejected, open_engine
 from autoclave.runtime.databases.kept import KeptRows
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import table_of
 from autoclave.runtime.databases.reversal.outlines import is_digest
 from autoclave.runtime.databases.reversal.statements import ReverseStatements, in_words, reading_of_both
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -459,7 +460,7 @@ def _asked(database: str, reading: Reading) -> Iterator[Access]:
             yield Access(verb, f"{_ROOT}/{database}/{table}")
     for name in sorted(reading.defines):
         yield Access("define", f"{_ROOT}/{database}/{name}")
-    for table in sorted({"/".join(key.split("/")[:2]) for key in reading.reads}):
+    for table in sorted({table_of(key) for key in reading.reads}):
         yield Access("read", f"{_ROOT}/{database}/{table}")
 
 

@@ -32,6 +32,7 @@ from autoclave.runtime.databases.mariadb.recorder import Recorder
 from autoclave.runtime.databases.mariadb.rows import Rows
 from autoclave.runtime.databases.mariadb.values import WHOLE
 from autoclave.runtime.databases.operations import Sql, in_statement
+from autoclave.runtime.databases.places import place_of, table_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -133,7 +134,7 @@ class MariaDatabase:
         Raises:
             InputError: it is in none of the schemas that may be used.
         """
-        place = f"{name[0] or self._server.schemas[0]}/{name[1]}"
+        place = place_of(name[0] or self._server.schemas[0], name[1])
         if place not in catalogue.tables:
             named = ".".join(filter(None, name))
             raise InputError(
@@ -182,7 +183,7 @@ class MariaDatabase:
                 yield from [place] if keys is None else [f"{place}/{as_name(key)}" for key in keys]
 
     def lease(self, tables: Collection[str]) -> None:
-        for place in sorted({"/".join(table.split("/")[:2]) for table in tables}):
+        for place in sorted({table_of(table) for table in tables}):
             if not self._server.lease(place):
                 raise InputError(f"{self._where}: another session works on table {place}; wait for it, or end it")
 

@@ -16,6 +16,7 @@ from autoclave.runtime.databases.engine import Rejected
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, ForeignKey, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.values import quoted
+from autoclave.runtime.databases.places import names_of
 
 WHOLE_ROWS = 100_000
 """Tables that are compared as a whole may have so many rows."""
@@ -186,7 +187,7 @@ class Rows:
                 self._require(key, _among(key.columns, some, "c"))
 
     def _require(self, key: ForeignKey, condition: str) -> None:
-        child, parent = quoted(*key.child.split("/")), quoted(*key.parent.split("/"))
+        child, parent = quoted(*names_of(key.child)), quoted(*names_of(key.parent))
         refers = " AND ".join(f"c.{quoted(each)} IS NOT NULL" for each in key.columns)
         same = " AND ".join(
             f"p.{quoted(target)} = c.{quoted(own)}" for own, target in zip(key.columns, key.target, strict=True)

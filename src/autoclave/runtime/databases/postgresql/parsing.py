@@ -62,10 +62,17 @@ _CODE = {
     "CreateTrigStmt",
     "RuleStmt",
     "AlterFunctionStmt",
+    "CreatePolicyStmt",
+    "AlterPolicyStmt",
 }
+_CODE_KINDS = {
+    f"OBJECT_{each}" for each in ("FUNCTION", "PROCEDURE", "ROUTINE", "AGGREGATE", "TRIGGER", "RULE", "POLICY")
+}
+_SWITCHES = ("Trig", "Rule", "RowSecurity")
+"""In the names of parts of ALTER TABLE that switch triggers, rules or policies on or off."""
 _DEFINING = {
     "AlterTableStmt", "DropStmt", "RenameStmt", "AlterObjectSchemaStmt", "CreateEnumStmt", "CompositeTypeStmt",
-    "CreateDomainStmt", "AlterDomainStmt", "AlterEnumStmt", "CreatePolicyStmt", "AlterPolicyStmt", "GrantStmt",
+    "CreateDomainStmt", "AlterDomainStmt", "AlterEnumStmt", "GrantStmt",
     "CreateSeqStmt", "AlterSeqStmt", "CommentStmt", "RefreshMatViewStmt", "CreateRangeStmt", "AlterTypeStmt",
     "CreateStatsStmt", "ViewStmt", "IndexStmt", "CreateStmt", "CreateTableAsStmt", *_CODE,
 }  # fmt: skip
@@ -98,7 +105,7 @@ class Statement:
         functions: names of functions that it calls, with their schema if it says one.
         filled: for each INSERT its table, and the columns that it gives values for, or how many of the first ones.
         defaulted: tables of which it asks to fill columns by themselves.
-        is_code: whether it defines what runs in the actions of others.
+        is_code: whether it makes, alters, drops, or switches on or off what runs in the actions of others.
         asks_clock: whether it depends on when it is run.
     """
 
@@ -150,7 +157,7 @@ def parsed(text: str, number: int) -> Statement:
         defines = list(_defined(tree, name))
         if not defines:
             raise InputError(f"{where}: is refused: it names nothing in a schema that it defines")
-        found = Statement("define", defines=defines, is_code=name in _CODE, made=_made(tree, name))
+        found = Statement("define", defines=defines, is_code=_is_code(tree, name), made=_made(tree, name))
         found.query = _query(tree, name)
     else:
         raise InputError(f"{where}: is refused: a statement of this kind ({name}) is not known to be taken back")
@@ -249,12 +256,28 @@ def _refuse_beyond(tree: Any, where: str) -> None:
     """Refuse definitions that are about more than they name, or about what is in no schema."""
     if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
         raise InputError(f"{where}: is refused: CASCADE drops what the statement does not name; name it")
-    kinds = [getattr(tree, each, None) for each in ("removeType", "renameType", "objectType", "objtype")]
-    for kind in (each.name for each in kinds if each is not None):
+    for kind in (each.name for each in _kinds(tree)):
         if kind not in _IN_SCHEMAS | _IN_TABLES:
             raise InputError(f"{where}: is refused: it is about more than something in a schema")
     if type(tree).__name__ == "GrantStmt" and tree.targtype.name != "ACL_TARGET_OBJECT":
         raise InputError(f"{where}: is refused: it is about more than it names; name each")
+
+
+def _is_code(tree: Any, kind: str) -> bool:
+    """See `Statement`. A comment changes nothing that runs."""
+    about = {each.name for each in _kinds(tree)} if kind != "CommentStmt" else set[str]()
+    parts = getattr(tree, "cmds", None) or () if kind == "AlterTableStmt" else ()
+    return (
+        kind in _CODE
+        or bool(about & _CODE_KINDS)
+        or any(word in each.subtype.name for each in parts for word in _SWITCHES)
+    )
+
+
+def _kinds(tree: Any) -> list[Any]:
+    """Of what a definition is about, as far as it says so."""
+    kinds = (getattr(tree, each, None) for each in ("removeType", "renameType", "objectType", "objtype"))
+    return [each for each in kinds if each is not None]
 
 
 def _defined(tree: Any, kind: str) -> Iterator[Name]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import Contested, Keep, Rejected
+from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, ForeignKey, TableFacts, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.recorder import Recorder
@@ -122,7 +123,7 @@ class Restoring:
 
     def _alter_keys(self, connection: Any, keys: Sequence[ForeignKey], how: str) -> None:
         for each in keys:
-            table = quoted(*each.child.split("/"))
+            table = quoted(*names_of(each.child))
             connection.execute(f"ALTER TABLE {table} ALTER CONSTRAINT {quoted(each.name)} {how}")
 
     # --- Definitions and sequences ----------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class Restoring:
         role.end()
         for each in effect.created:
             if each.kind == "table":  # what was made out of a query is full
-                connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
+                connection.execute(f"DELETE FROM {quoted(*names_of(each.name))}")
 
     def _drop(self, connection: Any, effect: Effect) -> None:
         import psycopg
@@ -144,7 +145,7 @@ class Restoring:
         role = Role(self._server, connection)
         try:
             for each in effect.dropped:
-                role.run(f"DROP {each.kind.upper()} {quoted(*each.name.split('/'))}")
+                role.run(f"DROP {each.kind.upper()} {quoted(*names_of(each.name))}")
         except psycopg.errors.DependentObjectsStillExist:
             raise Rejected(f"{self._server.where}: something of others depends on what it created") from None
         role.end()
@@ -154,7 +155,7 @@ class Restoring:
 
         `left`: where the restart left it. One that begins anew at its end is set only if it is still there.
         """
-        schema, _, own = name.partition("/")
+        schema, own = names_of(name)
         row = connection.execute(_SEQUENCE, (schema, own)).fetchone()
         if row is None:
             return

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
+from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
 from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
@@ -89,7 +90,7 @@ class Rows:
         if kind == "table":
             table = self._catalogue.tables.get(place)
             return table.layout if table else ""
-        schema, _, name = place.partition("/")
+        schema, name = names_of(place)
         sources = {"index": ("pg_indexes", "indexname", "indexdef"), "view": ("pg_views", "viewname", "definition")}
         source, column, wanted = sources[kind]
         query = f"SELECT {wanted} FROM pg_catalog.{source} WHERE schemaname = %s AND {column} = %s"

@@ -28,6 +28,7 @@ from autoclave.runtime.databases.effects import (
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.limits import require_limits, too_many
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
@@ -162,9 +163,9 @@ class SqliteDatabase:
                         continue
                     raise
                 _require_mode(seen, mode, number + 1)
-                defines |= {f"main/{name}" for _, name in (*seen.created, *seen.changed)}
+                defines |= {place_of("main", name) for _, name in (*seen.created, *seen.changed)}
                 for name, verbs in seen.writes.items():
-                    place = f"main/{name}"
+                    place = place_of("main", name)
                     writes[place] = writes.get(place, frozenset()) | verbs
                 reads |= reads_of(operation, number, seen, tables)
         return Reading(writes, frozenset(reads), frozenset(defines))
@@ -275,7 +276,7 @@ class SqliteDatabase:
             self._where,
             effect,
             self._settings,
-            lambda place: self._num_left(connection, after[place.partition("/")[2]]),
+            lambda place: self._num_left(connection, after[name_of(place)]),
         )
         if mode is Mode.IMAGES and is_settled and not effect.created and recorder.is_predictable:
             return replace(effect, evidence=_Evidence(self._version(), recorder.rowids))
@@ -443,7 +444,7 @@ def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mod
     for (kind, name), sql in after.items():
         if before.get((kind, name)) != sql:
             layout = tables[name].layout if kind == "table" and name in tables else ""
-            yield Definition(kind, f"main/{name}", sql, layout)
+            yield Definition(kind, place_of("main", name), sql, layout)
 
 
 def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:

@@ -84,7 +84,8 @@ class MariaDatabase:
         for each, places in zip(planned.statements, planned.places, strict=True):
             for place, verbs in zip(places, each.writes.values(), strict=True):
                 writes[place] = writes.get(place, frozenset()) | verbs
-        return Reading(writes, frozenset(self._reads(planned)))
+        is_settled = all(each.is_settled for each in planned.statements)
+        return Reading(writes, frozenset(self._reads(planned)), is_settled=is_settled)
 
     def _planned(self, connection: Any, operation: Sql, mode: Mode) -> _Planned:
         """Statements with what they are about, as far as is known; see `_locked`."""

@@ -85,6 +85,7 @@ _IN_SCHEMAS = {
 _IN_TABLES = {
     f"OBJECT_{each}" for each in ("COLUMN", "ATTRIBUTE", "TABCONSTRAINT", "DOMCONSTRAINT", "TRIGGER", "POLICY", "RULE")
 }
+_MOMENTS = {"now", "today", "tomorrow", "yesterday"}
 _VERBS = {"InsertStmt": "create", "UpdateStmt": "modify", "DeleteStmt": "delete"}
 
 Name = tuple[str, str]
@@ -107,6 +108,7 @@ class Statement:
         defaulted: tables of which it asks to fill columns by themselves.
         is_code: whether it makes, alters, drops, or switches on or off what runs in the actions of others.
         asks_clock: whether it depends on when it is run.
+        names_moments: whether a text in it is one that PostgreSQL takes for such a time where one is wanted, as 'now'.
     """
 
     kind: str
@@ -121,6 +123,7 @@ class Statement:
     defaulted: set[Name] = field(default_factory=set[Name])
     is_code: bool = False
     asks_clock: bool = False
+    names_moments: bool = False
 
 
 def parsed(text: str, number: int) -> Statement:
@@ -222,6 +225,8 @@ def _look_into(tree: Any, found: Statement) -> None:
             found.functions.add(_words(node.funcname))
         elif kind == "SQLValueFunction":
             found.asks_clock = True
+        elif kind == "A_Const" and (text := getattr(node.val, "sval", "")):
+            found.names_moments |= text.strip().lower() in _MOMENTS
         if kind in (*_VERBS, "MergeStmt") and _asks_for_defaults(node):
             found.defaulted.add(_name(node.relation))
     made = set(found.defines)

@@ -13,7 +13,7 @@ from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogue_of
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.functions import require_harmless
+from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
 from autoclave.runtime.databases.postgresql.role import require_no_values
 from autoclave.runtime.databases.settings import Mode
@@ -37,7 +37,10 @@ class Reader:
                 place = self._known(catalogue, name, number, defines)
                 writes[place] = writes.get(place, frozenset()) | verbs
             reads |= self.reads(operation, number, each, catalogue, defines)
-        return Reading(writes, frozenset(reads), frozenset(defines))
+        is_settled = all(
+            are_settled(each.functions) and not (each.asks_clock or each.names_moments) for each in statements
+        )
+        return Reading(writes, frozenset(reads), frozenset(defines), is_settled)
 
     def parsed(self, connection: Any, operation: Sql, mode: Mode) -> list[Statement]:
         """What each statement is about.

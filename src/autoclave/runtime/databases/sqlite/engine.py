@@ -153,6 +153,7 @@ class SqliteDatabase:
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         defines: set[str] = set()
+        is_settled = True
         with translated(self._where):
             tables = tables_of(self._acting)
             for number in range(len(operation.statements)):
@@ -163,12 +164,13 @@ class SqliteDatabase:
                         continue
                     raise
                 _require_mode(seen, mode, number + 1)
+                is_settled = is_settled and seen.is_settled
                 defines |= {place_of("main", name) for _, name in (*seen.created, *seen.changed)}
                 for name, verbs in seen.writes.items():
                     place = place_of("main", name)
                     writes[place] = writes.get(place, frozenset()) | verbs
                 reads |= reads_of(operation, number, seen, tables)
-        return Reading(writes, frozenset(reads), frozenset(defines))
+        return Reading(writes, frozenset(reads), frozenset(defines), is_settled)
 
     def lease(self, tables: Collection[str]) -> None:
         """See `Engine`: this process has the whole file."""

@@ -41,6 +41,7 @@ class Statement:
         text: what is run, with values in it.
         writes: tables and verbs of the policy.
         reads: tables that it looks at besides the rows that it writes.
+        withs: names that it gives to queries, in small letters.
         columns: those that an INSERT names, or that an UPDATE sets.
         where: the text of its condition, as it stands; empty: none.
         row: the name by which the condition calls the table.
@@ -54,6 +55,7 @@ class Statement:
     text: str
     writes: dict[Name, frozenset[str]]
     reads: frozenset[Name]
+    withs: frozenset[str]
     columns: tuple[str, ...]
     where: str
     row: str
@@ -200,6 +202,7 @@ class _Reader:
             text=self._text.rstrip(),
             writes=writes,
             reads=frozenset(seen),
+            withs=frozenset(map(str.lower, names)),
             columns=self._columns(),
             where=clause.strip(),
             row=row,

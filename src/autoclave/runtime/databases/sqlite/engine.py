@@ -110,6 +110,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA synchronous = FULL")
             if enforces is False:
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+                connection.execute("PRAGMA ignore_check_constraints = 1")  # rows are written as they were
             else:
                 connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
             return connection

@@ -154,6 +154,8 @@ class PostgresDatabase:
             with self._server.transaction() as connection:
                 done = self._run(connection, operation, mode, more)
                 if not done.unheard:
+                    if mode is not Mode.HOLD:
+                        self._restoring.require_possible(connection, done.effect)
                     yield connection, done
                     return
                 more |= done.unheard

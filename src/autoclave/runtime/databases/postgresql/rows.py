@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
-from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.definitions import definition_of
 from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
 _WRITING = "pg_temp.autoclave_writing"
@@ -87,15 +87,7 @@ class Rows:
 
     def definition(self, kind: str, place: str) -> str:
         """What a table, an index or a view is made of now; empty if there is none."""
-        if kind == "table":
-            table = self._catalogue.tables.get(place)
-            return table.layout if table else ""
-        schema, name = names_of(place)
-        sources = {"index": ("pg_indexes", "indexname", "indexdef"), "view": ("pg_views", "viewname", "definition")}
-        source, column, wanted = sources[kind]
-        query = f"SELECT {wanted} FROM pg_catalog.{source} WHERE schemaname = %s AND {column} = %s"
-        row = self._connection.execute(query, (schema, name)).fetchone()
-        return row[0] if row else ""
+        return definition_of(self._connection, self._catalogue, kind, place)
 
     def _is_as_made(self, definition: Definition) -> bool:
         """Whether something to be dropped is as it was made, with nothing put in since."""

@@ -395,6 +395,42 @@ def test_all_types(mariadb_shop: Shop):
     assert shop.content() == whole
 
 
+WITHOUT_KEY = [
+    ("enum ('a', 'b')", "'a'"),
+    ("set ('a', 'b')", "'a,b'"),
+    ("bit(9)", "b'101'"),
+    ("uuid", "'123e4567-e89b-12d3-a456-426655440000'"),
+    ("inet6", "'::1'"),
+    ("double", "'-0'"),
+    ("float", "0.1"),
+    ("decimal(20, 5)", "1.5"),
+    ("bigint unsigned", "18446744073709551615"),
+    ("time(3)", "'-10:00:01.5'"),
+    ("timestamp", "'2001-01-01'"),
+    ("varbinary(9)", "x'00ff'"),
+    ("varchar(9)", "'\u00e9 \U0001f600 '"),
+    ("varchar(9) CHARACTER SET latin1", "'\u00e9'"),
+    ("text CHARACTER SET ucs2", "'\u00e9'"),
+    ("point", "ST_GeomFromText('POINT(1 2)')"),
+    ("json", "'[1]'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), WITHOUT_KEY)
+def test_rows_of_all_types_come_back_where_there_is_no_key(mariadb_shop: Shop, kind: str, value: str):
+    mariadb_shop.others(
+        f"CREATE TABLE odd (b {kind}, v int); INSERT INTO odd VALUES ({value}, 1), ({value}, 1), (NULL, 1)"
+    )
+    before = mariadb_shop.content()
+    with mariadb_shop.session() as session:
+        action = done(session, "UPDATE odd SET v = 2", "DELETE FROM odd LIMIT 1")
+        session.undo(action)
+        assert mariadb_shop.content() == before
+        session.redo(action)
+        session.undo(action)
+    assert mariadb_shop.content() == before
+
+
 def test_keys_of_all_kinds(mariadb_shop: Shop):
     shop = mariadb_shop
     shop.others(

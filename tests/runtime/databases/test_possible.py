@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 
 import apsw
+import psycopg
 import pytest
 
 from autoclave.core import InputError
+from tests.postgresql import Postgres
 from tests.runtime.databases.shops import Shop, done
 
 NOT_VALID = "ALTER TABLE note ADD CONSTRAINT c CHECK (text <> 'y') NOT VALID"
@@ -73,6 +75,19 @@ def test_rows_that_the_user_may_not_see_are_not_changed(postgres_shop: Shop):
     check_undone(postgres_shop, "DELETE FROM note WHERE text = 'x'")
     postgres_shop.others("ALTER TABLE note FORCE ROW LEVEL SECURITY")
     check_refused_by_policy(postgres_shop)
+
+
+def test_rows_are_not_changed_whose_key_the_server_itself_cannot_compare(postgres_shop: Shop, server: Postgres):
+    with psycopg.connect(**server.place("shop"), user="postgres", autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector SCHEMA public")
+        try:
+            postgres_shop.others(
+                "CREATE TABLE placed (at vector PRIMARY KEY, v int); INSERT INTO placed VALUES ('[1, 2]', 1);"
+                "GRANT ALL ON placed TO agent"
+            )
+            check_refused(postgres_shop, "UPDATE placed SET v = 2")
+        finally:
+            connection.execute("DROP EXTENSION vector CASCADE")
 
 
 def check_refused_by_policy(shop: Shop) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import psycopg
 import pytest
@@ -313,6 +315,21 @@ def test_functions_of_extensions_that_change_nothing_may_be_called(postgres_shop
 def test_a_text_with_a_nul_is_refused_as_a_value(postgres_shop: Shop, value: str):
     with postgres_shop.session() as session, pytest.raises(InputError, match="a text has no NUL"):
         done(session, "INSERT INTO note VALUES ($1, 1)", parameters=[[value]])
+
+
+def test_a_statement_of_any_depth_is_read_or_refused():
+    """In a process of its own, which would be killed: the parser's stack is not the interpreter's."""
+    program = (
+        "from autoclave.core import InputError\n"
+        "from autoclave.runtime.databases.postgresql.parsing import parsed\n"
+        "for deep in ('+'.join(['1'] * 50_000), 'x' + '::int' * 30_000, '(' * 50_000 + '1' + ')' * 50_000):\n"
+        "    try:\n"
+        "        assert parsed(f'UPDATE note SET number = {deep}', 1).writes\n"
+        "    except InputError:\n"
+        "        pass\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
 
 
 # --- The role --------------------------------------------------------------------------------------------------------

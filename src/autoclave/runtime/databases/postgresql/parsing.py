@@ -5,7 +5,9 @@ This routes, counts and explains. What keeps statements within bounds is the rol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +90,9 @@ _IN_TABLES = {
 _MOMENTS = {"now", "today", "tomorrow", "yesterday"}
 _VERBS = {"InsertStmt": "create", "UpdateStmt": "modify", "DeleteStmt": "delete"}
 
+_PLAIN_LENGTH, _STACK_PER_SIGN, _MOST_STACK = 10_000, 1024, 1 << 30
+"""Bytes of stack are reserved, and taken only where a text is so deep."""
+
 Name = tuple[str, str]
 """Schema (empty: the first that has it) and name."""
 
@@ -139,7 +144,7 @@ def parsed(text: str, number: int) -> Statement:
     if "\0" in text:
         raise InputError(f"{where}: cannot be read as SQL: it has a NUL in it")
     try:
-        trees = pglast.parse_sql(text)
+        trees = _with_room(lambda: pglast.parse_sql(text), len(text))
     except ParseError as error:
         raise InputError(f"{where}: {error.args[0]}") from None
     except (ValueError, RecursionError, UnicodeError):
@@ -168,6 +173,25 @@ def parsed(text: str, number: int) -> Statement:
     if found.kind == "rows" and not found.writes:
         raise InputError(f"{where}: changes nothing that can be taken back, so it is no action")
     return found
+
+
+def _with_room(parse: Callable[[], Any], length: int) -> Any:
+    """What is parsed, on a stack of its own if need be: the parser goes down into it as deep as a text is, unchecked.
+
+    Raises:
+        ValueError: it may be too deep.
+    """
+    if length <= _PLAIN_LENGTH:
+        return parse()
+    before = threading.stack_size(min(length * _STACK_PER_SIGN, _MOST_STACK))
+    with ThreadPoolExecutor(max_workers=1) as aside:
+        try:
+            parsing = aside.submit(parse)
+        except RuntimeError:  # no thread with so much room
+            raise ValueError("too long") from None
+        finally:
+            threading.stack_size(before)
+        return parsing.result()
 
 
 def called_in(text: str) -> set[Name]:

@@ -80,6 +80,8 @@ class Restoring:
                     f"table {table.place}: its row security is forced upon the user, too, who could not see all rows "
                     'that an undo is about; mode "hold" takes it back'
                 )
+        for table, _ in facts:
+            self._require_comparable(connection, table)
         oids, exchanged = [table.oid for table, _ in facts], [table.oid for table, are_several in facts if are_several]
         if not connection.execute(_DOUBTFUL, {"oids": oids, "exchanged": exchanged}).fetchone()[0]:
             return
@@ -90,6 +92,19 @@ class Restoring:
         except Rejected as error:
             raise InputError(f'could not be taken back by its rows; mode "hold" takes it back ({error})') from None
         connection.execute("ROLLBACK TO SAVEPOINT possible")
+
+    def _require_comparable(self, connection: Any, table: TableFacts) -> None:
+        """Look that rows can be found by their key, in the types that PostgreSQL itself knows how to compare."""
+        import psycopg
+
+        same = " AND ".join(f"t.{quoted(name)} = o.{quoted(name)}" for name in table.key) or "true"
+        try:
+            connection.execute(f"SELECT FROM {table.quoted} t JOIN {table.quoted} o ON {same} LIMIT 0")
+        except psycopg.errors.UndefinedFunction:
+            raise InputError(
+                f"table {table.place}: its key is of a type that cannot be compared here, so rows would not be found "
+                'again; mode "hold" takes it back'
+            ) from None
 
     # --- Rows -------------------------------------------------------------------------------------------------------
 

@@ -66,12 +66,14 @@ class Rows:
         return found
 
     def _contested_by_key(self, number: int, table: TableFacts) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        same = " AND ".join(f"t.{quoted(name)} = (w.r).{quoted(name)}" for name in table.key)
+        same, own = (
+            " AND ".join(f"t.{quoted(name)} = ({row}.r).{quoted(name)}" for name in table.key) for row in ("w", "o")
+        )
         rows = self._connection.execute(
             f"WITH w AS MATERIALIZED (SELECT sign, key, image, image::{table.quoted} AS r FROM {_WRITING} "
             f"WHERE place = {number}) SELECT w.key, t.*::text FROM w LEFT JOIN {table.quoted} t ON {same} "
             "WHERE (w.sign = -1 AND t.*::text IS DISTINCT FROM w.image) OR (w.sign = 1 AND t.* IS DISTINCT FROM NULL "
-            "AND NOT EXISTS (SELECT FROM w o WHERE o.key = w.key AND o.sign = -1))"
+            f"AND NOT EXISTS (SELECT FROM w o WHERE o.sign = -1 AND {own}))"  # equal, maybe written otherwise
         )
         for key, now in rows.fetchall():
             yield (table.place, key), None if now is None else (key, now)

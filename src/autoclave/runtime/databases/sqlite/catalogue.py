@@ -161,8 +161,8 @@ def key_in_words(values: Sequence[Any]) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, int):
         return f"{value}"
-    if isinstance(value, str) and value[:1].isalpha() and not value.startswith("rowid "):
-        return value
+    if isinstance(value, str) and value[:1].isalpha() and not value.startswith(("rowid ", "Infinity")):
+        return value  # that float is written so
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import InputError
+from autoclave.runtime.databases.effects import as_name
 from autoclave.runtime.databases.places import name_of, names_of, place_of, table_of
 from autoclave.runtime.interface import Guarantee, NotPermitted
 from autoclave.runtime.policy.globs import matcher
@@ -47,6 +48,10 @@ def test_a_place_means_one_name_and_matches_itself_alone(schema: str, name: str)
 
 def test_usual_names_stand_as_they_are():
     assert place_of("public", "Größe in cm, {netto}") == "public/Größe in cm, {netto}"
+
+
+def test_bytes_that_are_no_text_have_a_name_of_their_own():
+    assert len({as_name(b"\xff"), as_name("\\xff"), as_name("\xff"), as_name(b"%FF")}) == 4
 
 
 @in_mariadb_too

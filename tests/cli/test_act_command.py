@@ -201,3 +201,14 @@ def test_the_doctor_tells_what_actions_need_and_lack(autoclave, tmp_path: Path, 
     told = autoclave("act", "doctor", "--root", "project")
     assert "without  git: what is replaced is kept by content" in told.stdout
     assert "mend: install git" in told.stdout
+
+
+@pytest.mark.parametrize("way", ["a file", "standard input"])
+def test_a_number_that_would_be_rounded_is_refused_before_anything_is_planned(act, tmp_path: Path, way: str):
+    line = (
+        '{"do": "sql", "database": "a", "statements": ["UPDATE t SET a = ?"], "parameters": [[0.12345678901234567891]]}'
+    )
+    (tmp_path / "changes.jsonl").write_text(line)
+    done = act("run", "changes.jsonl") if way == "a file" else act("run", "-", input=line)
+    assert done.returncode == 2
+    assert "the number 0.12345678901234567891 would be rounded to 0.12345678901234568: give it as a text" in done.stderr

@@ -131,6 +131,8 @@ def test_functions_are_described_by_the_operations():
         assert function["function"]["description"]
     with pytest.raises(InputError, match="no JSON"):
         operation_of(Call("1", "write", "{"), OPERATIONS)
+    with pytest.raises(InputError, match=r"number 0[.]12345678901234567891 would be rounded"):
+        operation_of(Call("1", "delete", '{"path": 0.12345678901234567891}'), OPERATIONS)
     assert operation_of(Call("1", "delete", '{"path": "a"}'), OPERATIONS) == {"do": "delete", "path": "a"}
 
 

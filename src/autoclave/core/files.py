@@ -174,8 +174,10 @@ def existing_file(path: Path, what: str) -> Path:
     return path
 
 
-def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, Any]]]:
+def read_jsonl(path: Path, what: str = "file", *, is_exact: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """`(where, object)` for each line that is not blank; `where` is `path:line`. Reads `.gz` and `.zst` too.
+
+    `is_exact`: a number that would be rounded is refused.
 
     Raises:
         InputError: the file is missing.
@@ -192,6 +194,6 @@ def read_jsonl(path: Path, what: str = "file") -> Iterator[tuple[str, dict[str, 
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise DataError(f"{where}: not UTF-8 ({error.reason} at byte {error.start})") from None
-                yield where, parse_object(text, where)
+                yield where, parse_object(text, where, is_exact=is_exact)
         except DAMAGED as error:
             raise DataError(f"{path}:{number + 1}: {damage(path, error)}") from None

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
@@ -72,14 +73,17 @@ def from_plain(noun: type[T], value: Any, where: str) -> T:
         raise DataError(f"{where}: {_complaint(noun, value, error)}") from None
 
 
-def foreign_json(text: str | bytes) -> Any:
+def foreign_json(text: str | bytes, *, is_exact: bool = False) -> Any:
     """What JSON of somebody else says, who may mean no good by it.
 
+    `is_exact`: each number is the one that stands in the text, not the nearest that a float can hold.
+
     Raises:
-        ValueError: it is none, has numbers that are none in JSON, or is nested deeper than `DEPTH_LIMIT`.
+        ValueError: it is none, has numbers that are none in JSON or would be rounded, or is nested deeper than
+            `DEPTH_LIMIT`.
     """
     try:
-        value: Any = json.loads(text, parse_constant=_no_number)
+        value = _read(text, is_exact=is_exact)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if _is_deeper(value, DEPTH_LIMIT):
@@ -87,22 +91,38 @@ def foreign_json(text: str | bytes) -> Any:
     return value
 
 
+def _read(text: str | bytes, *, is_exact: bool) -> Any:
+    return json.loads(text, parse_float=_exact_float if is_exact else None, parse_constant=_no_number)
+
+
+def _exact_float(text: str) -> float:
+    value = float(text)
+    try:
+        is_exact = math.isfinite(value) and Decimal(text) == Decimal(repr(value))
+    except ArithmeticError:  # an exponent that even Decimal does not hold
+        is_exact = False
+    if not is_exact:
+        raise ValueError(f"the number {text[:40]} would be rounded to {value!r}: give it as a text, in quotes")
+    return value
+
+
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def parse_object(text: str, where: str) -> dict[str, Any]:
-    """The JSON object in `text`, one line.
+def parse_object(text: str, where: str, *, is_exact: bool = False) -> dict[str, Any]:
+    """The JSON object in `text`, one line. `is_exact`: see `foreign_json`.
 
     Raises:
-        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`.
+        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`; or a number would be rounded.
     """
     try:
-        value: Any = json.loads(text.rstrip())
+        text = text.rstrip()
+        value: Any = _read(text, is_exact=True) if is_exact else json.loads(text)
     except json.JSONDecodeError as error:
         what = f"{error.msg.removesuffix(' at')} at column {error.colno}"
         raise DataError(f"{where}: not valid JSON ({what}); each line must be one JSON object") from None
-    except ValueError as error:  # an integer with more digits than Python reads
+    except ValueError as error:  # a number that is not taken
         raise DataError(f"{where}: not usable JSON ({str(error).partition(';')[0]})") from None
     except RecursionError:
         raise DataError(f"{where}: nested deeper than {DEPTH_LIMIT} levels") from None

@@ -202,7 +202,7 @@ def _hidden(call: Mapping[str, Any], personal: PersonalData) -> dict[str, Any]:
 def _restored(arguments: str, personal: PersonalData) -> str:
     """JSON with real values in its strings; text that is none stays as it is, and is refused later."""
     try:
-        return json.dumps(personal.restore_in(foreign_json(arguments)), ensure_ascii=False)
+        return json.dumps(personal.restore_in(foreign_json(arguments, is_exact=True)), ensure_ascii=False)
     except ValueError:
         return arguments
 
@@ -235,9 +235,9 @@ def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str
         InputError: there is no such function, or the arguments are not its own.
     """
     try:
-        arguments = foreign_json(call.arguments or "{}")
+        arguments = foreign_json(call.arguments or "{}", is_exact=True)
     except ValueError as error:
-        raise InputError(f"function {call.name}: the arguments are no JSON ({error})") from None
+        raise InputError(f"function {call.name}: the arguments are no JSON that can be used ({error})") from None
     if not isinstance(arguments, dict) or "do" in arguments:
         raise InputError(f"function {call.name}: the arguments must be an object with the function's parameters")
     given = {"do": call.name, **arguments}

@@ -190,3 +190,32 @@ def test_what_others_have_locked_is_waited_for_not_too_long(shop: Shop, opened: 
         with pytest.raises(HostError, match="Mend: wait"):
             done(opened, "UPDATE item SET price = 1 WHERE id = 1")
     done(opened, "UPDATE item SET price = 1 WHERE id = 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("numeric", "1.0", "1.00"),
+        ("float8", "-0", "0"),
+        ("interval", "24:00", "1 day"),
+        ("numeric[]", "{1.0}", "{1.00}"),
+        ("jsonb", '{"a": 1}', '{"a": 1.0}'),
+    ],
+)
+def test_a_key_that_is_the_same_and_written_otherwise_is_nobody_elses(
+    postgres_shop: Shop, kind: str, one: str, other: str
+):
+    postgres_shop.others(
+        f"CREATE TABLE keyed (k {kind} PRIMARY KEY, v int); INSERT INTO keyed VALUES ('{one}', 1);"
+        f"CREATE TABLE refers (id int PRIMARY KEY, k {kind} REFERENCES keyed ON DELETE CASCADE);"
+        f"INSERT INTO refers VALUES (1, '{one}'); GRANT ALL ON keyed, refers TO agent"
+    )
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        action = done(session, f"UPDATE keyed SET k = '{other}'")
+        session.undo(action)
+        assert postgres_shop.content() == before
+        session.redo(action)
+        postgres_shop.others("UPDATE keyed SET v = 7")
+        with pytest.raises(InputError, match="somebody else has changed"):
+            session.undo(action)

@@ -272,6 +272,34 @@ def test_a_gap_in_auto_increment_is_told_before(mariadb_shop: Shop):
         session.redo(action)
 
 
+@pytest.mark.parametrize("given", ["NULL", "0", "DEFAULT"])
+def test_a_number_is_drawn_also_where_something_is_said_in_its_place(mariadb_shop: Shop, given: str):
+    before = mariadb_shop.content()
+    with mariadb_shop.session() as session:
+        action = done(session, f"INSERT INTO review (id, text) VALUES ({given}, 'x')")
+        assert session.journal.standing(action).proposed["guarantee"] == Guarantee.EQUIVALENT
+        session.undo(action)
+    assert mariadb_shop.content() == before
+
+
+@pytest.mark.parametrize(("number", "guarantee"), [(-7, Guarantee.EXACT), (77, Guarantee.EQUIVALENT)])
+def test_a_number_that_is_given_moves_the_counter_or_not(mariadb_shop: Shop, number: int, guarantee: Guarantee):
+    with mariadb_shop.session() as session:
+        sql = {"do": "sql", "database": "shop", "statements": [f"INSERT INTO review (id) VALUES ({number})"]}
+        proposal = session.propose(sql)
+        assert proposal.plan.guarantee is guarantee
+        session.run(proposal.action, proposal.plan.digest)
+        session.undo(proposal.action)
+
+
+def test_a_table_is_read_whatever_the_name_of_a_with_elsewhere_in_the_statement(mariadb_shop: Shop):
+    with mariadb_shop.session() as session:
+        for name in ("item", "ITEM"):
+            inner = f"EXISTS (WITH {name} AS (SELECT 1 AS x) SELECT x FROM {name})"
+            with pytest.raises(InputError, match="a name of its WITH is that of a table"):
+                done(session, f"INSERT INTO note SELECT name, 1 FROM item WHERE {inner}")
+
+
 def test_the_clock_stands_still_in_an_action(mariadb_shop: Shop):
     shop = mariadb_shop
     shop.others(
@@ -365,6 +393,42 @@ def test_all_types(mariadb_shop: Shop):
                 session.undo(action)
                 assert found() == before, statement
     assert shop.content() == whole
+
+
+WITHOUT_KEY = [
+    ("enum ('a', 'b')", "'a'"),
+    ("set ('a', 'b')", "'a,b'"),
+    ("bit(9)", "b'101'"),
+    ("uuid", "'123e4567-e89b-12d3-a456-426655440000'"),
+    ("inet6", "'::1'"),
+    ("double", "'-0'"),
+    ("float", "0.1"),
+    ("decimal(20, 5)", "1.5"),
+    ("bigint unsigned", "18446744073709551615"),
+    ("time(3)", "'-10:00:01.5'"),
+    ("timestamp", "'2001-01-01'"),
+    ("varbinary(9)", "x'00ff'"),
+    ("varchar(9)", "'\u00e9 \U0001f600 '"),
+    ("varchar(9) CHARACTER SET latin1", "'\u00e9'"),
+    ("text CHARACTER SET ucs2", "'\u00e9'"),
+    ("point", "ST_GeomFromText('POINT(1 2)')"),
+    ("json", "'[1]'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), WITHOUT_KEY)
+def test_rows_of_all_types_come_back_where_there_is_no_key(mariadb_shop: Shop, kind: str, value: str):
+    mariadb_shop.others(
+        f"CREATE TABLE odd (b {kind}, v int); INSERT INTO odd VALUES ({value}, 1), ({value}, 1), (NULL, 1)"
+    )
+    before = mariadb_shop.content()
+    with mariadb_shop.session() as session:
+        action = done(session, "UPDATE odd SET v = 2", "DELETE FROM odd LIMIT 1")
+        session.undo(action)
+        assert mariadb_shop.content() == before
+        session.redo(action)
+        session.undo(action)
+    assert mariadb_shop.content() == before
 
 
 def test_keys_of_all_kinds(mariadb_shop: Shop):

@@ -6,6 +6,8 @@ import contextlib
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import psycopg
 import pytest
@@ -223,11 +225,51 @@ OF_HELD = [
 def test_definitions_that_are_held_are_about_what_they_name_in_the_schemas(postgres_shop: Shop):
     postgres_shop.others(OF_THEIR_OWN)
     before = postgres_shop.content()
-    with postgres_shop.session() as session:
+    with postgres_shop.session(allows_code=True) as session:
         for statement, reason in OF_HELD:
             with pytest.raises(InputError, match=reason):
                 done(session, statement, mode="hold")
     assert postgres_shop.content() == before
+
+
+OF_CODE = [
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "ALTER FUNCTION log_it() SECURITY DEFINER",
+    "ALTER FUNCTION log_it() RENAME TO other",
+    "ALTER FUNCTION bump() SET SCHEMA hidden",
+    "DROP FUNCTION log_it()",
+    "GRANT EXECUTE ON FUNCTION log_it() TO PUBLIC",
+    "CREATE TRIGGER t AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION log_it()",
+    "ALTER TRIGGER item_log ON item RENAME TO other",
+    "DROP TRIGGER item_log ON item",
+    "ALTER TABLE item DISABLE TRIGGER item_log",
+    "ALTER TABLE item DISABLE TRIGGER USER",
+    "ALTER TABLE item ADD more int, ENABLE ALWAYS TRIGGER item_log",
+    "CREATE RULE r AS ON DELETE TO note DO INSTEAD NOTHING",
+    "DROP RULE r ON note",
+    "ALTER TABLE note DISABLE RULE r",
+    "CREATE POLICY p ON note USING (false)",
+    "ALTER POLICY p ON note USING (true)",
+    "DROP POLICY p ON note",
+    "ALTER TABLE note ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE note NO FORCE ROW LEVEL SECURITY",
+]
+
+
+@pytest.mark.parametrize("mode", ["images", "hold", "clone"])
+def test_what_runs_in_the_actions_of_others_is_changed_only_where_that_is_allowed(postgres_shop: Shop, mode: str):
+    before = postgres_shop.content()
+    with postgres_shop.session() as session:
+        for statement in OF_CODE:
+            with pytest.raises(InputError, match="run in the actions of others; `allows_code`"):
+                done(session, statement, mode=mode)
+    assert postgres_shop.content() == before
+
+
+def test_what_is_said_of_it_is_no_code(postgres_shop: Shop):
+    with contextlib.closing(PostgresDatabase("shop", postgres_shop.settings, "")) as engine:
+        statements = ("COMMENT ON TRIGGER item_log ON item IS 'x'", "ALTER TABLE item ADD x int, DROP photo")
+        engine.read(Sql(database="shop", statements=statements), Mode.HOLD)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +285,8 @@ def test_definitions_that_are_held_are_about_what_they_name_in_the_schemas(postg
     ],
 )
 def test_what_a_definition_is_about_must_be_permitted(postgres_shop: Shop, statement: str, defines: list[str]):
-    with contextlib.closing(PostgresDatabase("shop", postgres_shop.settings, "")) as engine:
+    settings = postgres_shop.settings.model_copy(update={"allows_code": True})
+    with contextlib.closing(PostgresDatabase("shop", settings, "")) as engine:
         reading = engine.read(Sql(database="shop", statements=(statement,)), Mode.HOLD)
     assert sorted(reading.defines) == [f"public/{name}" for name in defines]
 
@@ -272,6 +315,21 @@ def test_functions_of_extensions_that_change_nothing_may_be_called(postgres_shop
 def test_a_text_with_a_nul_is_refused_as_a_value(postgres_shop: Shop, value: str):
     with postgres_shop.session() as session, pytest.raises(InputError, match="a text has no NUL"):
         done(session, "INSERT INTO note VALUES ($1, 1)", parameters=[[value]])
+
+
+def test_a_statement_of_any_depth_is_read_or_refused():
+    """In a process of its own, which would be killed: the parser's stack is not the interpreter's."""
+    program = (
+        "from autoclave.core import InputError\n"
+        "from autoclave.runtime.databases.postgresql.parsing import parsed\n"
+        "for deep in ('+'.join(['1'] * 50_000), 'x' + '::int' * 30_000, '(' * 50_000 + '1' + ')' * 50_000):\n"
+        "    try:\n"
+        "        assert parsed(f'UPDATE note SET number = {deep}', 1).writes\n"
+        "    except InputError:\n"
+        "        pass\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
 
 
 # --- The role --------------------------------------------------------------------------------------------------------

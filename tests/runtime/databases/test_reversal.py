@@ -350,6 +350,31 @@ def test_an_undo_that_does_not_take_back_is_refused_and_nothing_is_done(
     assert opened.journal.standings() == []
 
 
+PASSING = {
+    "sqlite": ["id = last_insert_rowid()", "text = 'new' AND date('now') = date('now')"],
+    "postgresql": ["id = currval('review_id_seq')", "id = lastval()", "text = 'new' AND current_date > 'yesterday'"],
+    "mariadb": ["id = last_insert_id()", "text = 'new' AND curdate() = curdate()"],
+}
+"""Conditions of which a test says that they are right, since it runs on the connection and the day of the action."""
+
+
+@in_mariadb_too
+def test_an_undo_that_would_do_something_else_on_another_day_or_connection_is_refused(shop: Shop, opened: Session):
+    for condition in PASSING[shop.settings.engine]:
+        undo = (f"DELETE FROM review WHERE {condition}",)
+        with pytest.raises(InputError, match="undo: asks a clock, draws by lot, or asks what its connection did last"):
+            opened.propose(by_statements("INSERT INTO review (item, text) VALUES (NULL, 'new')", undo=undo))
+
+
+def test_so_is_one_of_postgresql_with_a_text_that_means_a_day(postgres_shop: Shop):
+    with postgres_shop.session() as session, pytest.raises(InputError, match="undo: asks a clock"):
+        session.propose(
+            by_statements(
+                "INSERT INTO day VALUES (current_date, 'x')", undo=("DELETE FROM day WHERE on_day = 'Today'",)
+            )
+        )
+
+
 def test_the_mode_and_the_undo_go_together(opened: Session):
     with pytest.raises(InputError, match="with an undo"):
         opened.propose(by_statements("DELETE FROM log", undo=("DELETE FROM log",), mode="images"))

@@ -178,8 +178,11 @@ def test_values_beside_a_statement_are_values(postgres_shop: Shop):
             parameters=[values],
         )
         assert postgres_shop.others("SELECT text FROM note WHERE number = -5") == [
-            ('it\'s \\ $1 "x"' + f"{2**40 - 5}" + "3" + "true",)
+            ('it\'s \\ $1 "x"' + f"{2**40 - 5}" + "3.0" + "true",)
         ]
+        session.undo(action)
+        action = done(session, "INSERT INTO note VALUES ($1, $2)", parameters=[["exact", 0.12345678901234568]])
+        assert postgres_shop.others("SELECT number::text FROM note WHERE text = 'exact'") == [("0.12345678901234568",)]
         session.undo(action)
         with pytest.raises(InputError, match="values beside it are for statements on rows"):
             done(session, "TRUNCATE log", parameters=[[1]])

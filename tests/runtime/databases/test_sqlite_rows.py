@@ -114,3 +114,16 @@ def test_a_zero_in_a_statement_is_refused(tmp_path: Path):
     shop = shop_of(tmp_path, "CREATE TABLE t (a)")
     with shop.session() as session, pytest.raises(InputError, match="is zero"):
         session.propose({"do": "sql", "database": "shop", "statements": ["INSERT INTO t VALUES (1)\0; DROP TABLE t"]})
+
+
+def test_keys_that_are_written_alike_are_keys_of_their_own(sqlite_shop: Shop):
+    keys = ["9e999", "'Infinity'", "-9e999", "'-Infinity'", "1", "'1'", "x'31'", "1.5", "'1.5'", "'true'", "'null'"]
+    keys += ["'[1]'", '\'{"b":"31"}\'', "'rowid 1'", "'\"a'", "'a'"]
+    rows = ", ".join(f"({key}, {number})" for number, key in enumerate(keys))
+    sqlite_shop.others(f"CREATE TABLE keyed (k PRIMARY KEY, v); INSERT INTO keyed VALUES {rows}")
+    before = sqlite_shop.content()
+    with sqlite_shop.session() as session:
+        action = done(session, "UPDATE keyed SET v = v + 100")
+        assert len(sqlite_shop.others("SELECT v FROM keyed WHERE v >= 100")) == len(keys)
+        session.undo(action)
+    assert sqlite_shop.content() == before

@@ -61,16 +61,16 @@ def opened(root: Path, state: Path | None, name: str = "main", **others: Any) ->
 
 
 def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`(where, operation)` for each line of a file, or of standard input (`-`)."""
+    """`(where, operation)` for each line of a file, or of standard input (`-`). No number is rounded: it is refused."""
     from autoclave.core.files import read_jsonl
 
     if str(file) != "-":
-        yield from read_jsonl(file, "operations")
+        yield from read_jsonl(file, "operations", is_exact=True)
         return
     for number, line in enumerate(sys.stdin, start=1):
         if line.strip():
             where = f"standard input:{number}"
-            yield where, parse_object(line, where)
+            yield where, parse_object(line, where, is_exact=True)
 
 
 def printable(line: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from autoclave.core.json import canonical_json
+from autoclave.runtime.databases.places import table_of
 from autoclave.runtime.policy.request import Access
 
 Image = tuple[str, Any]
@@ -227,9 +228,10 @@ def keys_of(table: TableEffect) -> list[str]:
     return [f"{table.table}/{as_name(key)}" for key in keys]
 
 
-def as_name(text: str) -> str:
-    """A text as one part of a path, which means this text only."""
-    return quote(text, safe=" ,:@+=()") if text not in (".", "..") else text.replace(".", "%2E")
+def as_name(text: str | bytes) -> str:
+    """A text, or bytes, as one part of a path, which means these only."""
+    name = quote(text, safe=" ,:@+=()")
+    return name if name not in (".", "..") else name.replace(".", "%2E")
 
 
 def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
@@ -238,7 +240,7 @@ def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
         yield Access(verb, f"databases/{database}/{table}", rows=rows)
     for each in (*effect.created, *effect.dropped):
         yield Access("define", f"databases/{database}/{each.name}")
-    for table in sorted({"/".join(key.split("/")[:2]) for key in effect.reads}):
+    for table in sorted({table_of(key) for key in effect.reads}):
         yield Access("read", f"databases/{database}/{table}")
 
 

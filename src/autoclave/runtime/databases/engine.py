@@ -61,11 +61,13 @@ class Reading:
         writes: tables (`SCHEMA/NAME`) and the verbs that the statements use on them; cascades and triggers not.
         reads: what they depend on: `SCHEMA/NAME`, or `SCHEMA/NAME/KEY` where they name a row by its key.
         defines: objects (`SCHEMA/NAME`) that they create, alter or drop.
+        is_settled: whether they do the same to the same rows whenever, and on whatever connection, they are run.
     """
 
     writes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     reads: frozenset[str] = frozenset()
     defines: frozenset[str] = frozenset()
+    is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

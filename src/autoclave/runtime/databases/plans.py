@@ -9,6 +9,7 @@ from autoclave.core.json import canonical_json
 from autoclave.runtime.databases.effects import Effect, accesses_of, keys_of
 from autoclave.runtime.databases.engine import Reading
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import table_of
 from autoclave.runtime.databases.settings import Mode
 from autoclave.runtime.footprints import Footprint
 from autoclave.runtime.policy.request import Access
@@ -23,7 +24,7 @@ def accesses_of_reading(database: str, reading: Reading) -> Iterator[Access]:
             yield Access(verb, f"{_ROOT}/{database}/{table}")
     for name in sorted(reading.defines):
         yield Access("define", f"{_ROOT}/{database}/{name}")
-    for table in sorted({"/".join(key.split("/")[:2]) for key in reading.reads}):
+    for table in sorted({table_of(key) for key in reading.reads}):
         yield Access("read", f"{_ROOT}/{database}/{table}")
 
 

@@ -11,6 +11,9 @@ from typing import Any
 from autoclave.runtime.databases.operations import Parameter
 from autoclave.runtime.quiet import quieten
 
+_MOST_CHARACTERS = 1_000_000
+"""Of a statement that is read: longer ones would take more than some seconds."""
+
 
 def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: Sequence[str]) -> list[str] | None:
     """The values of a key of one column in a statement that looks at no other rows; None if it may look at others.
@@ -23,6 +26,8 @@ def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: S
     from sqlglot.errors import SqlglotError
 
     quieten("sqlglot")
+    if len(statement) > _MOST_CHARACTERS:
+        return None
     try:
         (tree,) = sqlglot.parse(statement, dialect=dialect)
     except (SqlglotError, ValueError, RecursionError):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from autoclave.runtime.databases.places import names_of
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -53,7 +55,7 @@ class Schema:
             yield from map(_in_one_line, self._lines(place, table))
 
     def _lines(self, place: str, table: Table) -> Iterator[str]:
-        yield f"{'view' if table.is_view else 'table'} {place.replace('/', '.')}"
+        yield f"{'view' if table.is_view else 'table'} {'.'.join(names_of(place))}"
         for column in table.columns:
             null = "" if column.can_be_null else " not null"
             own = " (fills itself)" if column.fills_itself else ""
@@ -63,7 +65,7 @@ class Schema:
         for columns in table.unique:
             yield f"  unique ({', '.join(columns)})"
         for each in table.references:
-            target = each.table.replace("/", ".")
+            target = ".".join(names_of(each.table))
             yield f"  ({', '.join(each.columns)}) refers to {target} ({', '.join(each.target)})"
 
 

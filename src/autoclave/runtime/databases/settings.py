@@ -62,7 +62,8 @@ class DatabaseConnection(Config):
     hold_s: float = Field(default=300.0, gt=0)
     """After so long a held transaction is rolled back."""
     allows_code: bool = False
-    """Whether functions, triggers and rules may be defined, in the mode `hold`: they run with the rights of others."""
+    """Whether functions, triggers, rules and policies may be made, altered, dropped and switched on or off, in the mode
+    `hold`: they run in the actions of others."""
     enforces_foreign_keys: bool = True
     """Of SQLite, which does not by itself."""
 

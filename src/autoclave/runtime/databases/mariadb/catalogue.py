@@ -11,6 +11,7 @@ from typing import Any
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.mariadb.connection import rows
 from autoclave.runtime.databases.mariadb.values import ColumnFacts, Value, key_in_words, quoted
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Reference, Table
 
 _FOLLOWED = ("CASCADE", "SET NULL", "SET DEFAULT")
@@ -50,7 +51,7 @@ class TableFacts:
 
     @property
     def place(self) -> str:
-        return f"{self.schema}/{self.name}"
+        return place_of(self.schema, self.name)
 
     @property
     def quoted(self) -> str:
@@ -142,7 +143,7 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
     columns: dict[str, list[ColumnFacts]] = {}
     for schema, name, *facts in rows(connection, _COLUMNS.format(wanted)):
         column, kind, whole, null, charset, collation, default, extra, generation = facts
-        columns.setdefault(f"{schema}/{name}", []).append(
+        columns.setdefault(place_of(schema, name), []).append(
             ColumnFacts(
                 column,
                 kind,
@@ -158,11 +159,11 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
     keys, unique = _keys(connection, wanted)
     foreign_keys = list(_foreign_keys(connection, wanted))
     triggers: dict[str, list[str]] = {}
-    for place, name in rows(connection, _TRIGGERS.format(wanted)):
-        triggers.setdefault(place, []).append(name)
+    for schema, table, name in rows(connection, _TRIGGERS.format(wanted)):
+        triggers.setdefault(place_of(schema, table), []).append(name)
     tables: dict[str, TableFacts] = {}
     for schema, name, kind, engine in rows(connection, _TABLES.format(wanted)):
-        place = f"{schema}/{name}"
+        place = place_of(schema, name)
         tables[place] = TableFacts(
             schema,
             name,
@@ -184,8 +185,8 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
 def _keys(connection: Any, wanted: str) -> tuple[dict[str, tuple[str, ...]], dict[str, list[tuple[str, ...]]]]:
     """Primary keys, and other columns that are unique together."""
     indexes: dict[tuple[str, str], list[str]] = {}
-    for place, index, column in rows(connection, _INDEXES.format(wanted)):
-        indexes.setdefault((place, index), []).append(column)
+    for schema, name, index, column in rows(connection, _INDEXES.format(wanted)):
+        indexes.setdefault((place_of(schema, name), index), []).append(column)
     keys = {place: tuple(each) for (place, index), each in indexes.items() if index == "PRIMARY"}
     unique: dict[str, list[tuple[str, ...]]] = {}
     for (place, index), each in indexes.items():
@@ -197,8 +198,10 @@ def _keys(connection: Any, wanted: str) -> tuple[dict[str, tuple[str, ...]], dic
 def _foreign_keys(connection: Any, wanted: str) -> Iterator[ForeignKey]:
     found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     rules: dict[tuple[str, str, str], tuple[str, str]] = {}
-    for name, child, column, parent, target, deleting, updating in rows(connection, _REFERENCES.format(wanted)):
-        place = (name, child, parent)
+    for name, own, table, column, other, referred, target, deleting, updating in rows(
+        connection, _REFERENCES.format(wanted)
+    ):
+        place = (name, place_of(own, table), place_of(other, referred))
         found.setdefault(place, []).append((column, target))
         rules[place] = (deleting, updating)
     for place, pairs in found.items():
@@ -210,13 +213,24 @@ def _foreign_keys(connection: Any, wanted: str) -> Iterator[ForeignKey]:
 
 def _elsewhere(connection: Any) -> Iterator[ForeignKey]:
     """Foreign keys of all schemas, also of those that the user does not see; which columns they have is left out."""
-    for name, child, parent, rules in rows(connection, _ALL_REFERENCES):
+    for name, own, table, other, referred, rules in rows(connection, _ALL_REFERENCES):
         does = "CASCADE" if int(rules) & _CARRYING else "RESTRICT"
-        yield ForeignKey(name, child, (), parent, (), does, does)
+        yield ForeignKey(name, place_of(own, table), (), place_of(other, referred), (), does, does)
 
 
 _CARRYING = 0b1111
-_ALL_REFERENCES = "SELECT id, for_name, ref_name, type FROM information_schema.innodb_sys_foreign"
+
+
+def _in_plain(column: str, part: int) -> str:
+    """SQL for the schema (1) or table (-1) of a name as InnoDB spells it, like a file: `par@002dent` is `par-ent`."""
+    spelt = f"SUBSTRING_INDEX({column}, '/', {part})"
+    return f"CONVERT(CONVERT(CONVERT({spelt} USING binary) USING filename) USING utf8mb4)"
+
+
+_ALL_REFERENCES = (
+    f"SELECT id, {_in_plain('for_name', 1)}, {_in_plain('for_name', -1)}, {_in_plain('ref_name', 1)}, "
+    f"{_in_plain('ref_name', -1)}, type FROM information_schema.innodb_sys_foreign"
+)
 _TABLES = (
     "SELECT table_schema, table_name, table_type, engine FROM information_schema.tables "
     "WHERE table_schema IN {0} ORDER BY 1, 2"
@@ -227,18 +241,18 @@ _COLUMNS = (
     "WHERE table_schema IN {0} ORDER BY 1, 2, ordinal_position"
 )
 _INDEXES = (
-    "SELECT CONCAT(table_schema, '/', table_name), index_name, column_name FROM information_schema.statistics "
-    "WHERE table_schema IN {0} AND non_unique = 0 ORDER BY 1, 2, seq_in_index"
+    "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics "
+    "WHERE table_schema IN {0} AND non_unique = 0 ORDER BY 1, 2, 3, seq_in_index"
 )
 _REFERENCES = (
-    "SELECT k.constraint_name, CONCAT(k.table_schema, '/', k.table_name), k.column_name, "
-    "CONCAT(k.referenced_table_schema, '/', k.referenced_table_name), k.referenced_column_name, r.delete_rule, "
+    "SELECT k.constraint_name, k.table_schema, k.table_name, k.column_name, "
+    "k.referenced_table_schema, k.referenced_table_name, k.referenced_column_name, r.delete_rule, "
     "r.update_rule FROM information_schema.key_column_usage k JOIN information_schema.referential_constraints r ON "
     "r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name AND r.table_name = "
     "k.table_name WHERE (k.referenced_table_schema IN {0} OR k.table_schema IN {0}) "
-    "AND k.referenced_table_name IS NOT NULL ORDER BY 1, 2, k.ordinal_position"
+    "AND k.referenced_table_name IS NOT NULL ORDER BY 1, 2, 3, k.ordinal_position"
 )
 _TRIGGERS = (
-    "SELECT CONCAT(event_object_schema, '/', event_object_table), trigger_name FROM information_schema.triggers "
+    "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers "
     "WHERE event_object_schema IN {0} ORDER BY 1, 2"
 )

@@ -172,7 +172,7 @@ class Server:
             do(
                 used,
                 f"SET SESSION timestamp = {time.time():.6f}, sql_mode = '{_EXACT if is_exact else _STRICT}', "
-                f"foreign_key_checks = {int(not is_exact)}",
+                f"foreign_key_checks = {int(not is_exact)}, check_constraint_checks = {int(not is_exact)}",
             )
             do(used, "START TRANSACTION")
             try:

@@ -25,6 +25,7 @@ from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Read
 from autoclave.runtime.databases.limits import require_limits
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.mariadb.connection import Server, rows
+from autoclave.runtime.databases.mariadb.counters import Counters
 from autoclave.runtime.databases.mariadb.failures import number_of, words
 from autoclave.runtime.databases.mariadb.holding import Holding
 from autoclave.runtime.databases.mariadb.parsing import Name, Statement, parsed
@@ -32,6 +33,7 @@ from autoclave.runtime.databases.mariadb.recorder import Recorder
 from autoclave.runtime.databases.mariadb.rows import Rows
 from autoclave.runtime.databases.mariadb.values import WHOLE
 from autoclave.runtime.databases.operations import Sql, in_statement
+from autoclave.runtime.databases.places import name_of, place_of, table_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -83,7 +85,8 @@ class MariaDatabase:
         for each, places in zip(planned.statements, planned.places, strict=True):
             for place, verbs in zip(places, each.writes.values(), strict=True):
                 writes[place] = writes.get(place, frozenset()) | verbs
-        return Reading(writes, frozenset(self._reads(planned)))
+        is_settled = all(each.is_settled for each in planned.statements)
+        return Reading(writes, frozenset(self._reads(planned)), is_settled=is_settled)
 
     def _planned(self, connection: Any, operation: Sql, mode: Mode) -> _Planned:
         """Statements with what they are about, as far as is known; see `_locked`."""
@@ -117,6 +120,8 @@ class MariaDatabase:
             [self._known(catalogue, name, number) for name in each.writes] for number, each in enumerate(statements)
         ]
         for number, each in enumerate(statements):
+            if each.withs & {name_of(place).lower() for place in catalogue.tables}:
+                raise InputError(f"statement {number + 1}: a name of its WITH is that of a table; take another")
             for name in each.reads:
                 table = catalogue.tables[self._known(catalogue, name, number)]
                 if table.is_view and not (mode is Mode.HOLD and self._settings.allows_code):
@@ -133,7 +138,7 @@ class MariaDatabase:
         Raises:
             InputError: it is in none of the schemas that may be used.
         """
-        place = f"{name[0] or self._server.schemas[0]}/{name[1]}"
+        place = place_of(name[0] or self._server.schemas[0], name[1])
         if place not in catalogue.tables:
             named = ".".join(filter(None, name))
             raise InputError(
@@ -182,7 +187,7 @@ class MariaDatabase:
                 yield from [place] if keys is None else [f"{place}/{as_name(key)}" for key in keys]
 
     def lease(self, tables: Collection[str]) -> None:
-        for place in sorted({"/".join(table.split("/")[:2]) for table in tables}):
+        for place in sorted({table_of(table) for table in tables}):
             if not self._server.lease(place):
                 raise InputError(f"{self._where}: another session works on table {place}; wait for it, or end it")
 
@@ -207,18 +212,20 @@ class MariaDatabase:
         catalogue = planned.catalogue
         places = sorted(catalogue.with_cascades({place for some in planned.places for place in some}))
         recorder = Recorder(connection, catalogue, self._settings.max_rows)
+        counters = Counters(connection, [catalogue.tables[place] for place in _filled(planned)])
         for number, (each, written) in enumerate(zip(planned.statements, planned.places, strict=True)):
             with in_statement(number + 1):
                 recorder.run(each, catalogue.tables[written[0]], written)
+            counters.look(catalogue.tables[written[0]])
         effects = list(recorder.table_effects())
-        counted = sorted(_counted_on(planned, effects))
+        drawn = counters.drawn | _counted_on(planned, effects)
         effect = Effect(
             tuple(effects),
             reads=frozenset(
                 {*self._reads(planned), *_parents(Rows(connection, catalogue, locks=False), effects, catalogue)}
             ),
-            leaks=(*map(_gap, counted), *_blind(catalogue, places)),
-            is_settled=not counted
+            leaks=(*map(_gap, sorted(drawn | counters.moved())), *_blind(catalogue, places)),
+            is_settled=not drawn
             and all(each.is_settled for each in planned.statements)
             and not any(catalogue.tables[each.table].fills_by_clock for each in effects),
         )
@@ -324,6 +331,12 @@ def _counted_on(planned: _Planned, effects: Iterable[TableEffect]) -> set[str]:
         if each.verb in ("insert", "replace") and counter and counter.lower() not in map(str.lower, each.columns):
             found.add(places[0])
     return found & created
+
+
+def _filled(planned: _Planned) -> set[str]:
+    """Tables that rows are put into."""
+    pairs = zip(planned.statements, planned.places, strict=True)
+    return {places[0] for each, places in pairs if each.verb in ("insert", "replace")}
 
 
 def _gap(place: str) -> str:

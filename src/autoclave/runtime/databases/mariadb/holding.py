@@ -20,6 +20,7 @@ from autoclave.runtime.interface import InDoubt
 
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
+_AGAIN_S = 2.0
 _CACHED_S = 0.12
 """For so long the server tells what it told before, of transactions and who waits for them."""
 _NOT_THERE = 1397
@@ -37,9 +38,11 @@ class Holding:
         self._server = server
         self._ends: dict[str, bool] = {}
         self._timers: list[threading.Timer] = []
+        self._is_closed = False
 
     def close(self) -> None:
         """Stop the clocks. What is prepared stays."""
+        self._is_closed = True
         for timer in self._timers:
             timer.cancel()
 
@@ -61,10 +64,7 @@ class Holding:
             finally:
                 with contextlib.suppress(pymysql.Error):
                     let_go(connection)
-        timer = threading.Timer(hold_s, self._expire, (action,))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
+        self._expire_in(hold_s, action)
 
     def _number(self, connection: Any) -> str:
         """By which the server tells who waits for a transaction; empty where the user may not see it."""
@@ -78,14 +78,43 @@ class Holding:
         return ""
 
     def _expire(self, action: str) -> None:
-        """Roll back what is still held, on a connection of this thread's own."""
-        with contextlib.suppress(Exception):
+        """Roll back what is still held, on a connection of this thread's own; again while none is to be had."""
+        import pymysql
+
+        try:
             connection = self._server.connect()
             try:
                 do(connection, f"XA ROLLBACK {_quoted(action)}")
                 self._ends[action] = False
             finally:
                 let_go(connection)
+        except (pymysql.Error, HostError) as error:
+            if number_of(error) != _NOT_THERE or self._is_there(action):
+                self._expire_in(_AGAIN_S, action)
+
+    def _is_there(self, action: str) -> bool:
+        """Whether it is still prepared, as long as the server does not say that it is not."""
+        import pymysql
+
+        try:
+            connection = self._server.connect()
+        except (pymysql.Error, HostError):
+            return True
+        try:
+            name = _name(action)
+            return any(data in (name, name.encode()) for *_, data in rows(connection, "XA RECOVER"))
+        except pymysql.Error:
+            return True
+        finally:
+            let_go(connection)
+
+    def _expire_in(self, seconds: float, action: str) -> None:
+        if self._is_closed:
+            return
+        timer = threading.Timer(seconds, self._expire, (action,))
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
 
     def is_open(self, action: str) -> bool:
         with translated(self._server.where):

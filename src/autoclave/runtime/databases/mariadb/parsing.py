@@ -22,7 +22,8 @@ from autoclave.runtime.quiet import quieten
 
 Name = tuple[str, str]
 """Schema (empty: none said) and name."""
-_MOST_CHARACTERS = 1_000_000
+_MOST_CHARACTERS, _MOST_WORDS = 1_000_000, 100_000
+"""What can be read in some seconds."""
 _ENDS_BY_ITSELF = words(
     """
     alter analyze begin cache change check commit create drop flush grant kill load lock optimize purge rename repair
@@ -41,6 +42,7 @@ class Statement:
         text: what is run, with values in it.
         writes: tables and verbs of the policy.
         reads: tables that it looks at besides the rows that it writes.
+        withs: names that it gives to queries, in small letters.
         columns: those that an INSERT names, or that an UPDATE sets.
         where: the text of its condition, as it stands; empty: none.
         row: the name by which the condition calls the table.
@@ -54,6 +56,7 @@ class Statement:
     text: str
     writes: dict[Name, frozenset[str]]
     reads: frozenset[Name]
+    withs: frozenset[str]
     columns: tuple[str, ...]
     where: str
     row: str
@@ -84,6 +87,8 @@ def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
         raise InputError(f"{where}: is too long, or holds characters that cannot be seen; give them as parameters")
     try:
         tokens = sqlglot.tokenize(text, dialect="mysql")
+        if len(tokens) > _MOST_WORDS:
+            raise InputError(f"{where}: has more than {_MOST_WORDS} words; do it in parts")
         verb = _verb(tokens, where)
         text = _filled(text, tokens, values, where)
         tokens = sqlglot.tokenize(text, dialect="mysql")
@@ -145,6 +150,7 @@ def _functions(tokens: Sequence[Any], where: str) -> frozenset[str]:
     }
     for number, token in enumerate(tokens[:-1]):
         name, before = token.text.lower(), tokens[number - 1].text.lower() if number else ""
+        name = name.removeprefix("order ").removeprefix("group ")
         if tokens[number + 1].token_type.name != "L_PAREN" or token.token_type.name in _NO_NAMES:
             continue
         is_quoted = token.token_type.name == "IDENTIFIER"
@@ -200,6 +206,7 @@ class _Reader:
             text=self._text.rstrip(),
             writes=writes,
             reads=frozenset(seen),
+            withs=frozenset(map(str.lower, names)),
             columns=self._columns(),
             where=clause.strip(),
             row=row,

@@ -15,7 +15,8 @@ from autoclave.runtime.databases.effects import Effect, Image, TableEffect, is_s
 from autoclave.runtime.databases.engine import Rejected
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, ForeignKey, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
-from autoclave.runtime.databases.mariadb.values import quoted
+from autoclave.runtime.databases.mariadb.values import ColumnFacts, quoted
+from autoclave.runtime.databases.places import names_of
 
 WHOLE_ROWS = 100_000
 """Tables that are compared as a whole may have so many rows."""
@@ -141,10 +142,7 @@ class Rows:
     def _take(self, table: TableFacts, images: Sequence[Image]) -> None:
         if not table.key:
             for image in images:
-                same = " AND ".join(
-                    f"BINARY {column.reading()} <=> BINARY {_as_read(column.literal(value), value)}"
-                    for column, value in zip(table.stored, image[1], strict=True)
-                )
+                same = " AND ".join(map(_is_read, table.stored, image[1]))
                 do(self._connection, f"DELETE FROM {table.quoted} WHERE {same} LIMIT 1")
             return
         for some in _parts(images):
@@ -186,7 +184,7 @@ class Rows:
                 self._require(key, _among(key.columns, some, "c"))
 
     def _require(self, key: ForeignKey, condition: str) -> None:
-        child, parent = quoted(*key.child.split("/")), quoted(*key.parent.split("/"))
+        child, parent = quoted(*names_of(key.child)), quoted(*names_of(key.parent))
         refers = " AND ".join(f"c.{quoted(each)} IS NOT NULL" for each in key.columns)
         same = " AND ".join(
             f"p.{quoted(target)} = c.{quoted(own)}" for own, target in zip(key.columns, key.target, strict=True)
@@ -211,9 +209,10 @@ def _among(columns: Sequence[str], values: Sequence[Sequence[str]], row: str = "
     )
 
 
-def _as_read(literal: str, value: str | None) -> str:
-    """SQL for a value as `reading` gives it, which may be digits for bytes."""
-    return literal if value is None or not literal.endswith("'") or literal.startswith("_utf8") else f"'{value}'"
+def _is_read(column: ColumnFacts, value: str | None) -> str:
+    """A condition that a column is read as this value, whatever the server compares its type by."""
+    text = "NULL" if value is None else f"'{value.encode().hex().upper()}'"
+    return f"HEX(CONVERT(CONCAT({column.reading()}) USING utf8mb4)) <=> {text}"
 
 
 def _counted(images: Iterable[Image]) -> Counter[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Table
 
 
@@ -21,7 +22,7 @@ class CollectionFacts:
 
     @property
     def place(self) -> str:
-        return f"{self.schema}/{self.name}"
+        return place_of(self.schema, self.name)
 
     @property
     def obstacle(self) -> str:

@@ -30,6 +30,7 @@ from autoclave.runtime.databases.mongodb.parsing import Step, parsed
 from autoclave.runtime.databases.mongodb.recorder import Recorder
 from autoclave.runtime.databases.mongodb.rows import Rows
 from autoclave.runtime.databases.operations import Sql, in_statement
+from autoclave.runtime.databases.places import place_of, table_of
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import InDoubt
@@ -106,7 +107,7 @@ class MongoDatabase:
             raise InputError(f"statement {number}: collection {found.place}: {found.obstacle}")
 
     def _place(self, step: Step) -> str:
-        return f"{self._settings.dbname}/{step.collection}"
+        return place_of(self._settings.dbname, step.collection)
 
     def _reads(self, planned: Planned) -> frozenset[str]:
         """What statements depend on: documents that they name by their `_id`, else collections."""
@@ -117,7 +118,7 @@ class MongoDatabase:
         return frozenset(found)
 
     def lease(self, tables: Collection[str]) -> None:
-        for place in sorted({"/".join(table.split("/")[:2]) for table in tables}):
+        for place in sorted({table_of(table) for table in tables}):
             self._server.lease(place)
 
     def _rows(self, session: Any) -> Rows:

@@ -16,6 +16,7 @@ from autoclave.runtime.databases.limits import too_many
 from autoclave.runtime.databases.mongodb.documents import id_of, key_in_words
 from autoclave.runtime.databases.mongodb.parsing import Step
 from autoclave.runtime.databases.mongodb.rows import Rows
+from autoclave.runtime.databases.places import place_of
 
 Event = tuple[str, Image | None, Image | None]
 
@@ -34,7 +35,7 @@ class Recorder:
             InputError: what it changed cannot be told.
         """
         events = self._inserted(step) if step.verb == "insert" else self._changed(step)
-        self._events.setdefault(f"{self._schema}/{step.collection}", []).extend(events)
+        self._events.setdefault(place_of(self._schema, step.collection), []).extend(events)
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each collection."""

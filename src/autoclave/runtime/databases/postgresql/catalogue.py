@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Reference, Table
 
 SETTINGS = (
@@ -68,7 +69,7 @@ class TableFacts:
 
     @property
     def place(self) -> str:
-        return f"{self.schema}/{self.name}"
+        return place_of(self.schema, self.name)
 
     @property
     def quoted(self) -> str:
@@ -124,7 +125,7 @@ class Catalogue:
     def find(self, schema: str, name: str, schemas: Sequence[str]) -> TableFacts | None:
         """The table that a name means."""
         for each in (schema,) if schema else schemas:
-            if found := self.tables.get(f"{each}/{name}"):
+            if found := self.tables.get(place_of(each, name)):
                 return found
         return None
 
@@ -228,7 +229,7 @@ def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:
     """What the schemas hold now, as far as this transaction sees it."""
     classes = connection.execute(_CLASSES, [list(schemas)]).fetchall()
     oids = [row[0] for row in classes]
-    places = {oid: f"{schema}/{name}" for oid, schema, name, *_ in classes}
+    places = {oid: place_of(schema, name) for oid, schema, name, *_ in classes}
     columns: dict[int, list[Any]] = {}
     for oid, *column in connection.execute(_COLUMNS, [oids]).fetchall():
         columns.setdefault(oid, []).append(tuple(column))

@@ -22,6 +22,7 @@ from autoclave.runtime.databases.effects import Definition, Effect, Image, Table
 from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
 from autoclave.runtime.databases.limits import require_limits
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import place_of, table_of
 from autoclave.runtime.databases.postgresql import holding
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.postgresql.cloning import cloned
@@ -115,7 +116,7 @@ class PostgresDatabase:
             return self._reader.read(connection, operation, mode)
 
     def lease(self, tables: Collection[str]) -> None:
-        for place in sorted({"/".join(table.split("/")[:2]) for table in tables}):
+        for place in sorted({table_of(table) for table in tables}):
             if not self._server.lease(place):
                 raise InputError(f"{self._where}: another session works on table {place}; wait for it, or end it")
 
@@ -153,6 +154,8 @@ class PostgresDatabase:
             with self._server.transaction() as connection:
                 done = self._run(connection, operation, mode, more)
                 if not done.unheard:
+                    if mode is not Mode.HOLD:
+                        self._restoring.require_possible(connection, done.effect)
                     yield connection, done
                     return
                 more |= done.unheard
@@ -227,7 +230,7 @@ class PostgresDatabase:
             reads |= self._reader.reads(operation, number, each, catalogue, written)
         if has_triggers(effects, catalogue):
             seen = {catalogue.whole(place) for place in looked_at}
-            reads |= seen - written - {"/".join(key.split("/")[:2]) for key in reads}
+            reads |= seen - written - {table_of(key) for key in reads}
         return frozenset(reads)
 
     def _scope(
@@ -325,7 +328,7 @@ class PostgresDatabase:
             if each.made is not None:
                 kind, name = each.made
                 schema = name[0] or self._server.schemas[0]
-                place = f"{schema}/{name[1]}"
+                place = place_of(schema, name[1])
                 yield Definition(kind, place, operation.statements[number], rows.definition(kind, place))
 
     # --- Taking back ------------------------------------------------------------------------------------------------

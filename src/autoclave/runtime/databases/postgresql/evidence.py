@@ -13,13 +13,14 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect, as_name
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, fields_of
 from autoclave.runtime.databases.postgresql.functions import are_settled
 from autoclave.runtime.databases.postgresql.parsing import Statement
 from autoclave.runtime.databases.postgresql.recorder import Counts
 
 _FILES = """
-SELECT c.oid, n.nspname || '/' || c.relname, pg_catalog.pg_relation_filenode(c.oid),
+SELECT c.oid, n.nspname, c.relname, pg_catalog.pg_relation_filenode(c.oid),
     c.oid IN (SELECT relation FROM pg_catalog.pg_locks WHERE relation IS NOT NULL AND granted
         AND pid = pg_catalog.pg_backend_pid() AND mode IN ('AccessExclusiveLock', 'ShareRowExclusiveLock'))
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -27,14 +28,14 @@ WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't'
     AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 _BEFORE_EMPTIED = """
-SELECT n.nspname || '/' || c.relname, t.tgname FROM pg_catalog.pg_trigger t
+SELECT n.nspname, c.relname, t.tgname FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid WHERE t.tgtype & 34 = 34 AND t.tgenabled <> 'D'
-    AND n.nspname || '/' || c.relname = ANY (%s) AND p.pronamespace <> pg_catalog.pg_my_temp_schema()
+    AND p.pronamespace <> pg_catalog.pg_my_temp_schema() ORDER BY 1, 2, 3
 """
 """Triggers BEFORE (2) TRUNCATE (32), but for ours."""
 _SEQUENCES = """
-SELECT schemaname || '/' || sequencename, COALESCE(last_value, start_value - increment_by)
+SELECT schemaname, sequencename, COALESCE(last_value, start_value - increment_by)
 FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
 """
 
@@ -65,8 +66,9 @@ class Standing:
 
 def standing_of(connection: Any) -> Standing:
     """How the database of a connection stands, as far as its transaction sees it."""
-    files = {oid: (place, number, is_ours) for oid, place, number, is_ours in connection.execute(_FILES)}
-    return Standing(files, dict(connection.execute(_SEQUENCES).fetchall()))
+    files = {oid: (place_of(*names), number, ours) for oid, *names, number, ours in connection.execute(_FILES)}
+    counters = {place_of(*names): last for *names, last in connection.execute(_SEQUENCES).fetchall()}
+    return Standing(files, counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,12 @@ def require_emptied_as_heard(connection: Any, emptied: Collection[str]) -> None:
     Raises:
         InputError: one may have.
     """
-    if found := connection.execute(_BEFORE_EMPTIED, (list(emptied),)).fetchone():
-        raise InputError(
-            f"table {found[0]}: its trigger {found[1]} runs before it is emptied, and may change rows unseen. "
-            "Mend: DELETE"
-        )
+    for schema, table, trigger in connection.execute(_BEFORE_EMPTIED).fetchall() if emptied else ():
+        if (place := place_of(schema, table)) in emptied:
+            raise InputError(
+                f"table {place}: its trigger {trigger} runs before it is emptied, and may change rows unseen. "
+                "Mend: DELETE"
+            )
 
 
 def sizes_of(connection: Any, catalogue: Catalogue, places: Iterable[str]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from autoclave.runtime.interface import InDoubt
 
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
+_AGAIN_S = 2.0
 _WAITING = """
 SELECT DISTINCT a.pid, a.application_name, a.wait_event_type
 FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_locks w
@@ -41,9 +42,11 @@ class Holding:
         self._server = server
         self._open: dict[str, Any] = {}
         self._timers: list[threading.Timer] = []
+        self._is_closed = False
 
     def close(self) -> None:
         """Let go; what is not prepared is rolled back."""
+        self._is_closed = True
         for timer in self._timers:
             timer.cancel()
         for connection in self._open.values():
@@ -71,17 +74,29 @@ class Holding:
             raise
         if not connection.closed:
             self._open[action] = connection
-        timer = threading.Timer(hold_s, self._expire, (action,))
+        self._expire_in(hold_s, action)
+
+    def _expire(self, action: str) -> None:
+        """Roll back what is still held, on a connection of this thread's own; again while none is to be had."""
+        if action in self._open:
+            return  # the server does it
+        import psycopg
+
+        try:
+            with contextlib.closing(self._server.connect()) as connection:
+                connection.execute(f"ROLLBACK PREPARED '{_name(action)}'")
+        except psycopg.errors.UndefinedObject:
+            return  # somebody has ended it
+        except psycopg.Error:
+            self._expire_in(_AGAIN_S, action)
+
+    def _expire_in(self, seconds: float, action: str) -> None:
+        if self._is_closed:
+            return
+        timer = threading.Timer(seconds, self._expire, (action,))
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
-
-    def _expire(self, action: str) -> None:
-        """Roll back what is still held, on a connection of this thread's own."""
-        if action in self._open:
-            return  # the server does it
-        with contextlib.suppress(Exception), contextlib.closing(self._server.connect()) as connection:
-            connection.execute(f"ROLLBACK PREPARED '{_name(action)}'")
 
     def held(self, action: str, mark: Json) -> Held:
         until = time.monotonic() + _PATIENCE_S

@@ -5,7 +5,9 @@ This routes, counts and explains. What keeps statements within bounds is the rol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,10 +64,17 @@ _CODE = {
     "CreateTrigStmt",
     "RuleStmt",
     "AlterFunctionStmt",
+    "CreatePolicyStmt",
+    "AlterPolicyStmt",
 }
+_CODE_KINDS = {
+    f"OBJECT_{each}" for each in ("FUNCTION", "PROCEDURE", "ROUTINE", "AGGREGATE", "TRIGGER", "RULE", "POLICY")
+}
+_SWITCHES = ("Trig", "Rule", "RowSecurity")
+"""In the names of parts of ALTER TABLE that switch triggers, rules or policies on or off."""
 _DEFINING = {
     "AlterTableStmt", "DropStmt", "RenameStmt", "AlterObjectSchemaStmt", "CreateEnumStmt", "CompositeTypeStmt",
-    "CreateDomainStmt", "AlterDomainStmt", "AlterEnumStmt", "CreatePolicyStmt", "AlterPolicyStmt", "GrantStmt",
+    "CreateDomainStmt", "AlterDomainStmt", "AlterEnumStmt", "GrantStmt",
     "CreateSeqStmt", "AlterSeqStmt", "CommentStmt", "RefreshMatViewStmt", "CreateRangeStmt", "AlterTypeStmt",
     "CreateStatsStmt", "ViewStmt", "IndexStmt", "CreateStmt", "CreateTableAsStmt", *_CODE,
 }  # fmt: skip
@@ -78,7 +87,11 @@ _IN_SCHEMAS = {
 _IN_TABLES = {
     f"OBJECT_{each}" for each in ("COLUMN", "ATTRIBUTE", "TABCONSTRAINT", "DOMCONSTRAINT", "TRIGGER", "POLICY", "RULE")
 }
+_MOMENTS = {"now", "today", "tomorrow", "yesterday"}
 _VERBS = {"InsertStmt": "create", "UpdateStmt": "modify", "DeleteStmt": "delete"}
+
+_PLAIN_LENGTH, _STACK_PER_SIGN, _MOST_STACK = 10_000, 1024, 1 << 30
+"""Bytes of stack are reserved, and taken only where a text is so deep."""
 
 Name = tuple[str, str]
 """Schema (empty: the first that has it) and name."""
@@ -98,8 +111,9 @@ class Statement:
         functions: names of functions that it calls, with their schema if it says one.
         filled: for each INSERT its table, and the columns that it gives values for, or how many of the first ones.
         defaulted: tables of which it asks to fill columns by themselves.
-        is_code: whether it defines what runs in the actions of others.
+        is_code: whether it makes, alters, drops, or switches on or off what runs in the actions of others.
         asks_clock: whether it depends on when it is run.
+        names_moments: whether a text in it is one that PostgreSQL takes for such a time where one is wanted, as 'now'.
     """
 
     kind: str
@@ -114,6 +128,7 @@ class Statement:
     defaulted: set[Name] = field(default_factory=set[Name])
     is_code: bool = False
     asks_clock: bool = False
+    names_moments: bool = False
 
 
 def parsed(text: str, number: int) -> Statement:
@@ -129,7 +144,7 @@ def parsed(text: str, number: int) -> Statement:
     if "\0" in text:
         raise InputError(f"{where}: cannot be read as SQL: it has a NUL in it")
     try:
-        trees = pglast.parse_sql(text)
+        trees = _with_room(lambda: pglast.parse_sql(text), len(text))
     except ParseError as error:
         raise InputError(f"{where}: {error.args[0]}") from None
     except (ValueError, RecursionError, UnicodeError):
@@ -150,7 +165,7 @@ def parsed(text: str, number: int) -> Statement:
         defines = list(_defined(tree, name))
         if not defines:
             raise InputError(f"{where}: is refused: it names nothing in a schema that it defines")
-        found = Statement("define", defines=defines, is_code=name in _CODE, made=_made(tree, name))
+        found = Statement("define", defines=defines, is_code=_is_code(tree, name), made=_made(tree, name))
         found.query = _query(tree, name)
     else:
         raise InputError(f"{where}: is refused: a statement of this kind ({name}) is not known to be taken back")
@@ -158,6 +173,25 @@ def parsed(text: str, number: int) -> Statement:
     if found.kind == "rows" and not found.writes:
         raise InputError(f"{where}: changes nothing that can be taken back, so it is no action")
     return found
+
+
+def _with_room(parse: Callable[[], Any], length: int) -> Any:
+    """What is parsed, on a stack of its own if need be: the parser goes down into it as deep as a text is, unchecked.
+
+    Raises:
+        ValueError: it may be too deep.
+    """
+    if length <= _PLAIN_LENGTH:
+        return parse()
+    before = threading.stack_size(min(length * _STACK_PER_SIGN, _MOST_STACK))
+    with ThreadPoolExecutor(max_workers=1) as aside:
+        try:
+            parsing = aside.submit(parse)
+        except RuntimeError:  # no thread with so much room
+            raise ValueError("too long") from None
+        finally:
+            threading.stack_size(before)
+        return parsing.result()
 
 
 def called_in(text: str) -> set[Name]:
@@ -215,6 +249,8 @@ def _look_into(tree: Any, found: Statement) -> None:
             found.functions.add(_words(node.funcname))
         elif kind == "SQLValueFunction":
             found.asks_clock = True
+        elif kind == "A_Const" and (text := getattr(node.val, "sval", "")):
+            found.names_moments |= text.strip().lower() in _MOMENTS
         if kind in (*_VERBS, "MergeStmt") and _asks_for_defaults(node):
             found.defaulted.add(_name(node.relation))
     made = set(found.defines)
@@ -249,12 +285,28 @@ def _refuse_beyond(tree: Any, where: str) -> None:
     """Refuse definitions that are about more than they name, or about what is in no schema."""
     if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
         raise InputError(f"{where}: is refused: CASCADE drops what the statement does not name; name it")
-    kinds = [getattr(tree, each, None) for each in ("removeType", "renameType", "objectType", "objtype")]
-    for kind in (each.name for each in kinds if each is not None):
+    for kind in (each.name for each in _kinds(tree)):
         if kind not in _IN_SCHEMAS | _IN_TABLES:
             raise InputError(f"{where}: is refused: it is about more than something in a schema")
     if type(tree).__name__ == "GrantStmt" and tree.targtype.name != "ACL_TARGET_OBJECT":
         raise InputError(f"{where}: is refused: it is about more than it names; name each")
+
+
+def _is_code(tree: Any, kind: str) -> bool:
+    """See `Statement`. A comment changes nothing that runs."""
+    about = {each.name for each in _kinds(tree)} if kind != "CommentStmt" else set[str]()
+    parts = getattr(tree, "cmds", None) or () if kind == "AlterTableStmt" else ()
+    return (
+        kind in _CODE
+        or bool(about & _CODE_KINDS)
+        or any(word in each.subtype.name for each in parts for word in _SWITCHES)
+    )
+
+
+def _kinds(tree: Any) -> list[Any]:
+    """Of what a definition is about, as far as it says so."""
+    kinds = (getattr(tree, each, None) for each in ("removeType", "renameType", "objectType", "objtype"))
+    return [each for each in kinds if each is not None]
 
 
 def _defined(tree: Any, kind: str) -> Iterator[Name]:

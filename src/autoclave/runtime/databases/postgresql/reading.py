@@ -9,10 +9,11 @@ from autoclave.core import InputError
 from autoclave.runtime.databases.effects import as_name
 from autoclave.runtime.databases.engine import Reading
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogue_of
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.functions import require_harmless
+from autoclave.runtime.databases.postgresql.functions import are_settled, require_harmless
 from autoclave.runtime.databases.postgresql.parsing import Name, Statement, parsed
 from autoclave.runtime.databases.postgresql.role import require_no_values
 from autoclave.runtime.databases.settings import Mode
@@ -36,7 +37,10 @@ class Reader:
                 place = self._known(catalogue, name, number, defines)
                 writes[place] = writes.get(place, frozenset()) | verbs
             reads |= self.reads(operation, number, each, catalogue, defines)
-        return Reading(writes, frozenset(reads), frozenset(defines))
+        is_settled = all(
+            are_settled(each.functions) and not (each.asks_clock or each.names_moments) for each in statements
+        )
+        return Reading(writes, frozenset(reads), frozenset(defines), is_settled)
 
     def parsed(self, connection: Any, operation: Sql, mode: Mode) -> list[Statement]:
         """What each statement is about.
@@ -52,8 +56,8 @@ class Reader:
             _require_own_names(connection, each, number)
             if each.is_code and not self._server.settings.allows_code:
                 raise InputError(
-                    f"statement {number}: is refused: functions and triggers run with the rights of others; "
-                    "`allows_code` in the settings permits them"
+                    f"statement {number}: is refused: functions, triggers, rules and policies run in the actions of "
+                    "others; `allows_code` in the settings permits them to be changed"
                 )
             if each.kind == "define" and each.made is None and mode is not Mode.HOLD:
                 raise InputError(
@@ -65,7 +69,7 @@ class Reader:
     def place(self, catalogue: Catalogue, name: Name) -> str:
         """What the rows of a table that a statement names are told as."""
         found = catalogue.find(*name, self._server.schemas)
-        return catalogue.whole(found.place) if found else f"{name[0] or self._server.schemas[0]}/{name[1]}"
+        return catalogue.whole(found.place) if found else place_of(name[0] or self._server.schemas[0], name[1])
 
     def defined(self, name: Name, number: int) -> str:
         """The place of something that a statement defines.
@@ -77,7 +81,7 @@ class Reader:
         if schema not in self._server.schemas:
             known = ", ".join(self._server.schemas)
             raise InputError(f"statement {number}: {schema}.{name[1]} is in none of the schemas {known}")
-        return f"{schema}/{name[1]}"
+        return place_of(schema, name[1])
 
     def _known(self, catalogue: Catalogue, name: Name, number: int, defines: Collection[str]) -> str:
         """The place of a table that a statement names.
@@ -98,7 +102,7 @@ class Reader:
     ) -> set[str]:
         """What a statement depends on: rows that it names by their keys, else tables."""
         found = {self._known(catalogue, name, number, defines) for name in statement.reads}
-        if statement.withs & {place.partition("/")[2] for place in catalogue.tables}:
+        if statement.withs & {name_of(place) for place in catalogue.tables}:
             raise InputError(f"statement {number + 1}: a name of its WITH is that of a table; take another")
         for name in statement.writes if statement.kind == "rows" else ():
             place = self.place(catalogue, name)

@@ -20,6 +20,7 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, Catalogue, TableFacts, quoted
 from autoclave.runtime.databases.postgresql.failures import TOO_MANY
 
@@ -66,13 +67,13 @@ _EVENTS = (
     ("BEFORE TRUNCATE", ""),
 )
 _COUNTED = """
-SELECT schemaname || '/' || relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
+SELECT schemaname, relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
 WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
     AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
 """
 
 _SCANNED = """
-SELECT schemaname || '/' || relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
+SELECT schemaname, relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
 FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
 """
 
@@ -83,7 +84,12 @@ Counts = dict[str, tuple[int, ...]]
 
 def counted(connection: Any) -> Counts:
     """Rows created, modified and deleted by table. Earlier transactions that were not reported yet are in it."""
-    return {place: tuple(counts) for place, counts in connection.execute(_COUNTED)}
+    return {place_of(*names): tuple(counts) for *names, counts in connection.execute(_COUNTED)}
+
+
+def _scanned(connection: Any) -> dict[str, int]:
+    """How often tables were looked through, or looked up in, in this transaction."""
+    return {place_of(*names): number for *names, number in connection.execute(_SCANNED)}
 
 
 def counted_since(before: Counts, connection: Any) -> Counts:
@@ -139,7 +145,7 @@ class Recorder:
         reads_rows: bool = True,
     ) -> None:
         self._connection, self._most, self._seeds, self._reads_rows = connection, most, seeds, reads_rows
-        self._before, self._scanned = counted(connection), dict(connection.execute(_SCANNED).fetchall())
+        self._before, self._scanned = counted(connection), _scanned(connection)
         self._tables = [table for table in tables if table.kind in TABLES]
         whole = dict.fromkeys(catalogue.whole(table.place) for table in self._tables)
         self._told = [catalogue.tables[place] for place in whole]
@@ -202,8 +208,8 @@ class Recorder:
 
     def looked_at(self) -> set[str]:
         """Tables that somebody looked at, be it a trigger."""
-        now = self._connection.execute(_SCANNED).fetchall()
-        return {place for place, number in now if number != self._scanned.get(place, 0)}
+        now = _scanned(self._connection)
+        return {place for place, number in now.items() if number != self._scanned.get(place, 0)}
 
     def sums(self) -> Sums:
         """Of the rows that came, less those that went, of each table to which something happened."""

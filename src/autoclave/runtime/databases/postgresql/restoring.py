@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import Contested, Keep, Rejected
+from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, ForeignKey, TableFacts, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.recorder import Recorder
@@ -19,6 +21,12 @@ from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
 
 _CORRECTIONS = 2
 _HOW = {"O": "ENABLE", "D": "DISABLE", "A": "ENABLE ALWAYS", "R": "ENABLE REPLICA"}
+_DOUBTFUL = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = ANY (%(oids)s) AND NOT convalidated)
+OR EXISTS (SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_index i ON i.indrelid = k.confrelid
+    WHERE k.confrelid = ANY (%(exchanged)s) AND 'r' IN (k.confdeltype, k.confupdtype)
+    AND (i.indisunique OR i.indisexclusion) AND NOT i.indisprimary)
+"""
 _SEQUENCE = """
 SELECT COALESCE(last_value, start_value - increment_by), increment_by, cycle FROM pg_catalog.pg_sequences
 WHERE schemaname = %s AND sequencename = %s
@@ -51,6 +59,52 @@ class Restoring:
                 self._restart(connection, name, left, value)
             keep(effect, self._server.mark(connection))
             self._server.commit(connection)
+
+    def require_possible(self, connection: Any, effect: Effect) -> None:
+        """Look that an effect can be taken back, in the transaction in which it came about.
+
+        That is so wherever what was there before may be there again. Where it may not, it is tried out and rolled back:
+        where constraints were never checked for old rows; and where unique values of rows that others refer to were
+        exchanged, so that rows would have to go for a while.
+
+        Raises:
+            InputError: it cannot.
+        """
+        catalogue = catalogue_of(connection, self._server.schemas)
+        made = {each.name for each in effect.created}
+        tables = tuple(each.inverse() for each in effect.tables if each.table not in made)
+        facts = [(catalogue.tables[each.table], each.counts.get("modify", 0) > 1) for each in tables]
+        for table, _ in facts:
+            if connection.execute("SELECT pg_catalog.row_security_active(%s)", (table.oid,)).fetchone()[0]:
+                raise InputError(
+                    f"table {table.place}: its row security is forced upon the user, too, who could not see all rows "
+                    'that an undo is about; mode "hold" takes it back'
+                )
+        for table, _ in facts:
+            self._require_comparable(connection, table)
+        oids, exchanged = [table.oid for table, _ in facts], [table.oid for table, are_several in facts if are_several]
+        if not connection.execute(_DOUBTFUL, {"oids": oids, "exchanged": exchanged}).fetchone()[0]:
+            return
+        inverse = Effect(tables)
+        connection.execute("SAVEPOINT possible")
+        try:
+            self._write_rows(connection, catalogue, inverse, Rows(connection, catalogue, inverse))
+        except Rejected as error:
+            raise InputError(f'could not be taken back by its rows; mode "hold" takes it back ({error})') from None
+        connection.execute("ROLLBACK TO SAVEPOINT possible")
+
+    def _require_comparable(self, connection: Any, table: TableFacts) -> None:
+        """Look that rows can be found by their key, in the types that PostgreSQL itself knows how to compare."""
+        import psycopg
+
+        same = " AND ".join(f"t.{quoted(name)} = o.{quoted(name)}" for name in table.key) or "true"
+        try:
+            connection.execute(f"SELECT FROM {table.quoted} t JOIN {table.quoted} o ON {same} LIMIT 0")
+        except psycopg.errors.UndefinedFunction:
+            raise InputError(
+                f"table {table.place}: its key is of a type that cannot be compared here, so rows would not be found "
+                'again; mode "hold" takes it back'
+            ) from None
 
     # --- Rows -------------------------------------------------------------------------------------------------------
 
@@ -122,7 +176,7 @@ class Restoring:
 
     def _alter_keys(self, connection: Any, keys: Sequence[ForeignKey], how: str) -> None:
         for each in keys:
-            table = quoted(*each.child.split("/"))
+            table = quoted(*names_of(each.child))
             connection.execute(f"ALTER TABLE {table} ALTER CONSTRAINT {quoted(each.name)} {how}")
 
     # --- Definitions and sequences ----------------------------------------------------------------------------------
@@ -134,7 +188,7 @@ class Restoring:
         role.end()
         for each in effect.created:
             if each.kind == "table":  # what was made out of a query is full
-                connection.execute(f"DELETE FROM {quoted(*each.name.split('/'))}")
+                connection.execute(f"DELETE FROM {quoted(*names_of(each.name))}")
 
     def _drop(self, connection: Any, effect: Effect) -> None:
         import psycopg
@@ -144,7 +198,7 @@ class Restoring:
         role = Role(self._server, connection)
         try:
             for each in effect.dropped:
-                role.run(f"DROP {each.kind.upper()} {quoted(*each.name.split('/'))}")
+                role.run(f"DROP {each.kind.upper()} {quoted(*names_of(each.name))}")
         except psycopg.errors.DependentObjectsStillExist:
             raise Rejected(f"{self._server.where}: something of others depends on what it created") from None
         role.end()
@@ -154,7 +208,7 @@ class Restoring:
 
         `left`: where the restart left it. One that begins anew at its end is set only if it is still there.
         """
-        schema, _, own = name.partition("/")
+        schema, own = names_of(name)
         row = connection.execute(_SEQUENCE, (schema, own)).fetchone()
         if row is None:
             return

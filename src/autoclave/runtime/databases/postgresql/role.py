@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from autoclave.core import HostError, InputError
@@ -128,7 +129,9 @@ def _type_of(value: Parameter) -> str:
     if isinstance(value, int):
         fits = [bits for bits in (16, 32, 64) if -(1 << bits - 1) <= value < 1 << bits - 1]
         return f"pg_catalog.int{fits[0] // 8}" if fits else "pg_catalog.numeric"
-    return "pg_catalog.float8" if isinstance(value, float) else "unknown"
+    if isinstance(value, float):  # as such a number in SQL: as float8, more than 15 digits of it would be rounded
+        return "pg_catalog.numeric" if isfinite(value) else "pg_catalog.float8"
+    return "unknown"
 
 
 def _is_typed(value: Parameter) -> bool:

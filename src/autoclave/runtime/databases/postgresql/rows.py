@@ -12,6 +12,7 @@ from typing import Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.definitions import definition_of
 from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
 _WRITING = "pg_temp.autoclave_writing"
@@ -65,12 +66,14 @@ class Rows:
         return found
 
     def _contested_by_key(self, number: int, table: TableFacts) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        same = " AND ".join(f"t.{quoted(name)} = (w.r).{quoted(name)}" for name in table.key)
+        same, own = (
+            " AND ".join(f"t.{quoted(name)} = ({row}.r).{quoted(name)}" for name in table.key) for row in ("w", "o")
+        )
         rows = self._connection.execute(
             f"WITH w AS MATERIALIZED (SELECT sign, key, image, image::{table.quoted} AS r FROM {_WRITING} "
             f"WHERE place = {number}) SELECT w.key, t.*::text FROM w LEFT JOIN {table.quoted} t ON {same} "
             "WHERE (w.sign = -1 AND t.*::text IS DISTINCT FROM w.image) OR (w.sign = 1 AND t.* IS DISTINCT FROM NULL "
-            "AND NOT EXISTS (SELECT FROM w o WHERE o.key = w.key AND o.sign = -1))"
+            f"AND NOT EXISTS (SELECT FROM w o WHERE o.sign = -1 AND {own}))"  # equal, maybe written otherwise
         )
         for key, now in rows.fetchall():
             yield (table.place, key), None if now is None else (key, now)
@@ -86,15 +89,7 @@ class Rows:
 
     def definition(self, kind: str, place: str) -> str:
         """What a table, an index or a view is made of now; empty if there is none."""
-        if kind == "table":
-            table = self._catalogue.tables.get(place)
-            return table.layout if table else ""
-        schema, _, name = place.partition("/")
-        sources = {"index": ("pg_indexes", "indexname", "indexdef"), "view": ("pg_views", "viewname", "definition")}
-        source, column, wanted = sources[kind]
-        query = f"SELECT {wanted} FROM pg_catalog.{source} WHERE schemaname = %s AND {column} = %s"
-        row = self._connection.execute(query, (schema, name)).fetchone()
-        return row[0] if row else ""
+        return definition_of(self._connection, self._catalogue, kind, place)
 
     def _is_as_made(self, definition: Definition) -> bool:
         """Whether something to be dropped is as it was made, with nothing put in since."""

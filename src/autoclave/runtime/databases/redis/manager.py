@@ -105,7 +105,7 @@ class KeyValueManager:
 
     def _row(self, name: str, key: bytes) -> str:
         settings = self._settings(name)
-        return f"{name}/{settings.dbname}/{as_name(key.decode(errors='backslashreplace'))}"
+        return f"{name}/{settings.dbname}/{as_name(key)}"
 
     def _resource(self, name: str, key: bytes) -> str:
         return f"{_ROOT}/{self._row(name, key)}"

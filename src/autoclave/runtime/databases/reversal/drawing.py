@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.reversal.ground import Shape, Value, parents_first
 from autoclave.runtime.databases.reversal.hints import Hints, Template
 from autoclave.runtime.databases.schema import Column, Reference, Table
@@ -250,7 +251,7 @@ class Draw:
     def _has_to_be_itself(self, table: Table, reference: Reference) -> bool:
         columns = {column.name: column for column in table.columns}
         own = f"{table.name}"
-        is_first = not any(rows for place, rows in self._rows.items() if place.partition("/")[2] == own)
+        is_first = not any(rows for place, rows in self._rows.items() if name_of(place) == own)
         return is_first and not any(columns[name].can_be_null for name in reference.columns)
 
     def _value(self, place: str, table: Table, column: Column, template: Mapping[str, Value]) -> Value:

@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection
 
@@ -156,14 +157,14 @@ def parents_first(schema: Schema, wanted: Collection[str]) -> list[str]:
 
 def concerned(shape: Shape, statements: Iterable[str]) -> set[str]:
     """Tables that statements name, and all that hang together with them by references, triggers and views."""
-    by_name = {place.partition("/")[2].lower(): place for place in shape.schema.tables}
+    by_name = {name_of(place).lower(): place for place in shape.schema.tables}
 
     def named(text: str) -> set[str]:
         return {word.lower() for word in _WORD.findall(text)} & by_name.keys()
 
     groups = [names for text in shape.texts if len(names := named(text)) > 1]
     for place, table in shape.schema.tables.items():
-        groups += [{place.partition("/")[2].lower(), r.table.partition("/")[2].lower()} for r in table.references]
+        groups += [{name_of(place).lower(), name_of(r.table).lower()} for r in table.references]
     found = {name for text in statements for name in named(text)}
     is_growing = True
     while is_growing:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.reversal.ground import Shape, Value
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.quiet import quieten
@@ -100,7 +101,7 @@ def _named(tree: Any, schema: Schema) -> frozenset[str]:
     from sqlglot import expressions as exp
 
     names = {table.name.lower() for table in tree.find_all(exp.Table)}
-    found = {place for place in schema.tables if place.partition("/")[2].lower() in names}
+    found = {place for place in schema.tables if name_of(place).lower() in names}
     return frozenset(schema.tables if any(schema.tables[place].is_view for place in found) else found)
 
 
@@ -172,7 +173,7 @@ def _inserted(tree: Any, given: Sequence[Value], schema: Schema) -> Iterator[tup
         values = insert.expression
         if table is None or not isinstance(values, exp.Values):
             continue
-        place = next((each for each in schema.tables if each.partition("/")[2].lower() == table.name.lower()), "")
+        place = next((each for each in schema.tables if name_of(each).lower() == table.name.lower()), "")
         if isinstance(target, exp.Schema):
             names = [each.name.lower() for each in target.expressions]
         else:

@@ -17,6 +17,7 @@ from autoclave.runtime.databases.mariadb.connection import Server, do, rows
 from autoclave.runtime.databases.mariadb.parsing import parsed
 from autoclave.runtime.databases.mariadb.values import parameter, quoted
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.reversal.ground import Content, Ground, Shape, Value
 from autoclave.runtime.databases.schema import Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -64,7 +65,7 @@ class MariadbGround:
 
         do(self.owner, f"SET SESSION sql_mode = '{_CREATING}', foreign_key_checks = 0")
         for place, statement in made:
-            schema, _, name = place.partition("/")
+            schema, name = names_of(place)
             try:
                 do(self.owner, f"USE {quoted(schema)}")
                 do(self.owner, statement)
@@ -95,7 +96,7 @@ class MariadbWorld:
 
         names, values = ", ".join(map(quoted, row)), ", ".join(map(_literal, row.values()))
         try:
-            do(self._acting.connection, f"INSERT INTO {quoted(*table.split('/'))} ({names}) VALUES ({values})")
+            do(self._acting.connection, f"INSERT INTO {quoted(*names_of(table))} ({names}) VALUES ({values})")
         except pymysql.Error:
             return False
         return True
@@ -106,7 +107,7 @@ class MariadbWorld:
         setting = ", ".join(f"{quoted(name)} = {_literal(value)}" for name, value in values.items())
         where = " AND ".join(f"{quoted(name)} = {_literal(value)}" for name, value in key.items())
         with contextlib.suppress(pymysql.Error):
-            do(self._acting.connection, f"UPDATE {quoted(*table.split('/'))} SET {setting} WHERE {where}")
+            do(self._acting.connection, f"UPDATE {quoted(*names_of(table))} SET {setting} WHERE {where}")
 
     def settle(self) -> None:
         """See `World`. Counters go on after the numbers that there are."""

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import names_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
@@ -136,7 +137,7 @@ class PostgresWorld:
 
         names = ", ".join(map(quoted, row))
         marks = ", ".join("%s" for _ in row)
-        place = quoted(*table.split("/"))
+        place = quoted(*names_of(table))
         statement = f"INSERT INTO {place} ({names}) OVERRIDING SYSTEM VALUE VALUES ({marks})"
         try:
             self._acting.execute(statement, [_text(value) for value in row.values()])
@@ -151,7 +152,7 @@ class PostgresWorld:
         where = " AND ".join(f"{quoted(name)} = %s" for name in key)
         with contextlib.suppress(psycopg.Error):
             self._acting.execute(
-                f"UPDATE {quoted(*table.split('/'))} SET {setting} WHERE {where}",
+                f"UPDATE {quoted(*names_of(table))} SET {setting} WHERE {where}",
                 [_text(value) for value in (*values.values(), *key.values())],
             )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.reversal.ground import Content, Ground, Shape, Value
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -84,7 +85,7 @@ class SqliteWorld:
         marks = ", ".join("?" for _ in row)
         try:
             self._connection.execute(
-                f"INSERT INTO main.{quoted(table.partition('/')[2])} ({names}) VALUES ({marks})", tuple(row.values())
+                f"INSERT INTO main.{quoted(name_of(table))} ({names}) VALUES ({marks})", tuple(row.values())
             )
         except apsw.Error:
             return False
@@ -97,7 +98,7 @@ class SqliteWorld:
         where = " AND ".join(f"{quoted(name)} IS ?" for name in key)
         with contextlib.suppress(apsw.Error):
             self._connection.execute(
-                f"UPDATE main.{quoted(table.partition('/')[2])} SET {setting} WHERE {where}",
+                f"UPDATE main.{quoted(name_of(table))} SET {setting} WHERE {where}",
                 (*values.values(), *key.values()),
             )
 

@@ -32,7 +32,7 @@ def reading_of_both(engine: Engine, sql: Sql) -> Reading:
     """What an action and its undo are about.
 
     Raises:
-        InputError: one of them is refused, or defines something.
+        InputError: one of them is refused, or defines something; or the undo would do something else another time.
     """
     act = engine.read(sql, Mode.IMAGES)
     try:
@@ -43,6 +43,11 @@ def reading_of_both(engine: Engine, sql: Sql) -> Reading:
         name = min(act.defines | undo.defines)
         raise InputError(
             f'undo: {name} is defined; reverse statements are for rows. Mend: leave it out, or mode "hold"'
+        )
+    if not undo.is_settled:
+        raise InputError(
+            "undo: asks a clock, draws by lot, or asks what its connection did last, so it would do something else "
+            "when it is used than when it is tested. Mend: name the rows, or leave it out, and rows are kept"
         )
     tables = {*act.writes, *undo.writes}
     writes = {table: act.writes.get(table, frozenset()) | undo.writes.get(table, frozenset()) for table in tables}

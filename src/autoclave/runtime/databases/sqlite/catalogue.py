@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autoclave.runtime.databases.effects import Image
+from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Reference, Table
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ PLAIN = frozenset({str, int, float, type(None)})
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def folded(name: str) -> str:
+    """A name without its case, as SQLite takes names for the same: that of other letters than A to Z counts."""
+    return name.encode().lower().decode()
 
 
 _TOKEN = re.compile(
@@ -113,7 +119,7 @@ class TableMaker:
 
     @property
     def place(self) -> str:
-        return f"main/{self.name}"
+        return place_of("main", self.name)
 
     def image(self, rowid: int, values: Sequence[Any]) -> Image:
         """The image of a row, out of the values of its stored columns."""
@@ -155,8 +161,8 @@ def key_in_words(values: Sequence[Any]) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, int):
         return f"{value}"
-    if isinstance(value, str) and value[:1].isalpha() and not value.startswith("rowid "):
-        return value
+    if isinstance(value, str) and value[:1].isalpha() and not value.startswith(("rowid ", "Infinity")):
+        return value  # that float is written so
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -164,7 +170,7 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
     """The tables and views of the file, by name, those of SQLite's own left out; virtual tables count as views."""
     found: dict[str, TableMaker] = {}
     listed = list(connection.execute("SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main'"))
-    spelt = {name.lower(): name for name, *_ in listed}
+    spelt = {folded(name): name for name, *_ in listed}
     for name, kind, without_rowid in listed:
         if not name.startswith("sqlite_"):
             found[name] = TableMaker(
@@ -207,11 +213,11 @@ def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]
         'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (name,)
     )
     for number, target, own, theirs in rows:
-        _, columns, targets = found.setdefault(number, (spelt.get(target.lower(), target), [], []))
+        _, columns, targets = found.setdefault(number, (spelt.get(folded(target), target), [], []))
         columns.append(own)
         targets.append(theirs)
     return tuple(
-        Reference(tuple(columns), f"main/{target}", tuple(each for each in targets if each is not None))
+        Reference(tuple(columns), place_of("main", target), tuple(each for each in targets if each is not None))
         for target, columns, targets in found.values()
     )
 

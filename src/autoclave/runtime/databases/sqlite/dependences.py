@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.sqlite.barrier import Seen
-from autoclave.runtime.databases.sqlite.catalogue import TableMaker
+from autoclave.runtime.databases.sqlite.catalogue import TableMaker, folded
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -24,16 +25,16 @@ def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, Table
         key = [table.stored[table.alias][0]] if table is not None and table.alias is not None else []
         rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
         if rows is None or not all(map(_NUMBER.fullmatch, rows)):
-            return {f"main/{each}" for each in found}
-        named |= {f"main/{name}/{row}" for row in rows}
+            return {place_of("main", each) for each in found}
+        named |= {f"{place_of('main', name)}/{row}" for row in rows}
     others = found - (seen.reads_of_keys | seen.writes.keys()) | within
-    return {f"main/{each}" for each in others} | named
+    return {place_of("main", each) for each in others} | named
 
 
 def _known(names: set[str], tables: Mapping[str, TableMaker]) -> set[str]:
     """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
-    defined = {name.lower(): name for name in tables}
-    return {defined.get(name.lower(), name) for name in names}
+    defined = {folded(name): name for name in tables}
+    return {defined.get(folded(name), name) for name in names}
 
 
 def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterator[str]:
@@ -41,13 +42,13 @@ def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterato
 
     Other keys may be spelt otherwise where they refer.
     """
-    table = tables[effect.table.partition("/")[2]]
-    places = {column[0].lower(): number for number, column in enumerate(table.stored)}
+    table = tables[name_of(effect.table)]
+    places = {folded(column[0]): number for number, column in enumerate(table.stored)}
     for reference in table.references:
-        parent = tables.get(reference.table.partition("/")[2])
-        own = [places[column.lower()] for column in reference.columns]
-        key = [] if parent is None or parent.alias is None else [parent.stored[parent.alias][0].lower()]
-        target = [column.lower() for column in reference.target] or key
+        parent = tables.get(name_of(reference.table))
+        own = [places[folded(column)] for column in reference.columns]
+        key = [] if parent is None or parent.alias is None else [folded(parent.stored[parent.alias][0])]
+        target = [folded(column) for column in reference.target] or key
         rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
         if not key or target != key or len(rows) > NUM_KEYS or any(type(row[0]) is not int for row in rows):
             yield reference.table

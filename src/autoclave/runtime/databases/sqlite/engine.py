@@ -28,6 +28,7 @@ from autoclave.runtime.databases.effects import (
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.limits import require_limits, too_many
 from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
@@ -109,6 +110,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA synchronous = FULL")
             if enforces is False:
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+                connection.execute("PRAGMA ignore_check_constraints = 1")  # rows are written as they were
             else:
                 connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
             return connection
@@ -152,6 +154,7 @@ class SqliteDatabase:
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         defines: set[str] = set()
+        is_settled = True
         with translated(self._where):
             tables = tables_of(self._acting)
             for number in range(len(operation.statements)):
@@ -162,12 +165,13 @@ class SqliteDatabase:
                         continue
                     raise
                 _require_mode(seen, mode, number + 1)
-                defines |= {f"main/{name}" for _, name in (*seen.created, *seen.changed)}
+                is_settled = is_settled and seen.is_settled
+                defines |= {place_of("main", name) for _, name in (*seen.created, *seen.changed)}
                 for name, verbs in seen.writes.items():
-                    place = f"main/{name}"
+                    place = place_of("main", name)
                     writes[place] = writes.get(place, frozenset()) | verbs
                 reads |= reads_of(operation, number, seen, tables)
-        return Reading(writes, frozenset(reads), frozenset(defines))
+        return Reading(writes, frozenset(reads), frozenset(defines), is_settled)
 
     def lease(self, tables: Collection[str]) -> None:
         """See `Engine`: this process has the whole file."""
@@ -275,7 +279,7 @@ class SqliteDatabase:
             self._where,
             effect,
             self._settings,
-            lambda place: self._num_left(connection, after[place.partition("/")[2]]),
+            lambda place: self._num_left(connection, after[name_of(place)]),
         )
         if mode is Mode.IMAGES and is_settled and not effect.created and recorder.is_predictable:
             return replace(effect, evidence=_Evidence(self._version(), recorder.rowids))
@@ -443,7 +447,7 @@ def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mod
     for (kind, name), sql in after.items():
         if before.get((kind, name)) != sql:
             layout = tables[name].layout if kind == "table" and name in tables else ""
-            yield Definition(kind, f"main/{name}", sql, layout)
+            yield Definition(kind, place_of("main", name), sql, layout)
 
 
 def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, is_same
 from autoclave.runtime.databases.engine import Contested
+from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.sqlite.catalogue import (
     PLAIN,
     TableMaker,
@@ -43,13 +44,13 @@ class Rows:
         for each in effect.tables:
             if each.table in made:
                 continue
-            table = self._tables.get(each.table.partition("/")[2])
+            table = self._tables.get(name_of(each.table))
             if table is None or table.layout != each.layout:
                 found[each.table, ""] = None
             else:
                 found.update(self._contested_rows(table, each))
         for each in effect.created:
-            if (each.kind, _own(each.name)) in self._objects:
+            if (each.kind, name_of(each.name)) in self._objects:
                 found[each.name, ""] = None
         for each in effect.dropped:
             if not self._is_as_made(each, effect):
@@ -68,10 +69,10 @@ class Rows:
 
     def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
         """Whether something to be dropped is as it was made, with nothing put in since, and nobody needs it."""
-        name = _own(definition.name)
+        name = name_of(definition.name)
         if self._objects.get((definition.kind, name)) != definition.statement:
             return False
-        own = {(each.kind, _own(each.name)) for each in effect.dropped}
+        own = {(each.kind, name_of(each.name)) for each in effect.dropped}
         if any(name.lower() in names_in(sql) for place, sql in self._objects.items() if place not in own):
             return False
         if definition.kind != "table":
@@ -111,14 +112,14 @@ class Rows:
         for each in effect.created:
             self._connection.execute(each.statement)
             if each.kind == "table":  # what was made out of a query is full
-                self._connection.execute(f"DELETE FROM main.{quoted(_own(each.name))}")
+                self._connection.execute(f"DELETE FROM main.{quoted(name_of(each.name))}")
         self._tables = tables_of(self._connection)
         for each in effect.tables:
-            self._take(self._tables[_own(each.table)], each.removed)
+            self._take(self._tables[name_of(each.table)], each.removed)
         for each in effect.tables:
-            self._bring(self._tables[_own(each.table)], each.added)
+            self._bring(self._tables[name_of(each.table)], each.added)
         for each in effect.dropped:
-            self._connection.execute(f"DROP {each.kind} main.{quoted(_own(each.name))}")
+            self._connection.execute(f"DROP {each.kind} main.{quoted(name_of(each.name))}")
         self._set_counters(effect.counters)
 
     def _take(self, table: TableMaker, images: tuple[Image, ...]) -> None:
@@ -173,7 +174,3 @@ class Rows:
 def _columns(table: TableMaker) -> str:
     """What is read of a row: its rowid, if it has one, and its values."""
     return ", ".join([table.rowid if table.has_rowid else "0", *(quoted(each[0]) for each in table.stored)])
-
-
-def _own(place: str) -> str:
-    return place.partition("/")[2]

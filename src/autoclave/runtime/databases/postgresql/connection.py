@@ -14,6 +14,8 @@ from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import InDoubt
 
 _CONNECT_S = 10
+_MEMORY = "64MB"
+"""For the rows before and after that a trigger is handed; what is more, the server writes to a file."""
 _WITH_RIGHTS_ON_SETTINGS = 150_000
 """The version of the server."""
 
@@ -141,6 +143,7 @@ class Server:
             "row_security": "off",
             "standard_conforming_strings": "on",
             "array_nulls": "on",
+            "work_mem": _MEMORY,
         }
         query = (
             "SELECT pg_catalog.set_config(name, value, true) "

@@ -70,14 +70,12 @@ def lines_of(images: Sequence[Image]) -> str:
     """Images as JSON, with `SEPARATOR` between them and nowhere else."""
     if isinstance(images, Images):
         return images.text[1:-1]
-    return SEPARATOR.join(json.dumps(each, separators=(",", ":")) for each in images)
+    return SEPARATOR.join(json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in images)
 
 
 def text_of(images: Sequence[Image]) -> str:
-    """Images as JSON."""
-    if isinstance(images, Images):
-        return images.text
-    return json.dumps(images, separators=(",", ":"))
+    """Images as JSON, the same of those that were read again."""
+    return f"[{lines_of(images)}]"
 
 
 def is_same(one: Image | None, other: Image | None) -> bool:

@@ -40,7 +40,7 @@ def test_a_number_that_would_be_rounded_is_refused_with_the_mend(text: str):
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_number_of_json_is_refused(text: str):
-    with pytest.raises(ValueError, match="no number of JSON"):
+    with pytest.raises(ValueError, match="no number in JSON"):
         foreign_json(text, is_exact=True)
 
 

@@ -27,6 +27,7 @@ IN_BOTH = {
     "rows without a key": ["DELETE FROM note WHERE text = 'x'", "INSERT INTO note VALUES ('x', 1)"],
     "new rows": ["INSERT INTO place VALUES ('C', 1, 'x'), ('C', 2, 'y')"],
     "a key of several columns": ["UPDATE place SET row = row + 10"],
+    "a row with a computed column": ["UPDATE sum_of SET b = 9 WHERE a = 1"],
     "what triggers write": ["UPDATE item SET price = 1 WHERE id = 1", "UPDATE item SET price = 2 WHERE id = 1"],
 }
 THEIRS = {
@@ -204,11 +205,10 @@ def test_nor_is_what_is_drawn_elsewhere(sqlite_shop: Shop, way: str):
         assert sqlite_shop.content() == before
 
 
-def test_nor_is_what_virtual_tables_and_computed_columns_do(sqlite_shop: Shop):
+def test_nor_is_what_virtual_tables_do(sqlite_shop: Shop):
     with contextlib.closing(open_engine("shop", sqlite_shop.settings, "")) as engine:
-        for statement in ("UPDATE words SET text = 'fox'", "UPDATE sum_of SET b = 9"):
-            planned = engine.rehearse(sql(statement), Mode.IMAGES)
-            assert performed(engine, sql(statement), planned) is not planned
+        planned = engine.rehearse(sql("UPDATE words SET text = 'fox'"), Mode.IMAGES)
+        assert performed(engine, sql("UPDATE words SET text = 'fox'"), planned) is not planned
 
 
 def test_nor_what_triggers_of_postgresql_do(postgres_shop: Shop):

@@ -82,7 +82,7 @@ def test_rows_are_found_that_texts_take_which_are_the_same_in_any_case(mariadb: 
     )
     settings = DatabaseConnection(engine="mariadb", host=f"{mariadb.folder}", dbname="odd_%s", user="mutant")
     with contextlib.closing(open_ground("shop", settings, "")) as ground:
-        assert ground.shape.schema.tables.keys() == {"odd_%s/item", "odd_%s/kind", "odd_%s/other"}
+        assert ground.shape.schema.tables.keys() == {"odd_%25s/item", "odd_%25s/kind", "odd_%25s/other"}
         trial = try_out(
             ground,
             sql("INSERT INTO kind VALUES ('new', 'glad')", "UPDATE item SET is_open = NOT is_open"),

@@ -20,11 +20,9 @@ from typing import Any
 from urllib.parse import quote
 
 from autoclave.core.json import canonical_json
+from autoclave.runtime.databases.images import Image, is_same, keys_in, text_of
 from autoclave.runtime.databases.places import table_of
 from autoclave.runtime.policy.request import Access
-
-Image = tuple[str, Any]
-"""A row: its key in words (empty if it has none), and JSON data in the engine's own form that say all of it."""
 
 
 @dataclass(frozen=True)
@@ -34,34 +32,34 @@ class TableEffect:
     Attributes:
         table: `SCHEMA/NAME`.
         layout: columns and key, in the engine's words: images fit into a table of the same layout only.
-        removed: rows that went, in the order of their keys.
+        removed: rows that went, in an order that follows from the rows alone.
         added: rows that came, likewise. None of them is among `removed`.
     """
 
     table: str
     layout: str
-    removed: tuple[Image, ...] = ()
-    added: tuple[Image, ...] = ()
+    removed: Sequence[Image] = ()
+    added: Sequence[Image] = ()
 
     @property
     def keys(self) -> dict[str, None]:
         """The keys of rows that it changes, each once, in order."""
-        return dict.fromkeys(key for key, _ in (*self.removed, *self.added) if key)
+        return dict.fromkeys(key for key in (*keys_in(self.removed), *keys_in(self.added)) if key)
 
     @property
     def has_keys(self) -> bool:
         """Whether each of its rows has a key."""
-        return all(key for key, _ in (*self.removed, *self.added))
+        return all((*keys_in(self.removed), *keys_in(self.added)))
 
     @cached_property
     def texts(self) -> tuple[str, str]:
         """What went and what came, as JSON."""
-        return _text(self.removed), _text(self.added)
+        return text_of(self.removed), text_of(self.added)
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many rows were created, modified and deleted, by these verbs."""
-        went, came = {key for key, _ in self.removed}, {key for key, _ in self.added}
+        went, came = set(keys_in(self.removed)), set(keys_in(self.added))
         both = len((went & came) - {""})
         counts = {"create": len(self.added) - both, "modify": both, "delete": len(self.removed) - both}
         return {verb: number for verb, number in counts.items() if number}
@@ -70,7 +68,14 @@ class TableEffect:
         inverse = replace(self, removed=self.added, added=self.removed)
         if "texts" in self.__dict__:  # they are long, and the same
             inverse.__dict__["texts"] = self.texts[::-1]
+        if "counts" in self.__dict__:
+            inverse.with_counts({_OPPOSITE[verb]: rows for verb, rows in self.counts.items()})
         return inverse
+
+    def with_counts(self, counts: dict[str, int]) -> TableEffect:
+        """The same, of which `counts` is known already."""
+        self.__dict__["counts"] = counts
+        return self
 
     def without(self, keys: Collection[str]) -> TableEffect:
         """The same, but for rows with these keys."""
@@ -134,7 +139,7 @@ class Effect:
     @property
     def places(self) -> set[tuple[str, str]]:
         """What it changes: rows by table and key, and what it defines by name, with the key ""."""
-        rows = {(each.table, key) for each in self.tables for key, _ in (*each.removed, *each.added)}
+        rows = {(each.table, key) for each in self.tables for key in (*keys_in(each.removed), *keys_in(each.added))}
         return rows | {(each.name, "") for each in (*self.created, *self.dropped)}
 
     def has_come_true(
@@ -216,6 +221,7 @@ class Effect:
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
+_OPPOSITE = {"create": "delete", "modify": "modify", "delete": "create"}
 NUM_KEYS = 300
 """Rows of one table that a footprint names; when there are more, it names the table."""
 
@@ -258,11 +264,6 @@ def without_collection() -> Generator[None]:
 
 def _text(plain: Any) -> str:
     return json.dumps(plain, separators=(",", ":"))
-
-
-def is_same(one: Image | None, other: Image | None) -> bool:
-    """Whether two rows are the same to the last bit; 1 and 1.0 are not."""
-    return one == other and repr(one) == repr(other)
 
 
 def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[Image], list[Image]]:

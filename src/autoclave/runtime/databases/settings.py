@@ -50,7 +50,7 @@ class DatabaseConnection(Config):
     max_rows: int = Field(default=10_000, gt=0)
     """Rows that one action may change, in all tables together."""
     max_bytes: int = Field(default=1 << 29, gt=0)
-    """Bytes of rows, as text, that are kept of one action. Of PostgreSQL alone so far."""
+    """Bytes of rows, as text, that are kept of one action. Of PostgreSQL and SQLite so far."""
     max_share: float = Field(default=1.0, gt=0, le=1)
     """Part of the rows of one table that one action may change or delete."""
     max_clone_bytes: int = Field(default=1 << 30, gt=0)

@@ -22,6 +22,17 @@ SETTINGS = (
     ("xmloption", "content"),
 )
 """With these a row as text says all of it, and can be read again."""
+_PLAIN = re.compile(
+    r"(smallint|integer|bigint|real|double precision|boolean|text|bytea|uuid|date|json|jsonb"
+    r"|numeric(\(.*\))?|character(\(.*\))?|character varying(\(.*\))?|timestamp(\(.*\))? with(out)? time zone)"
+)
+
+
+def is_plain(kind: str) -> bool:
+    """Whether a type is one of PostgreSQL's own of which it is known that values come back from their text."""
+    return _PLAIN.fullmatch(kind) is not None
+
+
 TABLES = "rp"
 _VIEWS = "vm"
 _CASCADING = "cnd"
@@ -83,6 +94,11 @@ class TableFacts:
     def written(self) -> tuple[str, ...]:
         """Columns that can be written: no generated ones."""
         return tuple(column[0] for column in self.columns if not column[3])
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether that is known of all its types."""
+        return all(is_plain(column[1]) for column in self.columns)
 
     def columns_up_to(self, number: int) -> Sequence[str]:
         """Its first columns."""

@@ -5,29 +5,36 @@ put as text into a temporary table that the role of the statements cannot touch.
 cancel out: what is left is the effect, whatever happened in between and in whichever order. Tables that changed without
 being listened to are told by the server's own counters.
 
-Where an effect is known, and only whether it came about again is to be told, no row is put down: the hashes of the
-texts of rows that came, less those of rows that went, are summed up on the server. Equal texts cancel out there as
-well, so that the sum tells the effect, and not how it came about. The seeds of the hashes are drawn by lot in each
-process and told to nobody, so no rows can be chosen of which the sums are alike.
+Besides, hashes of rows that came, less those of rows that went, are summed up on the server. Equal rows cancel out
+there as well, so that the sum tells the effect, and not how it came about. Where an effect is known, and only whether
+it came about again is to be told, no row is put down. A hash goes on from column to column, over their texts, each
+being the seed of the next. The first seeds are drawn by lot in each process and told to nobody, as is what stands for
+NULL, so no rows can be chosen of which the sums are alike.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Image, TableEffect
+from autoclave.runtime.databases.effects import TableEffect
+from autoclave.runtime.databases.images import SEPARATOR, Image, Images
 from autoclave.runtime.databases.places import place_of
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, Catalogue, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, Catalogue, TableFacts, is_plain, quoted
 from autoclave.runtime.databases.postgresql.failures import TOO_MANY
 
 _FIRST = "!autoclave"
 """Triggers fire in the order of their names."""
 _IMAGES = "pg_temp.autoclave_images"
 _SUMS = "pg_temp.autoclave_sums"
+_COLUMNS = {
+    _IMAGES: '(place int, sign int, key text COLLATE "C", image text COLLATE "C")',
+    _SUMS: "(place int, rows bigint, one numeric, other numeric)",
+}
 _FUNCTION = """
 CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET row_security = off {settings} AS {tag}
@@ -51,9 +58,14 @@ REVOKE ALL ON FUNCTION pg_temp.autoclave_{number}() FROM PUBLIC
 """
 _PUT = """INSERT INTO {images} SELECT {number}, {sign}, {key}, {row}::text FROM {source} {row};
         GET DIAGNOSTICS {count} = ROW_COUNT;"""
-_ADD = """INSERT INTO {sums} SELECT {number}, count(*), {sign} * COALESCE(sum(hashtextextended(image, {one})), 0),
-            {sign} * COALESCE(sum(hashtextextended(image, {other})), 0)
-            FROM (SELECT {row}::text AS image FROM {source} {row} OFFSET 0) images RETURNING rows INTO {count};"""
+_ADD = """INSERT INTO {sums} SELECT {number}, count(*), {sign} * COALESCE(sum({one}), 0),
+            {sign} * COALESCE(sum({other}), 0) FROM {source} {row} RETURNING rows INTO {count};"""
+_LINES = """
+SELECT place, sign, string_agg('[' || to_json(key) || ',' || to_json(image) || ']', E',\\n') FROM {images}
+GROUP BY place, sign, abs(hashtext(image)::bigint) % {parts}
+"""
+"""Lines of `Images`."""
+_BYTES_AT_ONCE = 100_000_000
 _LISTENERS = """
 SELECT t.oid, t.ctid::text FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() ORDER BY 1
@@ -107,9 +119,29 @@ Sums = dict[str, tuple[str, Decimal, Decimal]]
 """Layout and sums by table."""
 
 
+_NULL = secrets.token_hex(16)
+_CHAINED = 100
+"""So many columns have hashes of their own; of more, a row is hashed as a whole."""
+
+
 def drawn_seeds() -> tuple[int, int]:
     """Seeds for `Recorder`."""
     return secrets.randbits(63), secrets.randbits(63)
+
+
+def _hash(table: TableFacts, seed: int) -> str:
+    """The hash of a row, as SQL."""
+    texts = [f"{_ROW}::text"] if len(table.columns) > _CHAINED else [_text(*column[:2]) for column in table.columns]
+    found = f"{seed}"
+    for text in texts:
+        found = f"hashtextextended(COALESCE({text}, '{_NULL}') COLLATE \"C\", {found})"
+    return found
+
+
+def _text(name: str, kind: str) -> str:
+    """The text of a column, by no cast that somebody may have made."""
+    value = f"{_ROW}.{quoted(name)}"
+    return f"{value}::text" if is_plain(kind) and not kind.startswith("character(") else f"ROW({value})::text"
 
 
 def summed(connection: Any, table: str, seeds: tuple[int, int]) -> dict[int, tuple[Decimal, Decimal]]:
@@ -131,7 +163,7 @@ def _events_of(table: TableFacts) -> list[tuple[str, str]]:
 class Recorder:
     """Of one transaction on some tables. `most`: rows that one statement may change.
 
-    `seeds`: those of the sums. `reads_rows`: whether more is wanted than the sums.
+    `seeds`: those of the sums; none, no sums. `reads_rows`: whether more is wanted than the sums.
     """
 
     def __init__(
@@ -140,7 +172,7 @@ class Recorder:
         catalogue: Catalogue,
         tables: Iterable[TableFacts],
         most: int,
-        seeds: tuple[int, int] = (0, 0),
+        seeds: tuple[int, int] | None,
         *,
         reads_rows: bool = True,
     ) -> None:
@@ -150,11 +182,11 @@ class Recorder:
         whole = dict.fromkeys(catalogue.whole(table.place) for table in self._tables)
         self._told = [catalogue.tables[place] for place in whole]
         self._numbers = {table.place: [*whole].index(catalogue.whole(table.place)) for table in self._tables}
-        self._name = _IMAGES if reads_rows else _SUMS
-        columns = "sign int, key text, image text" if reads_rows else "rows bigint, one numeric, other numeric"
-        connection.execute(
-            f"CREATE TEMPORARY TABLE {self._name.removeprefix('pg_temp.')} (place int, {columns}) ON COMMIT DROP"
-        )
+        self._made = [_IMAGES] * reads_rows + [_SUMS] * bool(seeds)
+        for name in self._made:
+            connection.execute(
+                f"CREATE TEMPORARY TABLE {name.removeprefix('pg_temp.')} {_COLUMNS[name]} ON COMMIT DROP"
+            )
         for number, table in enumerate(self._tables):
             if table.inherits:
                 raise InputError(f"table {table.place}: inherits, or is inherited from, which images do not hold")
@@ -171,14 +203,16 @@ class Recorder:
     def _listen(self, number: int, table: TableFacts, told: TableFacts) -> None:
         """Listen to a table, and tell its rows as those of the table that it is part of, if it is."""
         settings = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
-        one, other = self._seeds
         about = {"number": self._numbers[table.place], "images": _IMAGES, "sums": _SUMS, "row": _ROW}
-        about |= {"key": told.key_of(_ROW), "one": one, "other": other}
+        about |= {"key": told.key_of(_ROW)}
+        if self._seeds:
+            about |= {"one": _hash(told, self._seeds[0]), "other": _hash(told, self._seeds[1])}
+        template = _PUT * self._reads_rows + _ADD * bool(self._seeds)
         columns = ", ".join(quoted(column[0]) for column in told.columns)
 
         def put(source: str, sign: int, count: str) -> str:
             source = source if table is told else f"(SELECT {columns} FROM {source})"
-            return (_PUT if self._reads_rows else _ADD).format(**about, source=source, sign=sign, count=count)
+            return template.format(**about, source=source, sign=sign, count=count)
 
         body = _FUNCTION.format(
             tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
@@ -213,13 +247,14 @@ class Recorder:
 
     def sums(self) -> Sums:
         """Of the rows that came, less those that went, of each table to which something happened."""
-        if self._reads_rows:
-            found = summed(self._connection, _IMAGES, self._seeds)
-        else:
-            rows = self._connection.execute(
-                f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place"
-            ).fetchall()
-            found = {place: (one, other) for place, one, other in rows if one or other}
+        rows = self._connection.execute(f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place").fetchall()
+        return self._by_table({place: (one, other) for place, one, other in rows if one or other})
+
+    def sums_of_images(self, seeds: tuple[int, int]) -> Sums:
+        """The same of the images, by `summed`."""
+        return self._by_table(summed(self._connection, _IMAGES, seeds))
+
+    def _by_table(self, found: dict[int, tuple[Decimal, Decimal]]) -> Sums:
         tables = self._told
         return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
@@ -240,10 +275,11 @@ class Recorder:
         """
         import psycopg
 
-        query = f"SELECT COALESCE(sum(octet_length(image)), 0) FROM {_IMAGES}"
-        if (num_bytes := self._connection.execute(query).fetchone()[0]) > most_bytes:
+        if (num_bytes := self._num_bytes()) > most_bytes:
             raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
         for number, table in enumerate(self._told):
+            if table.is_plain:
+                continue
             query = f"SELECT count(*) FROM {_IMAGES} WHERE place = {number} AND image::{table.quoted}::text <> image"
             try:
                 (wrong,) = self._connection.execute(query).fetchone()
@@ -254,20 +290,23 @@ class Recorder:
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
-        rows = self._connection.execute(
-            f"SELECT place, key, image, sum(sign) FROM {_IMAGES} GROUP BY place, key, image HAVING sum(sign) <> 0 "
-            'ORDER BY place, key COLLATE "C", image COLLATE "C"'
-        ).fetchall()
-        removed: dict[int, list[Image]] = {}
-        added: dict[int, list[Image]] = {}
-        for place, key, image, sign in rows:
-            side = added if sign > 0 else removed
-            side.setdefault(place, []).extend([(key, image)] * abs(sign))
+        lines: dict[tuple[int, int], list[str]] = {}
+        query = _LINES.format(images=_IMAGES, parts=self._num_bytes() // _BYTES_AT_ONCE + 1)
+        for place, sign, text in self._connection.execute(query).fetchall():
+            lines.setdefault((place, sign), []).extend(text.split(SEPARATOR))
         for number, table in enumerate(self._told):
-            if number in removed or number in added:
-                yield TableEffect(
-                    table.place, table.layout, tuple(removed.get(number, ())), tuple(added.get(number, ()))
-                )
+            went, came = lines.get((number, -1), []), lines.get((number, 1), [])
+            if not set(went).isdisjoint(came):  # equal rows cancel out
+                counted = Counter(came)
+                counted.subtract(went)
+                went, came = [*(-counted).elements()], [*(+counted).elements()]
+            if went or came:
+                yield TableEffect(table.place, table.layout, Images(sorted(went)), Images(sorted(came)))
+
+    def _num_bytes(self) -> int:
+        """How long the images are."""
+        query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
+        return self._connection.execute(query).fetchone()[0]
 
     def close(self) -> None:
         """Take the triggers away again, before the transaction ends well."""
@@ -276,7 +315,7 @@ class Recorder:
                 name = quoted(f"{_FIRST} {event.split()[1].lower()}")
                 self._connection.execute(f"DROP TRIGGER {name} ON {table.quoted}")
             self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_{number}()")
-        self._connection.execute(f"DROP TABLE {self._name}")
+        self._connection.execute(f"DROP TABLE {', '.join(self._made)}")
 
 
 def rows_as_text(connection: Any, table: TableFacts) -> tuple[Image, ...]:

@@ -142,15 +142,15 @@ class Restoring:
         self._silence(connection, tables)
         self._alter_keys(connection, postponed, "DEFERRABLE INITIALLY DEFERRED")
         connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        recorder, wanted = Recorder(connection, catalogue, tables, 2**62, self._seeds), rows.sums(self._seeds)
+        recorder, wanted = Recorder(connection, catalogue, tables, 2**62, None), rows.sums(self._seeds)
         rows.write(order)
         for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
-            if recorder.sums() == wanted:
+            if recorder.sums_of_images(self._seeds) == wanted:
                 break
             wrong = difference(recorder.table_effects(), effect.tables)
             Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = recorder.sums() == wanted and not recorder.unheard()
+        is_same = recorder.sums_of_images(self._seeds) == wanted and not recorder.unheard()
         recorder.close()
         self._alter_keys(connection, postponed, "NOT DEFERRABLE")
         self._restore_silenced(connection, tables)

@@ -11,14 +11,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
+from autoclave.runtime.databases.images import SEPARATOR, lines_of
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
 from autoclave.runtime.databases.postgresql.definitions import definition_of
 from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
+_LINES = "pg_temp.autoclave_lines"
 _WRITING = "pg_temp.autoclave_writing"
 Places = dict[tuple[str, str], Image | None]
 ORDERS = ("delete update insert", "insert update delete", "update delete insert", "delete replace insert")
 """Which changes come first. References and unique values ask for one or the other; what each did is looked at."""
+_VERBS = {"delete": "delete", "update": "modify", "insert": "create", "replace": "modify"}
+_ALL = ("create", "modify", "delete")
 
 
 class Rows:
@@ -26,20 +30,22 @@ class Rows:
 
     def __init__(self, connection: Any, catalogue: Catalogue, effect: Effect) -> None:
         self._connection, self._catalogue, self._effect = connection, catalogue, effect
-        connection.execute(f"DROP TABLE IF EXISTS {_WRITING}")
         connection.execute(
-            f"CREATE TEMPORARY TABLE {_WRITING.removeprefix('pg_temp.')} "
-            "(place int, sign int, key text, image text) ON COMMIT DROP"
+            f"DROP TABLE IF EXISTS {_WRITING}; DROP TABLE IF EXISTS {_LINES}; "
+            f"CREATE TEMPORARY TABLE {_LINES.removeprefix('pg_temp.')} (place int, sign int, line text) ON COMMIT DROP"
         )
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(f"COPY {_WRITING} (place, sign, key, image) FROM STDIN") as copy,
-        ):
+        with connection.cursor() as cursor, cursor.copy(f"COPY {_LINES} FROM STDIN") as copy:
             for number, table in enumerate(effect.tables):
                 for sign, images in ((-1, table.removed), (1, table.added)):
-                    for key, image in images:
-                        copy.write_row((number, sign, key, image))
-        connection.execute(f"ANALYZE {_WRITING}")
+                    if images:
+                        place = f"{number}\t{sign}\t"
+                        lines = lines_of(images).replace("\\", "\\\\").replace(SEPARATOR, f"\n{place}")
+                        copy.write(f"{place}{lines}\n")
+        connection.execute(
+            f"CREATE TEMPORARY TABLE {_WRITING.removeprefix('pg_temp.')} ON COMMIT DROP AS SELECT place, sign, "
+            f"line::json ->> 0 AS key, line::json ->> 1 AS image FROM {_LINES}; "
+            f"ANALYZE {_WRITING} (place, sign, key)"
+        )
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
@@ -112,7 +118,10 @@ class Rows:
         """Bring rows and take rows, in one of `ORDERS`. What follows by triggers and keys is not looked at."""
         places = {effect.table: number for number, effect in enumerate(self._effect.tables)}
         parents_first = self._catalogue.parents_first(places)
+        verbs = {verb for effect in self._effect.tables for verb in (effect.counts if effect.has_keys else _ALL)}
         for change in order.split():
+            if _VERBS[change] not in verbs:
+                continue
             for place in parents_first if change in ("insert", "update") else parents_first[::-1]:
                 for statement in self._statements(change, places[place], self._catalogue.tables[place]):
                     self._connection.execute(statement)

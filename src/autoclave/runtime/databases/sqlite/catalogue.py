@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Reference, Table
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     import apsw
 
 _VIRTUAL, _STORED = 2, 3
-PLAIN = frozenset({str, int, float, type(None)})
-"""Types of values that images hold as they are."""
 
 
 def quoted(name: str) -> str:
@@ -44,15 +41,6 @@ def names_in(statement: str) -> set[str]:
         found.update(text.replace(*quote).lower() for text, quote in zip(texts, quotes, strict=False))
         found.update(text.lower() for text in texts[3:])
     return found
-
-
-def coded(value: Any) -> Any:
-    """A value of SQLite as JSON data that tells its type: that of floats keeps all bits, and is no integer's."""
-    return {"b": value.hex()} if isinstance(value, bytes) else value
-
-
-def decoded(value: Any) -> Any:
-    return bytes.fromhex(value["b"]) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)
@@ -93,17 +81,16 @@ class TableMaker:
         return tuple(number for number, column in enumerate(self.stored) if column[4] != _STORED)
 
     @property
-    def is_whole_in_events(self) -> bool:
-        """Whether the hook tells its rows: not of tables with columns that are computed when they are read."""
-        return len(self.stored) == len(self.columns)
+    def is_by_rowid(self) -> bool:
+        """Whether its rows are named by their rowids."""
+        return self.has_rowid and (self.alias is not None or not self.key)
 
-    @cached_property
-    def floats(self) -> tuple[int, ...]:
-        """Places of columns in which SQLite makes a float of every number, by its rules of affinity.
-
-        The hook tells the default of a column that was added later as it was written.
-        """
-        return tuple(number for number, (_, kind, *_) in enumerate(self.stored) if _is_real(kind.upper()))
+    def affinity(self, number: int) -> str:
+        """What SQLite makes of values in a stored column: TEXT of numbers, NUMERIC of texts of some, or neither."""
+        kind = self.stored[number][1].upper()
+        if "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
+            return "TEXT"
+        return "BLOB" if kind in ("", "ANY") or ("INT" not in kind and "BLOB" in kind) else "NUMERIC"
 
     @cached_property
     def rowid(self) -> str:
@@ -121,24 +108,6 @@ class TableMaker:
     def place(self) -> str:
         return place_of("main", self.name)
 
-    def image(self, rowid: int, values: Sequence[Any]) -> Image:
-        """The image of a row, out of the values of its stored columns."""
-        row = list(values)
-        for number in self.floats:
-            if type(row[number]) is int:
-                row[number] = float(row[number])
-        if not PLAIN.issuperset(map(type, row)):
-            row = [value if type(value) in PLAIN else coded(value) for value in row]
-        return self._key(rowid, row), [rowid if self.has_rowid else None, row]
-
-    def _key(self, rowid: int, row: Sequence[Any]) -> str:
-        if len(self.key) == 1 and type(row[self.key[0]]) is int:
-            return f"{row[self.key[0]]}"
-        values = [row[number] for number in self.key]
-        if not values or None in values:
-            return f"rowid {rowid}"
-        return key_in_words(values)
-
     def as_table(self) -> Table:
         columns = tuple(
             Column(name, kind, not is_required and not (place and not self.has_rowid), hidden in (_VIRTUAL, _STORED))
@@ -146,11 +115,6 @@ class TableMaker:
         )
         key = tuple(self.stored[number][0] for number in self.key)
         return Table(self.name, columns, key, self.unique, self.references, self.is_view)
-
-
-def _is_real(kind: str) -> bool:
-    first = next((each for each in ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB") if each in kind), "")
-    return first in ("REAL", "FLOA", "DOUB")
 
 
 def key_in_words(values: Sequence[Any]) -> str:

@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from array import array
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from autoclave.runtime.databases.sqlite.catalogue import (
     quoted,
     tables_of,
 )
+from autoclave.runtime.databases.sqlite.cloning import cloned
 from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
 from autoclave.runtime.databases.sqlite.failures import translated
 from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
@@ -50,7 +51,6 @@ from autoclave.runtime.interface import InDoubt
 if TYPE_CHECKING:
     import apsw
 
-_EVENTS_PER_ROW = 4
 _INVERTIBLE = ("table", "index", "view")
 
 
@@ -79,6 +79,7 @@ class SqliteDatabase:
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
         self._num_commits = 0
+        self._uncontested: tuple[Effect, tuple[int, int]] | None = None
         with contextlib.ExitStack() as opening:
             path = Path(settings.path)
             if not path.is_file():
@@ -108,6 +109,7 @@ class SqliteDatabase:
             is_on = self._settings.enforces_foreign_keys if enforces is None else enforces
             connection.execute(f"PRAGMA foreign_keys = {int(is_on)}")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_spill = OFF")  # others can read what was before until it is committed
             if enforces is False:
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
                 connection.execute("PRAGMA ignore_check_constraints = 1")  # rows are written as they were
@@ -116,12 +118,13 @@ class SqliteDatabase:
             return connection
 
     @contextlib.contextmanager
-    def _looking(self, connection: apsw.Connection) -> Iterator[None]:
+    def _looking(self, connection: apsw.Connection) -> Iterator[apsw.Connection]:
         """All that is read in the block is of one moment; and the file is locked once, not for each row."""
-        connection.execute("BEGIN")
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
         try:
             self._files.require_same(self._where)
-            yield
+            yield connection
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -180,8 +183,8 @@ class SqliteDatabase:
 
     def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
         if mode is Mode.CLONE:
-            with self._clone() as clone:
-                return self._run(clone, operation, mode)
+            with cloned(self._where, self._acting, self._settings) as (clone, before):
+                return self._run(clone, operation, mode, before=before)
         with translated(self._where), without_collection(), self._transaction(self._acting) as end:
             if planned is not None and self._is_version_of(planned):
                 return planned
@@ -215,45 +218,33 @@ class SqliteDatabase:
 
     def _is_version_of(self, planned: Effect) -> bool:
         """Whether nobody has written to the file since something was rehearsed."""
-        return isinstance(planned.evidence, _Evidence) and planned.evidence.version == self._version()
+        return isinstance(planned.evidence, _Evidence) and planned.evidence.version == self._version(self._acting)
 
-    def _version(self) -> tuple[int, int]:
+    def _version(self, connection: apsw.Connection) -> tuple[int, int]:
         """Another one whenever anybody has committed a change of the file. Asked in a transaction."""
-        ((version,),) = self._acting.execute("PRAGMA main.data_version")
+        ((version,),) = connection.execute("PRAGMA main.data_version")
         return version, self._num_commits
 
-    @contextlib.contextmanager
-    def _clone(self) -> Generator[apsw.Connection]:
-        """A copy of the whole file in memory, with a transaction open on it."""
-        import apsw
-
-        ((size,),) = self._acting.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
-        if size > self._settings.max_clone_bytes:
-            raise InputError(
-                f'{self._where}: mode "clone": {size} bytes would be copied into memory, more than max_clone_bytes '
-                f'({self._settings.max_clone_bytes}). Mend: mode "images", or have the limit raised'
-            )
-        with translated(self._where), contextlib.closing(apsw.Connection(":memory:", statementcachesize=0)) as clone:
-            with clone.backup("main", self._acting, "main") as backup:
-                while not backup.done:
-                    backup.step(1000)
-            clone.execute(f"PRAGMA foreign_keys = {int(self._settings.enforces_foreign_keys)}")
-            clone.execute("BEGIN IMMEDIATE")
-            yield clone
-
-    def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
+    def _run(
+        self,
+        connection: apsw.Connection,
+        operation: Sql,
+        mode: Mode,
+        planned: Effect | None = None,
+        before: apsw.Connection | None = None,
+    ) -> Effect:
         """Run statements in the transaction that is open; what they did.
 
         `planned` is believed to be that, if they change the rows of its evidence; if not, nothing is told of rows.
+        `before` sees the file as it was.
         """
         tables, objects, counters = tables_of(connection), objects_of(connection), counters_of(connection)
         reads: set[str] = set()
         is_settled = True
-        most = self._settings.max_rows * _EVENTS_PER_ROW + 1000
-        with Recorder(connection, tables, most, reads_rows=planned is None) as recorder:
+        with Recorder(connection, tables, self._settings, reads_rows=planned is None) as recorder:
             try:
                 for number in range(len(operation.statements)):
-                    seen = self._step(connection, operation, number)
+                    seen = self._step(connection, operation, number, is_too_much=lambda: recorder.is_too_much)
                     _require_mode(seen, mode, number + 1)
                     is_settled = is_settled and seen.is_settled
                     reads |= reads_of(operation, number, seen, tables)
@@ -265,12 +256,14 @@ class SqliteDatabase:
                 raise
         after = tables_of(connection)
         if planned is None:
-            effects = tuple(recorder.table_effects(after))
+            with self._looking(before or self._writing) as then:
+                effects = tuple(recorder.table_effects(after, then))
         else:
             effects = planned.tables if recorder.rowids == planned.evidence.rowids else ()
+        made = tuple(_created(objects, objects_of(connection), after, mode))
         effect = Effect(
             effects,
-            created=tuple(_created(objects, objects_of(connection), after, mode)),
+            created=made,
             counters=_moved(counters, counters_of(connection)),
             reads=frozenset(reads | {key for each in effects for key in parents_of(each, after)}),
             is_settled=is_settled,
@@ -281,14 +274,22 @@ class SqliteDatabase:
             self._settings,
             lambda place: self._num_left(connection, after[name_of(place)]),
         )
-        if mode is Mode.IMAGES and is_settled and not effect.created and recorder.is_predictable:
-            return replace(effect, evidence=_Evidence(self._version(), recorder.rowids))
+        if planned is None and mode is Mode.IMAGES and is_settled and not made and recorder.is_predictable:
+            return replace(effect, evidence=_Evidence(self._version(self._acting), recorder.rowids))
         return effect
 
-    def _step(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool = True) -> Seen:
-        """Compile a statement, and run it; what it is about."""
+    def _step(
+        self,
+        connection: apsw.Connection,
+        operation: Sql,
+        number: int,
+        *,
+        runs: bool = True,
+        is_too_much: Callable[[], bool] = bool,
+    ) -> Seen:
+        """Compile a statement, and run it until it is too much; what it is about."""
         until = time.monotonic() + self._settings.statement_timeout_s
-        connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+        connection.set_progress_handler(lambda: time.monotonic() > until or is_too_much(), 10_000)
         try:
             with without_foreign_keys(connection):
                 own = self._given(connection, operation, number, runs=False)
@@ -326,13 +327,15 @@ class SqliteDatabase:
 
     def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         with translated(self._where), without_collection(), self._looking(self._writing):
-            return Rows(self._writing).contested(effect)
+            found = Rows(self._writing).contested(effect)
+            self._uncontested = None if found else (effect, self._version(self._writing))
+            return found
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
         with translated(self._where), without_collection(), self._transaction(connection) as end:
             rows = Rows(connection)
-            if contested := rows.contested(effect):
+            if not self._is_uncontested(effect) and (contested := rows.contested(effect)):
                 raise Contested.over(self._name, contested)
             connection.execute("SAVEPOINT written")
             self._written(rows, effect)
@@ -343,7 +346,13 @@ class SqliteDatabase:
                 self._written(Rows(connection), effect)
             connection.execute("RELEASE written")
             keep(effect, {})
-            end(True)
+            self._commit(end)
+            self._uncontested = None
+
+    def _is_uncontested(self, effect: Effect) -> bool:
+        """Whether it was found so, and nobody has written to the file since."""
+        known, version = self._uncontested or (None, None)
+        return known is effect and version == self._version(self._writing)
 
     def _written(self, rows: Rows, effect: Effect) -> None:
         import apsw

@@ -5,22 +5,16 @@ Meant for a connection of which triggers and foreign keys are switched off: what
 
 from __future__ import annotations
 
-from array import array
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, is_same
+from autoclave.runtime.databases.effects import Definition, Effect, TableEffect
 from autoclave.runtime.databases.engine import Contested
+from autoclave.runtime.databases.images import Image, is_same, keys_in
 from autoclave.runtime.databases.places import name_of
-from autoclave.runtime.databases.sqlite.catalogue import (
-    PLAIN,
-    TableMaker,
-    decoded,
-    names_in,
-    objects_of,
-    quoted,
-    tables_of,
-)
+from autoclave.runtime.databases.sqlite.catalogue import TableMaker, names_in, objects_of, quoted, tables_of
+from autoclave.runtime.databases.sqlite.texts import ROWID, column_at, equipped, image_of, matches, read_either_way
 
 if TYPE_CHECKING:
     import apsw
@@ -58,13 +52,16 @@ class Rows:
         return found
 
     def _contested_rows(self, table: TableMaker, effect: TableEffect) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        gone = {key for key, _ in effect.removed}
-        new = [image for image in effect.added if image[0] not in gone and not image[0].startswith("rowid ")]
-        for image, now in self._found(table, effect.removed):
-            if not is_same(now, image):
+        went, came = effect.texts
+        for image, now in self._found(table, went, "({now}) IS NOT json(j.value)"):
+            if not is_same(now, image):  # what is the same may be written in several ways
                 yield (effect.table, image[0]), now
-        for image, now in self._found(table, new):
-            if now is not None and now[0] not in gone:  # else its key is the same, but for how it is spelt
+        if not effect.counts.get("create"):
+            return
+        gone = set(keys_in(effect.removed))
+        for image, now in self._found(table, came, "({now}) IS NOT NULL"):
+            is_new = image[0] not in gone and not image[0].startswith("rowid ")
+            if is_new and now is not None and now[0] not in gone:  # else its key is the same, but for how it is spelt
                 yield (effect.table, image[0]), now
 
     def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
@@ -80,32 +77,25 @@ class Rows:
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM main.{quoted(name)}")
         return count == sum(len(each.removed) for each in effect.tables if each.table == definition.name)
 
-    def _found(self, table: TableMaker, images: Sequence[Image]) -> Iterator[tuple[Image, Image | None]]:
-        """Images, each with the row that is there under its key."""
-        is_by_rowid = table.has_rowid and (table.alias is not None or not table.key)
-        by_rowid = [each for each in images if is_by_rowid or each[0].startswith("rowid ")]
-        there = self._rows_at(table, [data[0] for _, data in by_rowid])
-        yield from ((image, there.get(image[1][0])) for image in by_rowid)
-        if not is_by_rowid:
-            yield from self._found_by_key(table, [each for each in images if not each[0].startswith("rowid ")])
+    def _found(self, table: TableMaker, images: str, condition: str) -> Iterator[tuple[Image, Image | None]]:
+        """Images out of a text of them, each with the row that is there under its key, where a condition holds."""
 
-    def _rows_at(self, table: TableMaker, rowids: Sequence[int]) -> dict[int, Image]:
-        """Rows by their rowids, looked up at once."""
-        import apsw
+        def found(is_odd: bool) -> list[tuple[str, str | None]]:
+            now = image_of(table, is_odd=is_odd)
+            return [
+                row
+                for match, which in matches(table)
+                for row in self._connection.execute(
+                    f"SELECT json(j.value), {now} FROM jsonb_each(?) j LEFT JOIN main.{quoted(table.name)} t "
+                    f"ON {match} WHERE {which} AND {condition.format(now=now)}",
+                    (images,),
+                )
+            ]
 
-        if not rowids:
-            return {}
-        statement = f"SELECT {_columns(table)} FROM main.{quoted(table.name)} WHERE {table.rowid} IN carray(?)"
-        rows = self._connection.execute(statement, (apsw.carray(array("q", rowids)),))
-        return {rowid: table.image(rowid, values) for rowid, *values in rows}
-
-    def _found_by_key(self, table: TableMaker, images: Sequence[Image]) -> Iterator[tuple[Image, Image | None]]:
-        where = " AND ".join(f"{quoted(table.stored[number][0])} IS ?" for number in table.key)
-        statement = f"SELECT ?, {_columns(table)} FROM main.{quoted(table.name)} WHERE {where}"
-        keys = ([decoded(data[1][number]) for number in table.key] for _, data in images)
-        rows = self._connection.executemany(statement, ((number, *key) for number, key in enumerate(keys)))
-        there = {number: table.image(rowid, values) for number, rowid, *values in rows}
-        yield from ((image, there.get(number)) for number, image in enumerate(images))
+        with equipped(self._connection):
+            rows = read_either_way(found)
+        for image, now in rows:
+            yield _parsed(image), _parsed(now) if now is not None else None
 
     def write(self, effect: Effect) -> None:
         """Make an effect true. The caller has the transaction, and has looked that nothing is contested."""
@@ -114,50 +104,51 @@ class Rows:
             if each.kind == "table":  # what was made out of a query is full
                 self._connection.execute(f"DELETE FROM main.{quoted(name_of(each.name))}")
         self._tables = tables_of(self._connection)
-        for each in effect.tables:
-            self._take(self._tables[name_of(each.table)], each.removed)
-        for each in effect.tables:
-            self._bring(self._tables[name_of(each.table)], each.added)
+        with equipped(self._connection):
+            for each in effect.tables:
+                if each.removed:
+                    self._take(self._tables[name_of(each.table)], each)
+            for each in effect.tables:
+                if each.added:
+                    self._bring(self._tables[name_of(each.table)], each.texts[1])
         for each in effect.dropped:
             self._connection.execute(f"DROP {each.kind} main.{quoted(name_of(each.name))}")
         self._set_counters(effect.counters)
 
-    def _take(self, table: TableMaker, images: tuple[Image, ...]) -> None:
-        import apsw
-
-        before, delete = self._connection.total_changes(), f"DELETE FROM main.{quoted(table.name)} WHERE "
-        if table.has_rowid and images:
-            rowids = apsw.carray(array("q", [data[0] for _, data in images]))
-            self._connection.execute(f"{delete}{table.rowid} IN carray(?)", (rowids,))
-        elif images:
-            where = " AND ".join(f"{quoted(table.stored[number][0])} IS ?" for number in table.key)
-            rows = (tuple(decoded(data[1][number]) for number in table.key) for _, data in images)
-            self._connection.executemany(delete + where, rows)
-        if self._connection.total_changes() - before != len(images):
+    def _take(self, table: TableMaker, effect: TableEffect) -> None:
+        if table.has_rowid:
+            which = f"{table.rowid} IN (SELECT {ROWID} FROM jsonb_each(?) j)"
+        else:
+            names = ", ".join(quoted(table.stored[number][0]) for number in table.key)
+            values = ", ".join(column_at(number) for number in table.key)
+            which = f"({names}) IN (SELECT {values} FROM jsonb_each(?) j)"
+        before = self._connection.total_changes()
+        self._connection.execute(f"DELETE FROM main.{quoted(table.name)} WHERE {which}", (effect.texts[0],))
+        if self._connection.total_changes() - before != len(effect.removed):
             raise Contested(f"somebody else has changed {table.place}")
 
-    def _bring(self, table: TableMaker, images: tuple[Image, ...]) -> None:
+    def _bring(self, table: TableMaker, images: str) -> None:
+        """Insert rows. Where a rowid is nothing but a place, and somebody has it, a row gets another one."""
         names = [quoted(table.stored[number][0]) for number in table.written]
-        has_own, is_whole = table.has_rowid and table.alias is None, len(table.written) == len(table.stored)
-        names += [table.rowid] if has_own else []
-        marks = ", ".join("?" for _ in names)
-        statement = f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) VALUES ({marks})"
+        values = [column_at(number) for number in table.written]
+        if not table.has_rowid or table.alias is not None:
+            self._insert(table, names, values, images)
+            return
+        query = f"SELECT {ROWID} FROM jsonb_each(?) j JOIN main.{quoted(table.name)} t ON t.{table.rowid} = {ROWID}"
+        taken = json.dumps([rowid for (rowid,) in self._connection.execute(query, (images,))])
+        names.append(table.rowid)
+        is_taken = f"{ROWID} IN (SELECT value FROM json_each(?))"
+        self._insert(table, names, [*values, ROWID], images, f"NOT {is_taken}", taken)
+        self._insert(table, names, [*values, "NULL"], images, is_taken, taken)
 
-        def rows() -> Iterator[Sequence[Any]]:
-            for _, (rowid, values) in images:
-                if is_whole and not has_own and PLAIN.issuperset(map(type, values)):
-                    yield values
-                    continue
-                row = [decoded(values[number]) for number in table.written]
-                if has_own:
-                    row.append(None if self._has_rowid(table, rowid) else rowid)
-                yield row
-
-        self._connection.executemany(statement, rows())
-
-    def _has_rowid(self, table: TableMaker, rowid: int) -> bool:
-        statement = f"SELECT 1 FROM main.{quoted(table.name)} WHERE {table.rowid} = ?"
-        return bool(list(self._connection.execute(statement, (rowid,))))
+    def _insert(
+        self, table: TableMaker, names: Sequence[str], values: Sequence[str], images: str, which: str = "", *given: str
+    ) -> None:
+        self._connection.execute(
+            f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) SELECT {', '.join(values)} "
+            f"FROM jsonb_each(?) j WHERE {which or 'true'}",
+            (images, *given),
+        )
 
     def _set_counters(self, counters: Mapping[str, tuple[Any, Any]]) -> None:
         """Set AUTOINCREMENT where nobody has drawn another number since."""
@@ -171,6 +162,6 @@ class Rows:
                     self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (table, after))
 
 
-def _columns(table: TableMaker) -> str:
-    """What is read of a row: its rowid, if it has one, and its values."""
-    return ", ".join([table.rowid if table.has_rowid else "0", *(quoted(each[0]) for each in table.stored)])
+def _parsed(text: str) -> Image:
+    key, data = json.loads(text)
+    return key, data

@@ -1,0 +1,185 @@
+"""Images of SQLite rows hold any value to the last bit, whatever column it is in, also when they were kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from autoclave.core import InputError
+from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.engine import Contested, Engine, open_engine
+from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.settings import DatabaseConnection, Mode
+
+TABLES = {
+    "rowid": "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b TEXT, c NUMERIC, d REAL, e BLOB, f INTEGER)",
+    "no key": "CREATE TABLE t (id INT, a, b TEXT, c NUMERIC, d REAL, e BLOB, f INTEGER)",
+    "any key": "CREATE TABLE t (id, a PRIMARY KEY, b TEXT, c NUMERIC, d REAL, e BLOB, f INTEGER)",
+    "without rowid": "CREATE TABLE t (id, a, b TEXT, c NUMERIC, d REAL, e, f INTEGER, PRIMARY KEY (b, a)) "
+    "WITHOUT ROWID",
+    "strict": "CREATE TABLE t (id INTEGER PRIMARY KEY, a ANY, b ANY, c ANY, d ANY, e ANY, f ANY) STRICT",
+    "computed": "CREATE TABLE t (id INTEGER PRIMARY KEY, g AS (hex(a)) VIRTUAL, a, b TEXT, h AS (typeof(b)) STORED, "
+    "c NUMERIC, d REAL, e BLOB, f INTEGER)",
+}
+NEVER_UTF8 = st.sampled_from([b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\x00\x80b"])
+VALUES = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]),
+    st.floats(allow_nan=False),
+    st.sampled_from([-0.0, 5e-324, -2.2250738585072e-308, 1.7976931348623157e308, float("inf"), float("-inf"), 1e16]),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+    st.sampled_from(["a\0b", '{"b":"00"}', "[1]", "null", "1.0", "\u2028\n,\n\r", '\\"\\u0000', "rowid 7", "\ud7ff"]),
+    st.binary(max_size=9),
+    NEVER_UTF8.map(lambda odd: ("text", odd)),
+)
+ROWS = st.lists(st.tuples(*[VALUES] * 6), max_size=6)
+COUNT = settings(max_examples=4, deadline=None, phases=[Phase.generate])
+
+
+def given_as(value: Any) -> tuple[str, Any]:
+    """How a value is written in a statement, and what is bound."""
+    return ("CAST(? AS TEXT)", value[1]) if isinstance(value, tuple) else ("?", value)
+
+
+def content(connection: apsw.Connection) -> list[Any]:
+    """All rows, told from each other by their bits."""
+    without = connection.execute("SELECT wr FROM pragma_table_list('t')").fetchone()[0]
+    columns = ", ".join(
+        f"typeof({name}), CAST({name} AS BLOB), iif(typeof({name}) = 'real', {name}, 0)" for name in "abcdef"
+    )
+    rows = connection.execute(f"SELECT {'0' if without else 'rowid'}, id, {columns} FROM t")
+    return sorted(repr([struct.pack(">d", each) if type(each) is float else each for each in row]) for row in rows)
+
+
+@contextlib.contextmanager
+def filled(folder: Path, made: str, rows: list[tuple[Any, ...]]) -> Any:
+    path = folder / "t.db"
+    for old in folder.glob("t.db*"):
+        old.unlink()
+    with contextlib.closing(apsw.Connection(f"{path}")) as connection:
+        connection.execute(made)
+        for number, row in enumerate(rows):
+            if "WITHOUT ROWID" in made:  # where texts that are no UTF-8 are refused; see below
+                row = [each[1] if isinstance(each, tuple) else each for each in row]
+            marks, values = zip(*map(given_as, row), strict=True)
+            statement = f"INSERT OR IGNORE INTO t (id, a, b, c, d, e, f) VALUES (?, {', '.join(marks)})"
+            with contextlib.suppress(apsw.ConstraintError):
+                connection.execute(statement, (number, *values))
+        settings = DatabaseConnection(engine="sqlite", path=f"{path}")
+        with contextlib.closing(open_engine("t", settings, "")) as engine:
+            yield connection, engine
+
+
+def performed(engine: Engine, *statements: str) -> Effect:
+    found: list[Effect] = []
+    engine.perform(Sql(database="t", statements=statements), lambda effect, _: found.append(effect))
+    (effect,) = found
+    return Effect.from_json(json.loads(effect.to_text()))
+
+
+@pytest.mark.parametrize("made", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("statement", ["DELETE FROM t", "UPDATE t SET c = 7, e = 0.1 + f WHERE id <> 1"])
+@COUNT
+@given(rows=ROWS)
+def test_any_value_comes_back_and_goes_again(
+    tmp_path_factory: pytest.TempPathFactory, made: str, statement: str, rows: list[tuple[Any, ...]]
+):
+    folder = tmp_path_factory.getbasetemp() / "values"
+    folder.mkdir(exist_ok=True)
+    with filled(folder, made, rows) as (connection, engine):
+        before = content(connection)
+        effect = performed(engine, statement)
+        after = content(connection)
+        for each, there in ((effect.inverse(), before), (effect, after), (effect.inverse(), before)):
+            assert engine.contested(each) == {}
+            engine.write(each, lambda *_: None)
+            assert content(connection) == there
+
+
+@pytest.mark.parametrize("made", TABLES.values(), ids=TABLES)
+@COUNT
+@given(one=VALUES, other=VALUES)
+def test_a_value_that_others_change_is_noticed_if_and_only_if_a_bit_is_another(
+    tmp_path_factory: pytest.TempPathFactory, made: str, one: Any, other: Any
+):
+    folder = tmp_path_factory.getbasetemp() / "values"
+    folder.mkdir(exist_ok=True)
+    with filled(folder, made, [(1, "k", 1, 1, one, 1), (2, "l", 1, 1, 1, 1)]) as (connection, engine):
+        effect = performed(engine, "UPDATE t SET f = 9")
+        before = content(connection)
+        mark, value = given_as(other)
+        with contextlib.suppress(apsw.ConstraintError):
+            connection.execute(f"UPDATE t SET e = {mark} WHERE a = 1", (value,))
+        is_changed = content(connection) != before
+        assert len(engine.contested(effect.inverse())) == int(is_changed)
+        if is_changed:
+            with pytest.raises(Contested, match="t/main/t/"):
+                engine.write(effect.inverse(), lambda *_: None)
+
+
+def test_keys_that_are_no_utf8_come_back(tmp_path: Path):
+    rows = [(("text", odd), 1, 1, 1, 1, 1) for odd in (b"\xff", b"a\xc3")] + [
+        ("a", 1, 1, 1, 1, 1),
+        (b"a", 1, 1, 1, 1, 1),
+    ]
+    with filled(tmp_path, TABLES["any key"], rows) as (connection, engine):
+        before = content(connection)
+        effect = performed(engine, "DELETE FROM t")
+        assert len(effect.tables[0].keys) == 4
+        engine.write(effect.inverse(), lambda *_: None)
+        assert content(connection) == before
+
+
+def test_texts_that_are_no_utf8_are_refused_in_tables_without_rowids(tmp_path: Path):
+    with filled(tmp_path, TABLES["without rowid"], []) as (connection, engine):
+        connection.execute("INSERT INTO t (a, b) VALUES (CAST(x'ff' AS TEXT), 'x')")
+        before = content(connection)
+        with pytest.raises(InputError, match="cannot be read"):
+            performed(engine, "DELETE FROM t")
+        assert content(connection) == before
+
+
+def test_rows_of_very_many_columns(tmp_path: Path):
+    names = [f"c{number}" for number in range(1500)]
+    with filled(tmp_path, f"CREATE TABLE t (id INTEGER PRIMARY KEY, {', '.join(names)})", []) as (connection, engine):
+        values = [number if number % 3 else f"]{number}[" for number in range(1500)]
+        connection.execute(f"INSERT INTO t ({', '.join(names)}) VALUES ({', '.join('?' * 1500)})", values)
+        before = list(connection.execute("SELECT * FROM t"))
+        effect = performed(engine, "DELETE FROM t")
+        engine.write(effect.inverse(), lambda *_: None)
+        assert list(connection.execute("SELECT * FROM t")) == before
+
+
+@pytest.mark.parametrize(("limit", "rule"), [({"max_rows": 99}, "max_rows"), ({"max_bytes": 3000}, "max_bytes")])
+@pytest.mark.parametrize("statement", ["DELETE FROM t", "CREATE TABLE copy AS SELECT * FROM t"])
+def test_what_is_too_much_is_not_done(tmp_path: Path, limit: dict[str, int], rule: str, statement: str):
+    with filled(tmp_path, TABLES["rowid"], [(1, 2, 3, 4, 5, 6)] * 100) as (connection, engine):
+        engine.close()
+        settings = DatabaseConnection(engine="sqlite", path=f"{tmp_path / 't.db'}", **limit)
+        with contextlib.closing(open_engine("t", settings, "")) as limited:
+            for act in (
+                lambda: limited.rehearse(Sql(database="t", statements=(statement,)), Mode.IMAGES),
+                lambda: performed(limited, statement),
+            ):
+                with pytest.raises(InputError, match=rule):
+                    act()
+        assert len(content(connection)) == 100
+
+
+def test_what_changes_far_too_much_is_stopped_on_the_way(tmp_path: Path):
+    with filled(tmp_path, TABLES["rowid"], [(1, 2, 3, 4, 5, 6)]) as (connection, engine):
+        engine.close()
+        settings = DatabaseConnection(engine="sqlite", path=f"{tmp_path / 't.db'}", max_rows=10)
+        endless = "INSERT INTO t (a) WITH RECURSIVE n (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n) SELECT n FROM n"
+        with contextlib.closing(open_engine("t", settings, "")) as limited, pytest.raises(InputError, match="max_rows"):
+            performed(limited, endless)
+        assert len(content(connection)) == 1

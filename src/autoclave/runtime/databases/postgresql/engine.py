@@ -95,6 +95,8 @@ class PostgresDatabase:
         self._seeds = drawn_seeds()
         self._reader = Reader(self._server)
         self._restoring = Restoring(name, self._server, self._seeds)
+        self._changed_before: tuple[Sql | None, frozenset[str]] = None, frozenset()
+        """Tables that the statements of an action changed when they were run last, beside those that can be told."""
 
     @property
     def _where(self) -> str:
@@ -149,11 +151,13 @@ class PostgresDatabase:
                 if not done.unheard and done.effect == planned:
                     yield connection, replace(done, effect=planned)
                     return
-        more: set[str] = set()
+        known, changed_before = self._changed_before
+        more = set(changed_before) if known == operation else set[str]()
         for _ in range(_TRIES):
             with self._server.transaction() as connection:
                 done = self._run(connection, operation, mode, more)
                 if not done.unheard:
+                    self._changed_before = operation, frozenset(more)
                     if mode is not Mode.HOLD:
                         self._restoring.require_possible(connection, done.effect)
                     yield connection, done

@@ -82,23 +82,23 @@ def _has(python: str, module: str) -> bool:
 @contextlib.contextmanager
 def radicale_running(command: Sequence[str], folder: Path) -> Generator[int]:
     """Radicale, in which any user has calendars, with any password; the port."""
-    port = free_port()
-    words = [*command, "--config", "", "--server-hosts", f"127.0.0.1:{port}", "--auth-type", "none"]
-    words += ["--storage-filesystem-folder", f"{folder}/collections", "--logging-level", "error"]
-    with running(words, port, folder, "/.web/"):
-        yield port
+    with held_port() as port:
+        words = [*command, "--config", "", "--server-hosts", f"127.0.0.1:{port}", "--auth-type", "none"]
+        words += ["--storage-filesystem-folder", f"{folder}/collections", "--logging-level", "error"]
+        with running(words, port, folder, "/.web/"):
+            yield port
 
 
 @contextlib.contextmanager
 def synapse_running(command: Sequence[str], folder: Path) -> Generator[int]:
     """Synapse, where anybody may register, with a low limit of messages; the port."""
-    port = free_port()
-    settings = _SYNAPSE.replace("PORT", f"{port}").replace("FOLDER", f"{folder}")
-    (folder / "homeserver.yaml").write_text(settings)
     (folder / "log.yaml").write_text("{version: 1, root: {level: ERROR}}")
     (folder / "signing.key").write_text(f"ed25519 a_key {base64.b64encode(os.urandom(32)).decode().rstrip('=')}\n")
-    with running([*command, "--config-path", "homeserver.yaml"], port, folder, "/_matrix/client/versions"):
-        yield port
+    with held_port() as port:
+        settings = _SYNAPSE.replace("PORT", f"{port}").replace("FOLDER", f"{folder}")
+        (folder / "homeserver.yaml").write_text(settings)
+        with running([*command, "--config-path", "homeserver.yaml"], port, folder, "/_matrix/client/versions"):
+            yield port
 
 
 @contextlib.contextmanager
@@ -126,11 +126,13 @@ def running(command: Sequence[str], port: int, folder: Path, path: str = "/") ->
             process.wait()
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+@contextlib.contextmanager
+def held_port() -> Generator[int]:
+    """A port of 127.0.0.1 that nobody else is given in the block. Servers that reuse addresses can listen on it."""
+    with socket.socket() as seat:
+        seat.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        seat.bind(("127.0.0.1", 0))
+        yield int(seat.getsockname()[1])
 
 
 def _answers(port: int, path: str) -> bool:

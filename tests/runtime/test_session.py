@@ -565,7 +565,7 @@ def test_many_folders_are_made_at_once_and_time_grows_with_their_number(root: Pa
     assert len(proposal.plan.request.accesses[0].inside) == 499
     began = time.monotonic()
     opened.run(proposal.action, proposal.plan.digest)
-    assert time.monotonic() - began < 15  # it took minutes when each was a step
+    assert time.monotonic() - began < 60  # it took minutes when each was a step
     with Scope(root) as scope:
         assert len(list(scope.walk("new"))) == 500
     opened.undo(proposal.action)

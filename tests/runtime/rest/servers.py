@@ -48,11 +48,11 @@ def installed(program: str) -> list[str]:
 @contextlib.contextmanager
 def kinto_running(folder: Path) -> Generator[int]:
     """Kinto with its memory back end and its history; any user and password will do."""
-    port = local_servers.free_port()
-    (folder / "kinto.ini").write_text(_KINTO.replace("PORT", f"{port}"))
-    words = [*installed("kinto"), "start", "--ini", "kinto.ini"]
-    with local_servers.running(words, port, folder, "/v1/"):
-        yield port
+    with local_servers.held_port() as port:
+        (folder / "kinto.ini").write_text(_KINTO.replace("PORT", f"{port}"))
+        words = [*installed("kinto"), "start", "--ini", "kinto.ini"]
+        with local_servers.running(words, port, folder, "/v1/"):
+            yield port
 
 
 @contextlib.contextmanager

@@ -245,7 +245,7 @@ def test_one_time_limit_is_for_all_of_an_exchange(service: RawService, tmp_path:
             session.plan(asked("get", "odd", id="x"))
     finally:
         is_over.set()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60  # and not for ever
 
 
 def test_a_certificate_that_comes_too_slowly_is_not_waited_for(service: RawService, tmp_path: Path):

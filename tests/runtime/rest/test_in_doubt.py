@@ -177,14 +177,14 @@ def test_where_the_clock_was_set_back_it_is_waited_no_longer_and_not_sent_again(
     given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
     begun = time.monotonic()
     assert done_or_said(shaky, given)[1] is S.FAILED
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60  # and not the hour
     assert [method for method, _, _ in proxy.seen].count("POST") == 1
 
 
 def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
     reader.put("one", title="first")
-    proxy.delay_s = 0.6
-    with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=0.3)}, secret(proxy.port)) as session:
+    proxy.delay_s = 4.0
+    with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=2.0)}, secret(proxy.port)) as session:
         proxy.faults("delay")
         place = {"bucket": reader.bucket, "collection": "notes"}
         action = done(session, "create_record", **place, body={"data": {"n": 1}})

@@ -239,12 +239,12 @@ class EngineConformance:
         kept: list[tuple[Effect, Any]] = []
         for commit in (False, True):
             engine.hold(f"action{commit}", filled.sql("update"), lambda effect, mark: kept.append((effect, mark)))
-            effect, mark = kept[-1]
-            assert engine.held(f"action{commit}", mark, effect).is_open
+            _, mark = kept[-1]
+            assert engine.held(f"action{commit}", mark).is_open
             assert filled.content() == before
             engine.end_hold(f"action{commit}", commit=commit)
             engine.end_hold(f"action{commit}", commit=commit)
-            held = engine.held(f"action{commit}", mark, effect)
+            held = engine.held(f"action{commit}", mark)
             assert (held.is_open, held.is_committed) == (False, commit)
         assert filled.content() != before
 

@@ -76,12 +76,12 @@ class Held:
 
     Attributes:
         is_open: whether it still is.
-        is_committed: whether it was committed.
+        is_committed: whether it was committed; None: the engine does not know, so the rows tell.
         waiting: who waits for it, in words.
     """
 
     is_open: bool
-    is_committed: bool = False
+    is_committed: bool | None = False
     waiting: tuple[str, ...] = ()
 
 
@@ -173,8 +173,8 @@ class Engine(Protocol):
         """
         ...
 
-    def held(self, action: str, mark: Json, effect: Effect) -> Held:
-        """How a held transaction stands."""
+    def held(self, action: str, mark: Json) -> Held:
+        """How a held transaction stands, as far as the engine itself knows."""
         ...
 
     def end_hold(self, action: str, *, commit: bool) -> None:

@@ -7,6 +7,7 @@ import re
 from autoclave.core import InputError
 from autoclave.core.json import shown
 
+_COMMA = re.compile(r"\s*(,|\Z)")
 _TARGET = re.compile(r"\s*<([^<>]*)>\s*")
 _PARAMETER = re.compile(r';\s*(?:([^\s"=;,<>]+)\s*(?:=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";,<>]*)))?\s*)?')
 
@@ -21,7 +22,7 @@ def following(header: str) -> str:
     while at < len(header):
         target = _TARGET.match(header, at)
         if target is None:
-            if (comma := re.compile(r"\s*(,|\Z)").match(header, at)) is None:
+            if (comma := _COMMA.match(header, at)) is None:
                 raise InputError(f"header link {shown(header[at:], 100)}: is no list of links")
             at = max(comma.end(), at + 1)
             continue

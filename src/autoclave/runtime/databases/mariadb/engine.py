@@ -288,13 +288,10 @@ class MariaDatabase:
                 lambda mark: keep(found[0], mark),
             )
 
-    def held(self, action: str, mark: Json, effect: Effect) -> Held:
+    def held(self, action: str, mark: Json) -> Held:
         if self._holding.is_open(action):
             return Held(True, waiting=self._holding.waiting(mark))
-        ended = self._holding.ended(action)
-        if ended is None:
-            ended = not effect.is_nothing and self.was_committed(mark, effect)
-        return Held(False, ended)
+        return Held(False, self._holding.ended(action))
 
     def end_hold(self, action: str, *, commit: bool) -> None:
         self._holding.end(action, commit=commit)

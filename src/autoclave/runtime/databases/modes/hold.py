@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -62,7 +63,7 @@ class HoldMode(ActionMode):
 
     def was_done(self, action: str, started: Json, mark: Json) -> bool:
         held = self._state(action, started)
-        return held.is_open or held.is_committed
+        return held.is_open or bool(held.is_committed)
 
     def put_back(self, action: str, started: Json) -> bool:
         if self._kept.get_mark(action, "done") is None:
@@ -75,8 +76,12 @@ class HoldMode(ActionMode):
         self.forget(action)
 
     def _state(self, action: str, told: Json) -> Held:
-        mark, effect = self._kept.get_mark(action, "done") or {}, self._kept.get(action, "done")
-        return self._databases.engine(told["database"]).held(action, mark, effect)
+        engine, mark = self._databases.engine(told["database"]), self._kept.get_mark(action, "done") or {}
+        held = engine.held(action, mark)
+        if held.is_committed is None:
+            effect = self._kept.get(action, "done")
+            held = replace(held, is_committed=not effect.is_nothing and engine.was_committed(mark, effect))
+        return held
 
     def keep(self, action: str, receipt: Json) -> None:
         """Rows are where they stay."""

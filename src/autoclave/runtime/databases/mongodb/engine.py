@@ -219,15 +219,11 @@ class MongoDatabase:
                 lambda mark: keep(found[-1], mark),
             )
 
-    def held(self, action: str, mark: Json, effect: Effect) -> Held:
+    def held(self, action: str, mark: Json) -> Held:
         nothing = {"filter": {"_id": {"$in": []}}}
-        name = effect.tables[0].table.split("/", 1)[1] if effect.tables else "none"
-        if self._holding.is_open(action, lambda session: self._rows(session).find(name, nothing)):
+        if self._holding.is_open(action, lambda session: self._rows(session).find("none", nothing)):
             return Held(True)
-        ended = self._holding.ended(action)
-        if ended is None:
-            ended = not effect.is_nothing and self.was_committed(mark, effect)
-        return Held(False, ended)
+        return Held(False, self._holding.ended(action))
 
     def end_hold(self, action: str, *, commit: bool) -> None:
         self._holding.end(action, commit=commit)

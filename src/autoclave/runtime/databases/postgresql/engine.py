@@ -378,7 +378,7 @@ class PostgresDatabase:
 
         self._holding.hold(action, run, lambda mark: keep(effect, mark))
 
-    def held(self, action: str, mark: Json, effect: Effect) -> Held:
+    def held(self, action: str, mark: Json) -> Held:
         return self._holding.held(action, mark)
 
     def end_hold(self, action: str, *, commit: bool) -> None:

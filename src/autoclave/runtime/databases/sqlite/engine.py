@@ -10,7 +10,6 @@ with its device and inode in the name, which leaves no file behind and ends with
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator
@@ -43,6 +42,7 @@ from autoclave.runtime.databases.sqlite.catalogue import (
 from autoclave.runtime.databases.sqlite.cloning import cloned
 from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
 from autoclave.runtime.databases.sqlite.failures import translated
+from autoclave.runtime.databases.sqlite.holding import Holding
 from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
 from autoclave.runtime.databases.sqlite.recorder import Recorder
 from autoclave.runtime.databases.sqlite.rows import Rows
@@ -74,10 +74,6 @@ class SqliteDatabase:
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
         self._name, self._settings = name, settings
-        self._held: dict[str, apsw.Connection] = {}
-        self._ends: dict[str, bool] = {}
-        self._timers: list[threading.Timer] = []
-        self._lock = threading.Lock()
         self._num_commits = 0
         self._uncontested: tuple[Effect, tuple[int, int]] | None = None
         with contextlib.ExitStack() as opening:
@@ -93,10 +89,14 @@ class SqliteDatabase:
                 tables_of(self._acting)
             self._files = OpenFiles(path)
             self._opened = opening.pop_all()
+        self._holding = Holding(self._connect, self._require_same, settings.hold_s, self._where)
 
     @property
     def _where(self) -> str:
         return f"database {self._name}"
+
+    def _require_same(self) -> None:
+        self._files.require_same(self._where)
 
     def _connect(self, *, enforces: bool | None = None, path: str = "") -> apsw.Connection:
         import apsw
@@ -123,7 +123,7 @@ class SqliteDatabase:
         if not connection.in_transaction:
             connection.execute("BEGIN")
         try:
-            self._files.require_same(self._where)
+            self._require_same()
             yield connection
         finally:
             if connection.in_transaction:
@@ -136,11 +136,11 @@ class SqliteDatabase:
 
         def end(is_good: bool) -> None:
             if is_good:
-                self._files.require_same(self._where)
+                self._require_same()
             connection.execute("COMMIT" if is_good else "ROLLBACK")
 
         try:
-            self._files.require_same(self._where)
+            self._require_same()
             yield end
         finally:
             if connection.in_transaction:
@@ -372,52 +372,23 @@ class SqliteDatabase:
     # --- Holding ----------------------------------------------------------------------------------------------------
 
     def hold(self, action: str, operation: Sql, keep: Keep) -> None:
-        connection = self._connect()
-        try:
-            with translated(self._where):
-                connection.execute("BEGIN IMMEDIATE")
-                self._files.require_same(self._where)
-                keep(self._run(connection, operation, Mode.HOLD), {"until": time.time() + self._settings.hold_s})
-        except BaseException:
-            connection.close()
-            raise
-        self._held[action] = connection
-        timer = threading.Timer(self._settings.hold_s, self._end, (action, False))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
+        found: list[Effect] = []
+        self._holding.hold(
+            action,
+            lambda connection: found.append(self._run(connection, operation, Mode.HOLD)),
+            lambda mark: keep(found[0], mark),
+        )
 
-    def held(self, action: str, mark: Json, effect: Effect) -> Held:
-        with self._lock:
-            if action in self._held:
-                return Held(True)
-        if action in self._ends:
-            return Held(False, self._ends[action])
-        if effect.is_nothing:
-            return Held(False)
-        return Held(False, self.was_committed(mark, effect))
+    def held(self, action: str, mark: Json) -> Held:
+        if self._holding.is_open(action):
+            return Held(True)
+        return Held(False, self._holding.ended(action))
 
     def end_hold(self, action: str, *, commit: bool) -> None:
-        with translated(self._where):
-            self._end(action, commit)
-
-    def _end(self, action: str, commit: bool) -> None:
-        with self._lock:
-            connection = self._held.get(action)
-            if connection is None:
-                return
-            if commit:
-                self._files.require_same(self._where)
-            connection.execute("COMMIT" if commit else "ROLLBACK")
-            connection.close()
-            del self._held[action]
-            self._ends[action] = commit
+        self._holding.end(action, commit=commit)
 
     def close(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        for action in list(self._held):
-            self._end(action, False)
+        self._holding.close()
         self._opened.close()
 
 

@@ -84,7 +84,7 @@ def _has_sandbox() -> None:
 @pytest.mark.parametrize(
     "num_programs",
     [
-        pytest.param(200, marks=pytest.mark.slow),
+        pytest.param(80, marks=pytest.mark.slow),
         pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3600)]),
     ],
 )

@@ -23,10 +23,11 @@ from tests.mariadb import Mariadb
 from tests.postgresql import Postgres
 
 in_mariadb_too = pytest.mark.parametrize("shop", ["sqlite", "postgresql", "mariadb"], indirect=True)
+"""For tests that need no triggers, and define nothing."""
 in_mariadb_too_if_long = pytest.mark.parametrize(
     "shop", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.soak)], indirect=True
 )
-"""For tests that need no triggers, and define nothing."""
+"""For those of them that take long; MariaDB is among the long runs then."""
 CANARY = "canary-7f3a"
 """In rows, defaults and messages of the shop; must not be told to a model."""
 SQLITE_SHOP = f"""

@@ -24,7 +24,7 @@ from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done, in_mariadb_too
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too, in_mariadb_too_if_long
 from tests.runtime.deaths import dies_within
 
 S = ActionState
@@ -57,7 +57,7 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
     return dies_within(deadly, acting)
 
 
-@in_mariadb_too
+@in_mariadb_too_if_long
 def test_killed_at_every_event_an_action_is_done_or_not(shop: Shop):
     before = shop.content()
     with shop.session() as session:
@@ -81,7 +81,7 @@ def test_killed_at_every_event_an_action_is_done_or_not(shop: Shop):
     assert seen >= {S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED}
 
 
-@in_mariadb_too
+@in_mariadb_too_if_long
 def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(shop: Shop):
     before = shop.content()
     with shop.session() as session:

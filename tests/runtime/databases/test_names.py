@@ -57,11 +57,9 @@ def test_bytes_that_are_no_text_have_a_name_of_their_own():
 @in_mariadb_too
 @pytest.mark.parametrize("name", ODD)
 def test_rows_of_a_table_of_any_name_come_back_and_go_again(shop: Shop, name: str):
-    if shop.settings.engine == "mariadb" and name == "Note":
-        pytest.skip("the server may take it for note")
+    if name == "Note" and shop.settings.engine != "postgresql":
+        name = "Node"  # these take Note for note, which is there
     own = quoted(shop, name)
-    if (shop.settings.engine, name) == ("sqlite", "Note"):
-        own = quoted(shop, name := "Node")
     others_do(shop, f"CREATE TABLE {own} (a int PRIMARY KEY)", f"INSERT INTO {own} VALUES (1), (2)")
     with permitted(shop, name, verbs=("*",)) as session:
         action = done(session, f"UPDATE {own} SET a = 3 WHERE a = 1")

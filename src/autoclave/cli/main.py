@@ -24,45 +24,24 @@ EXTRAS: dict[str, str] = {
 }
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
-
-_MODULES: dict[str, str] = {
-    **{
-        name: name
-        for name in (
-            "act",
-            "config",
-            "curate",
-            "doctor",
-            "evaluate",
-            "export",
-            "judge",
-            "plan",
-            "probe",
-            "problems",
-            "report",
-            "run",
-            "serve",
-            "timeline",
-            "trace",
-            "train",
-            "view",
-        )
-    },
-    "sft": "train",
-}
-"""Commands, and the modules of this package that have them under their names."""
+_COMMANDS = (
+    "act", "config", "curate", "doctor", "evaluate", "export", "judge", "plan", "probe", "problems", "report", "run",
+    "serve", "sft", "timeline", "trace", "train", "view",
+)  # fmt: skip
+_MODULES = {"sft": "train"}
+"""The modules of this package that have commands, where they are not called as these."""
 
 
 class _Commands(click.Group):
     """Commands whose modules are imported when they are called: each needs other libraries."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
+        if cmd_name not in _COMMANDS:
             return None
-        return getattr(import_module(f"autoclave.cli.{_MODULES[cmd_name]}"), cmd_name)
+        return getattr(import_module(f"autoclave.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)

@@ -20,7 +20,7 @@ from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.interface import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
-from autoclave.runtime.rest.fields import PARAMETER, Method, PlainPath, Pointer, Target
+from autoclave.runtime.rest.fields import PARAMETER, Method, PlainPath, Pointer, Target, shape_of
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.headers import require_header, require_value
 from autoclave.runtime.rest.schemas import require_schema
@@ -290,7 +290,7 @@ class Catalogue(Config):
     def _is_consistent(self) -> Catalogue:
         shapes: dict[tuple[str, str], str] = {}
         for name, spec in self.operations.items():
-            twin = shapes.setdefault((spec.method, _shape(spec.path)), name)
+            twin = shapes.setdefault((spec.method, shape_of(spec.path)), name)
             try:
                 self._check(name, spec)
                 if twin != name:
@@ -386,10 +386,6 @@ class Catalogue(Config):
 def _matcher(template: str) -> re.Pattern[str]:
     pieces = PARAMETER.split(template)
     return re.compile("".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces)))
-
-
-def _shape(path: str) -> str:
-    return PARAMETER.sub("{}", path)
 
 
 def needs_answer(spec: OperationSpec) -> bool:

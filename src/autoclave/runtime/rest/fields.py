@@ -20,6 +20,11 @@ def parameters_in(template: str) -> list[str]:
     return PARAMETER.findall(template)
 
 
+def shape_of(template: str) -> str:
+    """A path with its parameters without names: the same thing may be called differently."""
+    return PARAMETER.sub("{}", template)
+
+
 def _method(given: str) -> str:
     if not _METHOD.fullmatch(given):
         raise ValueError(f"{given!r} must be the name of a method in capitals")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from autoclave.core import InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from
-from autoclave.runtime.rest.fields import PARAMETER, parameters_in
+from autoclave.runtime.rest.fields import parameters_in, shape_of
 from autoclave.runtime.rest.headers import is_header
 from autoclave.runtime.rest.references import References
 from autoclave.runtime.rest.schemas import require_schema
@@ -222,7 +222,7 @@ def _extended(own: _Described, extension: dict[str, Any], all_of_them: _All) -> 
 
 def _is_near(path: str, other: str) -> bool:
     """Whether one path is that of the other, or of something in it."""
-    one, two = (PARAMETER.sub("{}", each).rstrip("/") + "/" for each in (path, other))
+    one, two = (shape_of(each).rstrip("/") + "/" for each in (path, other))
     return one.startswith(two) or two.startswith(one)
 
 

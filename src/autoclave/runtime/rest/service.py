@@ -321,9 +321,9 @@ class Service:
             if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
             found |= {self._id_of(call, listing, item): item for item in items}
-            if (following := self.next_page(listing, first, answer)) is None:
+            if (following_call := self.next_page(listing, first, answer)) is None:
                 return found
-            call = following
+            call = following_call
         raise InputError(f"service {self.name}: {first.told}: has more than {listing.most_pages} pages")
 
     def _id_of(self, call: Call, listing: Listing, item: Any) -> str:

@@ -21,7 +21,7 @@ from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.evidence import is_other_tag, is_other_version
 from autoclave.runtime.rest.expressions import evaluated, expressions_in, value_of
-from autoclave.runtime.rest.fields import PARAMETER
+from autoclave.runtime.rest.fields import shape_of
 from autoclave.runtime.rest.marks import has_mark
 from autoclave.runtime.rest.outcomes import Refused
 from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
@@ -340,7 +340,7 @@ def _may_be_own(service: Service, part: Part, undo: Undo) -> bool:
     """Whether an inverse can be about what a part itself changes, by the paths of both."""
     if not _is_described(service):
         return True
-    own, path = _shape(_own_path(service, part)), _shape(service.spec(undo.operation).path)
+    own, path = (shape_of(each).rstrip("/") for each in (_own_path(service, part), service.spec(undo.operation).path))
     return bool(own) and (path == own or path.startswith(f"{own}/"))
 
 
@@ -350,11 +350,6 @@ def _own_path(service: Service, part: Part) -> str:
         return service.look_of(part).path.partition("?")[0]
     path = service.spec_of(part).path
     return path[: path.rindex("}") + 1] if "}" in path else ""
-
-
-def _shape(path: str) -> str:
-    """A path with its parameters without names: the same thing may be called differently."""
-    return PARAMETER.sub("{}", path).rstrip("/")
 
 
 def _can_be_written(undo: Undo, part: Part) -> bool:

@@ -7,12 +7,12 @@ connection can end it. Nothing rolls it back by itself but a clock of ours, or t
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from autoclave.core import HostError
+from autoclave.runtime.databases.clocks import Clocks
 from autoclave.runtime.databases.engine import Json
 from autoclave.runtime.databases.mariadb.connection import Server, do, let_go, rows
 from autoclave.runtime.databases.mariadb.failures import number_of, translated
@@ -37,14 +37,11 @@ class Holding:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._ends: dict[str, bool] = {}
-        self._timers: list[threading.Timer] = []
-        self._is_closed = False
+        self._clocks = Clocks()
 
     def close(self) -> None:
         """Stop the clocks. What is prepared stays."""
-        self._is_closed = True
-        for timer in self._timers:
-            timer.cancel()
+        self._clocks.stop()
 
     def hold(self, action: str, run: Callable[[Any], None], keep: Callable[[Json], None]) -> None:
         """Run something in a transaction that stays open."""
@@ -64,7 +61,7 @@ class Holding:
             finally:
                 with contextlib.suppress(pymysql.Error):
                     let_go(connection)
-        self._expire_in(hold_s, action)
+        self._clocks.after(hold_s, lambda: self._expire(action))
 
     def _number(self, connection: Any) -> str:
         """By which the server tells who waits for a transaction; empty where the user may not see it."""
@@ -90,7 +87,7 @@ class Holding:
                 let_go(connection)
         except (pymysql.Error, HostError) as error:
             if number_of(error) != _NOT_THERE or self._is_there(action):
-                self._expire_in(_AGAIN_S, action)
+                self._clocks.after(_AGAIN_S, lambda: self._expire(action))
 
     def _is_there(self, action: str) -> bool:
         """Whether it is still prepared, as long as the server does not say that it is not."""
@@ -107,14 +104,6 @@ class Holding:
             return True
         finally:
             let_go(connection)
-
-    def _expire_in(self, seconds: float, action: str) -> None:
-        if self._is_closed:
-            return
-        timer = threading.Timer(seconds, self._expire, (action,))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
 
     def is_open(self, action: str) -> bool:
         with translated(self._server.where):

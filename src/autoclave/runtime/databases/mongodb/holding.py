@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from autoclave.runtime.databases.clocks import Clocks
 from autoclave.runtime.databases.engine import Json
 from autoclave.runtime.databases.mongodb.connection import Server
 from autoclave.runtime.databases.mongodb.failures import Busy, translated
@@ -27,12 +28,11 @@ class Holding:
         self._lock = threading.RLock()
         self._sessions: dict[str, Any] = {}
         self._ends: dict[str, bool] = {}
-        self._timers: list[threading.Timer] = []
+        self._clocks = Clocks()
 
     def close(self) -> None:
         """Roll all of them back."""
-        for timer in self._timers:
-            timer.cancel()
+        self._clocks.stop()
         for action in list(self._sessions):
             self._expire(action)
 
@@ -51,10 +51,7 @@ class Holding:
             return session
 
         self._sessions[action] = self._server.until_free(once)
-        timer = threading.Timer(hold_s, self._expire, (action,))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
+        self._clocks.after(hold_s, lambda: self._expire(action))
 
     def _expire(self, action: str) -> None:
         with self._lock:

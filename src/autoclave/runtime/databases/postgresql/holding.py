@@ -8,11 +8,11 @@ connection of its own, and the server rolls it back when its time is over, or wh
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from autoclave.runtime.databases.clocks import Clocks
 from autoclave.runtime.databases.engine import Held, Json
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.failures import translated
@@ -41,14 +41,11 @@ class Holding:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._open: dict[str, Any] = {}
-        self._timers: list[threading.Timer] = []
-        self._is_closed = False
+        self._clocks = Clocks()
 
     def close(self) -> None:
         """Let go; what is not prepared is rolled back."""
-        self._is_closed = True
-        for timer in self._timers:
-            timer.cancel()
+        self._clocks.stop()
         for connection in self._open.values():
             connection.close()
         self._open.clear()
@@ -74,7 +71,7 @@ class Holding:
             raise
         if not connection.closed:
             self._open[action] = connection
-        self._expire_in(hold_s, action)
+        self._clocks.after(hold_s, lambda: self._expire(action))
 
     def _expire(self, action: str) -> None:
         """Roll back what is still held, on a connection of this thread's own; again while none is to be had."""
@@ -88,15 +85,7 @@ class Holding:
         except psycopg.errors.UndefinedObject:
             return  # somebody has ended it
         except psycopg.Error:
-            self._expire_in(_AGAIN_S, action)
-
-    def _expire_in(self, seconds: float, action: str) -> None:
-        if self._is_closed:
-            return
-        timer = threading.Timer(seconds, self._expire, (action,))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
+            self._clocks.after(_AGAIN_S, lambda: self._expire(action))
 
     def held(self, action: str, mark: Json) -> Held:
         until = time.monotonic() + _PATIENCE_S

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from autoclave.runtime.databases.clocks import Clocks
 from autoclave.runtime.databases.engine import Json
 from autoclave.runtime.databases.sqlite.failures import translated
 
@@ -26,7 +27,7 @@ class Holding:
         self._connect, self._require_same, self._hold_s, self._where = connect, require_same, hold_s, where
         self._open: dict[str, apsw.Connection] = {}
         self._ends: dict[str, bool] = {}
-        self._timers: list[threading.Timer] = []
+        self._clocks = Clocks()
         self._lock = threading.Lock()
 
     def hold(self, action: str, run: Callable[[apsw.Connection], None], keep: Callable[[Json], None]) -> None:
@@ -42,10 +43,7 @@ class Holding:
             connection.close()
             raise
         self._open[action] = connection
-        timer = threading.Timer(self._hold_s, self._end, (action, False))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
+        self._clocks.after(self._hold_s, lambda: self._end(action, False))
 
     def is_open(self, action: str) -> bool:
         """Whether nobody has decided yet."""
@@ -75,7 +73,6 @@ class Holding:
 
     def close(self) -> None:
         """Roll back what is open."""
-        for timer in self._timers:
-            timer.cancel()
+        self._clocks.stop()
         for action in list(self._open):
             self._end(action, False)

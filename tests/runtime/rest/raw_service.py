@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import socket
 import threading
@@ -16,17 +17,10 @@ def answer(body: bytes, content_type: str = "application/json", *lines: str, sta
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
-class RawService(Closing):
-    """Keeps what is put at a path. `shows` writes the answer to a GET out of what is kept there.
-
-    `link` of `takes_over`, if that is set, is a connection whose request was read; it answers in place of all else.
-    """
+class AnsweringService(Closing, abc.ABC):
+    """Takes one request of each connection, on a thread of its own."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-        self.asked: list[tuple[str, str, bytes]] = []
-        self.shows: Callable[[bytes], bytes] = answer
-        self.takes_over: Callable[[socket.socket], None] | None = None
         self._door = socket.create_server(("127.0.0.1", 0), backlog=16)
         self.port = int(self._door.getsockname()[1])
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -38,6 +32,10 @@ class RawService(Closing):
         self._accepting.join(5)
         self._door.close()
 
+    @abc.abstractmethod
+    def answer_on(self, link: socket.socket, method: str, path: str, body: bytes) -> None:
+        """Answer a request, or do not."""
+
     def _accept(self) -> None:
         while True:
             try:
@@ -48,19 +46,37 @@ class RawService(Closing):
 
     def _serve(self, link: socket.socket) -> None:
         with link, link.makefile("rb") as coming, contextlib.suppress(OSError):
-            method, path = coming.readline().decode().split()[:2]
+            words = coming.readline().decode().split()
+            if len(words) < 2:
+                return
             headers = dict(line.decode().lower().split(":", 1) for line in iter(coming.readline, b"\r\n"))
-            body = coming.read(int(headers.get("content-length", "0")))
-            self.asked.append((method, path, body))
-            if self.takes_over:
-                self.takes_over(link)
-                return
-            if method == "PUT":
-                self.kept[path] = body
-            elif path not in self.kept:
-                link.sendall(answer(b"{}", status=404))
-                return
-            shown = self.shows(self.kept[path]) if method == "GET" else answer(b"{}")
-            if method == "DELETE":
-                del self.kept[path]
-            link.sendall(shown)
+            self.answer_on(link, words[0], words[1], coming.read(int(headers.get("content-length", "0"))))
+
+
+class RawService(AnsweringService):
+    """Keeps what is put at a path. `shows` writes the answer to a GET out of what is kept there.
+
+    `link` of `takes_over`, if that is set, is a connection whose request was read; it answers in place of all else.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.shows: Callable[[bytes], bytes] = answer
+        self.takes_over: Callable[[socket.socket], None] | None = None
+        super().__init__()
+
+    def answer_on(self, link: socket.socket, method: str, path: str, body: bytes) -> None:
+        self.asked.append((method, path, body))
+        if self.takes_over:
+            self.takes_over(link)
+            return
+        if method == "PUT":
+            self.kept[path] = body
+        elif path not in self.kept:
+            link.sendall(answer(b"{}", status=404))
+            return
+        shown = self.shows(self.kept[path]) if method == "GET" else answer(b"{}")
+        if method == "DELETE":
+            del self.kept[path]
+        link.sendall(shown)

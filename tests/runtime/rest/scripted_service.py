@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from autoclave.core.closing import Closing
-from tests.runtime.rest.raw_service import answer
+from tests.runtime.rest.raw_service import AnsweringService, answer
 
 Script = Callable[[str, str, bytes], bytes]
 
@@ -20,44 +17,21 @@ def told(body: Any, *lines: str, status: int = 200) -> bytes:
     return answer(json.dumps(body).encode(), "application/json", *lines, status=status)
 
 
-class ScriptedService(Closing):
+class ScriptedService(AnsweringService):
     """Answers method, path and body by `script`; an empty answer ends the connection."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.asked: list[tuple[str, str]] = []
-        self._door = socket.create_server(("127.0.0.1", 0), backlog=16)
-        self.port = int(self._door.getsockname()[1])
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
-        self._accepting.join(5)
-        self._door.close()
+        super().__init__()
 
     def changes(self) -> list[str]:
         """The methods of what was asked, but looks."""
         return [method for method, _ in self.asked if method != "GET"]
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                link, _ = self._door.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(link,), daemon=True).start()
-
-    def _serve(self, link: socket.socket) -> None:
-        with link, link.makefile("rb") as coming, contextlib.suppress(OSError):
-            words = coming.readline().decode().split()
-            if len(words) < 2:
-                return
-            headers = dict(line.decode().lower().split(":", 1) for line in iter(coming.readline, b"\r\n"))
-            body = coming.read(int(headers.get("content-length", "0")))
-            self.asked.append((words[0], words[1]))
-            link.sendall(self.script(words[0], words[1], body))
+    def answer_on(self, link: socket.socket, method: str, path: str, body: bytes) -> None:
+        self.asked.append((method, path))
+        link.sendall(self.script(method, path, body))
 
 
 class Items:

@@ -43,9 +43,7 @@ ALLOWED_SKIPS = (
     "AUTOCLAVE_SOAK is not set",
     "AUTOCLAVE_VERL is not set",
     "AUTOCLAVE_VLLM is not set",
-    "mongod is not installed",
     "presidio-analyzer is not installed",
-    "the engine lacks cascade",
 )
 """With AUTOCLAVE_REQUIRE_ALL=1, a test that skips for a reason that does not begin like this fails."""
 

@@ -57,7 +57,6 @@ class TestMariadb(EngineConformance):
         ("postgresql", "pglast"),
         ("postgresql", "psycopg"),
         ("mariadb", "pymysql"),
-        ("mongodb", "pymongo"),
     ],
 )
 def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
@@ -70,6 +69,6 @@ def test_what_is_not_installed_is_told_with_the_mend(monkeypatch: pytest.MonkeyP
 def test_an_engine_that_nobody_has_is_told():
     with pytest.raises(
         HostError,
-        match='engine = "oracle": no installed package has it; there are mariadb, mongodb, postgresql, redis, sqlite',
+        match='engine = "oracle": no installed package has it; there are mariadb, postgresql, redis, sqlite',
     ):
         open_engine("here", DatabaseConnection(engine="oracle", path="x"), "")

@@ -26,7 +26,6 @@ _OWN = {
     "sqlite": "autoclave.runtime.databases.sqlite.engine",
     "postgresql": "autoclave.runtime.databases.postgresql.engine",
     "mariadb": "autoclave.runtime.databases.mariadb.engine",
-    "mongodb": "autoclave.runtime.databases.mongodb.engine",
 }
 
 Json = Mapping[str, Any]

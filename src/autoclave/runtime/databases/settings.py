@@ -27,7 +27,7 @@ class DatabaseConnection(Config):
     """One database. Only what its engine understands may be given."""
 
     engine: str
-    """`sqlite`, `postgresql`, `mariadb`, `mongodb`, or the name of an entry point of `autoclave.databases`."""
+    """`sqlite`, `postgresql`, `mariadb`, or the name of an entry point of `autoclave.databases`."""
     path: str = ""
     """Of the file, where it is one."""
     host: str = ""

@@ -1,1 +1,0 @@
-"""MongoDB. Has not yet been run on a real server."""

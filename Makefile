@@ -40,7 +40,7 @@ demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 co
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
 
 test: setup setup-services  ## Run the tests, three files at a time; at last those that need the machine for themselves
-	@$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not alone"
+	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not alone"
 	@$(BIN)/pytest -m alone
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own

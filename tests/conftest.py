@@ -34,6 +34,34 @@ def data() -> Path:
     return Path(os.environ["AUTOCLAVE_DATA"])
 
 
+# --- Order ---------------------------------------------------------------------------------------------------------
+
+LONG_FILES = (
+    "training/test_training_runs.py",
+    "service/test_nodes.py",
+    "service/test_ray_serve.py",
+    "training/alignment/test_aligned_runs.py",
+    "benchmarks/test_every_benchmark.py",
+    "cli/test_curate_real_sets.py",
+    "cli/test_act_command.py",
+    "runtime/test_kinds_together.py",
+    "service/test_sandbox_fusion_judge.py",
+    "workers/test_sharding.py",
+    "runtime/test_examples.py",
+    "judge/test_process_judge.py",
+    "workers/test_saved_state.py",
+    "runtime/databases/test_crashes.py",
+    "training/test_checkpoints.py",
+)
+"""Files of more than 50 s. They start first: a long file that starts last keeps one worker busy and the others idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    rank = {tests / name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
 # --- Skips ---------------------------------------------------------------------------------------------------------
 
 ALLOWED_SKIPS = (

@@ -13,6 +13,7 @@ import ast
 import contextlib
 import dis
 import json
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,6 +70,7 @@ class CheckKind:
                 "entry_point": tests.entry_point,
                 "unknown_names": sorted(_unknown_names(tests)),
                 "mutates_arguments": tests.mutates_arguments,
+                "own_fields": _own_fields(tests),
             }
         ).encode("ascii")
 
@@ -136,6 +138,49 @@ def _collect_names(code: CodeType, used: set[str], defined: set[str], *, is_modu
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             _collect_names(constant, used, defined, is_module=False)
+
+
+def _own_fields(tests: CheckTests) -> dict[str, list[str]]:
+    """By class of the preamble, the names that it annotates or its methods assign; under "", those others assign.
+
+    A class attribute of another name is a constant.
+    """
+    if "class" not in tests.preamble:
+        return {}
+    finder = _FieldFinder()
+    for text in (tests.preamble, tests.source, tests.invocation):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            finder.visit(ast.parse(text))
+    return {name: sorted(fields) for name, fields in finder.fields.items()}
+
+
+class _FieldFinder(ast.NodeVisitor):
+    """Collects the names of fields from source text, by class."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, set[str]] = {"": set()}
+        self._owner = ""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        outer, self._owner = self._owner, node.name
+        annotated = [
+            part for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        ]
+        self.fields.setdefault(node.name, set()).update(
+            ast.unparse(part.target)
+            for part in annotated
+            if not re.search(r"\b(ClassVar|Final)\b", ast.unparse(part.annotation))
+        )
+        self.generic_visit(node)
+        self._owner = outer
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Store):
+            target = ast.unparse(node.value)
+            if target != "cls" and not target.endswith((")", "__class__")) and target not in self.fields:
+                self.fields[self._owner].add(node.attr)
+        self.generic_visit(node)
 
 
 class CheckTrial:
@@ -212,6 +257,8 @@ class CheckTrial:
                 return failure_told(account, self._num_lines)
             case "violation":
                 return Status.RUNTIME_ERROR, "it answered the check with malformed data"
+            case "refused":
+                return Status.RUNTIME_ERROR, f"it answered the check with what cannot be carried: {account}"
             case _:
                 return _failure_of_check(account)
 

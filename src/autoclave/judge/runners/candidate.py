@@ -9,13 +9,14 @@ stand before this text.
 import json
 import os
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import Reader, Writer
     from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
-    from autoclave.judge.runners.peer import ASK, CALL, Peer, framed
+    from autoclave.judge.runners.peer import ASK, CALL, Peer, framed, remade
     from autoclave.judge.runners.python_program import PythonProgram
 
 _MODULE = "solution"
@@ -27,6 +28,7 @@ def scaled(values, factor=1):
 """
 _SAMPLE_ARGUMENTS = [[[1, 2], 3], [[0.5, -1.5], 2], ["text"], [{"tuple": [1, "a"]}], [{"dict": ["key", [True, None]]}]]
 _NUM_SAMPLE_ROUNDS = 2
+_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes)
 
 
 class CandidateProgram:
@@ -53,6 +55,10 @@ def prepare(content: bytes, _place: Any) -> CandidateProgram:
 def run(test: Any) -> None:
     """Serve the check until the judge has heard enough. Does not return."""
     Candidate(test).converse()
+
+
+def _is_immutable(value: Any) -> bool:
+    return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(_is_immutable, value)))
 
 
 class _Lent:
@@ -106,6 +112,8 @@ class Candidate(Peer):
             if isinstance(kind, type):
                 self.classes[name] = kind
                 self.names_of_classes[kind] = name
+                if issubclass(kind, Exception):
+                    self.exceptions[kind.__name__] = kind
 
     def _get(self, number: int, name: str) -> Any:
         return getattr(self.borrowed(number), name)
@@ -114,7 +122,10 @@ class Candidate(Peer):
         setattr(self.borrowed(number), name, value)
 
     def _next(self, number: int, count: int) -> "tuple[Any, ...]":
-        """Whether the iterator is at its end, and the next items."""
+        """Whether the iterator is at its end, the value of that, and the next items.
+
+        None comes after one that can change: it goes as it is before the iterator goes on.
+        """
         if number in self._late_errors:
             raise self._late_errors.pop(number)
         items: list[Any] = []
@@ -122,24 +133,28 @@ class Candidate(Peer):
         try:
             while len(items) < count:
                 items.append(next(iterator))
-        except StopIteration:
-            return (True, *items)
+                if not _is_immutable(items[-1]):
+                    break
+        except StopIteration as stop:
+            return (True, stop.value, *items)
         except Exception as error:
             if not items:
                 raise
             self._late_errors[number] = error
-        return (False, *items)
+        return (False, None, *items)
 
     def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
         return super().exported(value.value if type(value) is _Lent else value, writer, depth)
 
     def kind_of_export(self, value: Any) -> str:
+        if type(value) is types.GeneratorType:
+            return "generator"
         if hasattr(type(value), "__next__"):
             return "iterator"
         return "function" if callable(value) else "object"
 
     def rebuilt(self, error: "Reader") -> BaseException:
-        return self.exceptions[error.head[1]](*error.values)
+        return remade(self.exceptions[error.head[1]], error)
 
     def abort(self, reason: str) -> Any:
         os._exit(1)

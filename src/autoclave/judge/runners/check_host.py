@@ -1,24 +1,29 @@
 """The cell of a check: the test code of a problem runs here, and the program is reached over the channel only.
 
 The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "unknown_names",
-"mutates_arguments"}`. Those of the unknown names that neither Python nor the preamble defines are asked of the
-program. The last frame, `END`, says how the check ended: `["passed" | "failed" | "program" | "violation", account]`.
+"mutates_arguments", "own_fields"}`. Those of the unknown names that neither Python nor the preamble defines, and that
+are not modules, are asked of the program. The last frame, `END`, says how the check ended:
+`["passed" | "failed" | "program" | "violation" | "refused", account]`.
 The texts of `crossing`, `python_program`, `failure` and `peer` stand before this text.
 """
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 import builtins
+import contextlib
+import importlib
 import itertools
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
     from autoclave.judge.runners.failure import account_of
-    from autoclave.judge.runners.peer import ANSWER, CALL, END, Handle, Peer, framed
+    from autoclave.judge.runners.peer import ANSWER, CALL, END, Handle, Peer, framed, remade
 
 _MAX_ITEMS = 100_000
+_USUAL_NAMES = {"np": "numpy"}
 _NO_STOP = {"StopIteration": RuntimeError, "StopAsyncIteration": RuntimeError}
 """As they leave a generator: raised through `map` in a check they would end a loop over cases, not fail it."""
 _SAMPLE = """
@@ -45,6 +50,7 @@ class Check:
         unknown_names: "list[str]",
         *,
         mutates_arguments: bool,
+        own_fields: "dict[str, list[str]]",
     ) -> None:
         self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
         self.codes = [
@@ -54,6 +60,7 @@ class Check:
         self.entry_point = entry_point
         self.unknown_names = unknown_names
         self.mutates_arguments = mutates_arguments
+        self.own_fields = own_fields
 
     @property
     def own_names(self) -> "tuple[str, ...]":
@@ -67,7 +74,11 @@ def rehearsal() -> "tuple[bytes, bytes, bytes]":
     answers = [[["value"], [[{"handle": ["mine", 0, "function"]}, {"dict": []}]], []]]
     answers += [[["value"], [value], []] for value in _SAMPLE_ANSWERS]
     frames = b"".join(framed(ANSWER, json.dumps(answer).encode()) for answer in answers)
-    return json.dumps(content | {"unknown_names": [], "mutates_arguments": False}).encode(), b"", frames
+    return (
+        json.dumps(content | {"unknown_names": [], "mutates_arguments": False, "own_fields": {}}).encode(),
+        b"",
+        frames,
+    )
 
 
 def prepare(content: bytes, _place: Any) -> Check:
@@ -87,6 +98,12 @@ def run(test: Any) -> None:
     host.end("passed", "")
 
 
+def _module_of(name: str) -> str:
+    """The module that a check means which forgets the import; empty if the name is not that of one."""
+    module = _USUAL_NAMES.get(name, name)
+    return module if name in _USUAL_NAMES or module in sys.stdlib_module_names or module in sys.modules else ""
+
+
 class CheckHost(Peer):
     """The check's side."""
 
@@ -100,7 +117,13 @@ class CheckHost(Peer):
         namespace["__name__"] = "__main__"
         exec(check.preamble, namespace)
         self.learn_classes(namespace, check.preamble)
+        self.own_fields = check.own_fields
         unknown = [name for name in check.unknown_names if name not in namespace and not hasattr(builtins, name)]
+        modules = {name: module for name in unknown if (module := _module_of(name))}
+        for name, module in modules.items():
+            with contextlib.suppress(ImportError):
+                namespace[name] = importlib.import_module(module)
+        unknown = [name for name in unknown if name not in modules]
         answer = self.ask(["begin", check.entry_point, unknown, check.mutates_arguments])
         if type(answer) is not list or len(answer) != 2 or type(answer[1]) is not dict:
             self.abort("no entry point")
@@ -153,17 +176,18 @@ class CheckHost(Peer):
     def rebuilt(self, error: "Reader") -> BaseException:
         """By name from the list of those known here; `_last_error` tells later that it was the program's."""
         try:
-            _, name, account = error.head
-            kind = _NO_STOP.get(name) or self.exceptions.get(name, Exception)
-            made = kind(*error.values) if kind.__module__ == "builtins" else kind.__new__(kind, *error.values)
+            _, name, account, *_ = error.head
+            made = remade(_NO_STOP.get(name) or self.exceptions.get(name, Exception), error)
         except Exception:  # noqa: BLE001  arguments that its class does not take
-            kind, account = Exception, "-"
-            made = kind()
+            made, account = Exception(), "-"
         self._last_error = (made, str(account))
         return made
 
     def abort(self, reason: str) -> Any:
         self.end("violation", reason)
+
+    def refuse(self, reason: str) -> Any:
+        self.end("refused", reason)
 
     def fail(self, error: BaseException) -> Any:
         self.end_with(error)

@@ -5,7 +5,8 @@ that the values refer to. None, bool, int, float, text and lists are JSON as it 
 one key, its kind. Reading runs nothing of the other side: it makes builtin values, numbers and dates of the standard
 library, arrays, and objects of classes that this side has itself, by `object.__new__` and their fields.
 
-Identity is kept: a container or object that occurs twice in a message is one object on the far side, cycles included.
+Identity is kept: a container, array or object that occurs twice in a message is one object on the far side, cycles
+included. Order is kept: sets iterate on the far side as they did here.
 What has no form here is handed to `Border.exported`, which may give it a number. Uses the standard library only; its
 text goes into runners, no other module imports it.
 """
@@ -19,11 +20,14 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
+import itertools
 import json
 import math
+import operator
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 MAX_DEPTH = 200
@@ -35,6 +39,11 @@ _SMALL = frozenset((type(None), bool, str))
 _SCALARS = _SMALL | {int, float}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _NUMPY_KINDS = "biufcSUmM"
+_MISSING = object()
+_WIDE = {"i": "int64", "u": "int64", "f": "float64", "c": "complex128"}
+_SMALLEST_TABLE, _LARGEST_TABLE = 8, 1 << 20
+_NUM_LINEAR_PROBES = 9
+_MAX_PROBES, _MAX_SEARCHED, _MAX_PERMUTED = 40, 2048, 5
 _SHARED_TYPES: "dict[str, type]" = {
     kind.__name__: kind
     for kind in (
@@ -141,7 +150,7 @@ class Writer:
         content = list(values)
         return content if _is_as_it_is(content) else [self.value(part, depth) for part in content]
 
-    def put(self, states: "list[Any]") -> None:
+    def put(self, states: "list[Any]", own_fields: "Mapping[str, Iterable[str]] | None") -> None:
         """Make what went with this message hold what the answer says it holds now.
 
         Raises:
@@ -152,13 +161,13 @@ class Writer:
         for container, state in zip(self.containers, states, strict=False):
             _put_state(container, state)
         for structure, state in zip(self.structures, states[len(self.containers) :], strict=True):
-            _put_fields(structure, state)
+            _put_fields(structure, state, own_fields)
 
     def _state(self, container: Any) -> Any:
         """What a container holds now, not a reference to it."""
         self.containers.append(container)
-        base = next(base for base in type(container).__mro__ if base in _MUTABLE)
-        return _WRITERS[base](self, container, 1)
+        base = next((base for base in type(container).__mro__ if base in _MUTABLE), None)
+        return _WRITERS[base](self, container, 1) if base else _numpy_content(container)
 
     def _fields(self, structure: Any) -> "dict[str, Any]":
         return {field: self.value(value, 1) for field, value in fields_of(structure)}
@@ -178,7 +187,7 @@ class Writer:
             return self._class(value, depth)
         array = _numpy_content(value)
         if array:
-            return array
+            return (self._referred(value) or array) if "array" in array else array
         for base in type(value).__mro__:
             if base in _MUTABLE:
                 return self._referred(value) or _WRITERS[base](self, value, depth + 1)
@@ -196,7 +205,7 @@ class Writer:
     def _structure(self, value: Any, depth: int) -> Any:
         name = self._name_of_class(type(value))
         if isinstance(value, enum.Enum):
-            return {"member": [name, value.name]}
+            return {"member": [name, value.value if isinstance(value, enum.Flag) else value.name]}
         if isinstance(value, tuple):
             return {"record": [name, self.parts(tuple.__iter__(value), depth + 1)]}
         reference = self._references.get(id(value))
@@ -206,10 +215,12 @@ class Writer:
         return reference
 
     def _name_of_class(self, kind: type) -> "str | None":
-        """Of the class or its nearest known base."""
+        """Of the class or its nearest known base; None for exceptions, which cross when they are raised."""
+        if not self._names or issubclass(kind, BaseException):
+            return None
         if kind in self._names:
             return self._names[kind]
-        return next((self._names[base] for base in kind.__mro__ if base in self._names), None) if self._names else None
+        return next((self._names[base] for base in kind.__mro__ if base in self._names), None)
 
 
 def _is_as_it_is(content: "list[Any]") -> bool:
@@ -234,7 +245,21 @@ def fields_of(structure: Any) -> "Iterable[tuple[str, Any]]":
             if hasattr(structure, name):
                 found[name] = getattr(structure, name)
     found |= getattr(structure, "__dict__", {})
-    return [(name, value) for name, value in found.items() if not name.startswith("__")]
+    return [
+        (name, value) for name, value in found.items() if not (name.startswith("__") or _is_cached(structure, name))
+    ]
+
+
+def _is_cached(structure: Any, name: str) -> bool:
+    return isinstance(_class_attribute(type(structure), name), functools.cached_property)
+
+
+def _class_attribute(kind: type, name: str) -> Any:
+    """What the class or its nearest base has under that name, or else `_MISSING`."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return _MISSING
 
 
 def _write_list(writer: Writer, value: Any, depth: int) -> Any:
@@ -274,16 +299,32 @@ def _write_time(_writer: Writer, value: Any, _depth: int) -> Any:
 
 
 def _numpy_content(value: Any) -> Any:
-    """An array or a number of numpy as its type, shape and bytes; None when it is neither."""
+    """An array or a scalar of numpy as its type, shape and bytes; None when it is neither."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not issubclass(type(value), (numpy.ndarray, numpy.generic)):
         return None
     array = numpy.asarray(value)
     if array.dtype.kind not in _NUMPY_KINDS or array.dtype.fields:
         raise NotPlainError(f"array of {array.dtype}")
+    if array.dtype in (numpy.longdouble, numpy.clongdouble) and array.dtype.itemsize > 8:
+        longer, array = array, array.astype(_WIDE[array.dtype.kind])
+        if not numpy.array_equal(longer, array, equal_nan=True):
+            raise NotPlainError(f"array of {longer.dtype}")
     content = base64.b64encode(array.tobytes()).decode("ascii")
-    is_array = issubclass(type(value), numpy.ndarray)
-    return {"array": [array.dtype.str, list(array.shape) if is_array else None, content]}
+    if issubclass(type(value), numpy.ndarray):
+        return {"array": [array.dtype.str, list(array.shape), content]}
+    return {"scalar": [array.dtype.str, content]}
+
+
+def _write_set(writer: Writer, value: Any, depth: int) -> Any:
+    """The members in their order, and the size of the table where adding them one by one would make another order."""
+    kind: Any = next(base for base in type(value).__mro__ if base in (set, frozenset))
+    order = list(kind.__iter__(value))
+    content, size = writer.parts(order, depth), _table_size(value)
+    added = kind(order)
+    if _table_size(added) == size and all(map(operator.is_, added, order)):
+        return {kind.__name__: content}
+    return {f"{kind.__name__} table": [size, content]}
 
 
 def _tagged(name: str, parts: "Callable[[Any], Iterable[Any]]") -> "Callable[[Writer, Any, int], Any]":
@@ -312,8 +353,8 @@ _WRITERS: "dict[Any, Callable[[Writer, Any, int], Any]]" = {
     list: _write_list,
     tuple: _tagged("tuple", tuple.__iter__),
     dict: _tagged("dict", _pairs),
-    set: _tagged("set", set.__iter__),
-    frozenset: _tagged("frozenset", frozenset.__iter__),
+    set: _write_set,
+    frozenset: _write_set,
     bytes: _text("bytes", lambda value: base64.b64encode(bytes.__getitem__(value, slice(None))).decode("ascii")),
     bytearray: _text("bytearray", lambda value: base64.b64encode(value).decode("ascii")),
     complex: _tagged("complex", lambda value: (value.real, value.imag)),
@@ -327,6 +368,9 @@ _WRITERS: "dict[Any, Callable[[Writer, Any, int], Any]]" = {
     type({}.keys()): _tagged("keys", iter),
     type({}.values()): _tagged("values", iter),
     type({}.items()): _tagged("items", iter),
+    type(collections.OrderedDict().keys()): _tagged("ordered keys", iter),
+    type(collections.OrderedDict().values()): _tagged("ordered values", iter),
+    type(collections.OrderedDict().items()): _tagged("ordered items", iter),
     fractions.Fraction: _tagged("Fraction", lambda value: (value.numerator, value.denominator)),
     decimal.Decimal: _text("Decimal", decimal.Decimal.__str__),
     datetime.date: _tagged("date", lambda value: (value.year, value.month, value.day)),
@@ -339,14 +383,170 @@ _MUTABLE = frozenset(
 ) | {collections.deque}
 
 
+# --- The order of sets ---------------------------------------------------------------------------------------------
+
+
+def _table_size(members: Any) -> int:
+    """The number of slots in the table of a set, a power of two."""
+    kind: Any = set if isinstance(members, set) else frozenset
+    slots = (kind.__sizeof__(members) - kind().__sizeof__()) // 16
+    return max(_SMALLEST_TABLE, (1 << slots.bit_length()) >> 1)
+
+
+def _fill_set(container: "set[Any]", order: "list[Any]", size: int) -> None:
+    """Add the members to the empty set so that it iterates in this order, with a table of `size` slots.
+
+    The order of a set is that of the slots, which depend on the size and on what was there when a member was added,
+    also on what was removed since. With size 0, or where no such table can be found, they are added one by one.
+    """
+    for placed, others in _placements(order, size) if size else ():
+        if len(placed) * 5 < (size - 1) * 3:
+            _fill_table(container, placed, size)
+            for member in others:
+                container.discard(member)
+            if len(container) == len(order) and all(map(operator.is_, container, order)):
+                return
+            container.clear()
+    container.update(order)
+
+
+def _fill_table(container: "set[Any]", placed: "list[Any]", size: int) -> None:
+    """Add the members in turn to the empty set, in a table of `size` slots from the first on.
+
+    A set that a dict is added to gets room for twice as many at once.
+    """
+    first = dict.fromkeys(placed[: size // 2 - 1]) if size > _SMALLEST_TABLE else {}
+    more = [object() for _ in range(max(size // 4, 5) - len(first))] if first else []
+    container.update(first | dict.fromkeys(more))
+    for member in placed[len(first) :]:
+        container.add(member)
+    for member in more:
+        container.discard(member)
+
+
+def _placements(order: "list[Any]", size: int, max_attempts: int = 20) -> "Iterator[tuple[list[Any], list[Any]]]":
+    """Ways to have the members in slots of this order: what to add in turn, and what of that to remove at last."""
+    hashes = [hash(member) for member in order]
+    yield from _additions(order, _shortest(hashes, size - 1), size)
+    if len(order) > _MAX_SEARCHED:
+        return
+    paths = [list(itertools.islice(_probes(value, size - 1), _MAX_PROBES)) for value in hashes]
+    taken: set[int] = set()
+    for attempt in range(min(max_attempts, 1 + 2 * _MAX_SEARCHED // (len(order) + 1))):
+        found = _ascending(paths, taken, attempt)
+        taken = {path[-1] for path in found}
+        yield from _additions(order, found, size)
+    if len(order) <= _MAX_PERMUTED:
+        yield from ((list(members), []) for members in itertools.permutations(order))
+
+
+def _shortest(hashes: "list[int]", mask: int) -> "list[list[int]]":
+    """The path of each member to the first slot after that of the member before; [] if there is none."""
+    paths: list[list[int]] = []
+    last = -1
+    for value in hashes:
+        path = [value & mask]
+        if path[0] <= last:
+            path = list(itertools.islice(_probes(value, mask), _MAX_PROBES))
+            last = next((slot for slot in path if slot > last), mask + 1)
+            if last > mask:
+                return []
+            path = path[: path.index(last) + 1]
+        last = path[-1]
+        paths.append(path)
+    return paths
+
+
+def _ascending(paths: "list[list[int]]", taken: "set[int]", attempt: int) -> "list[list[int]]":
+    """The beginnings of the paths whose ends ascend with the least sum of costs.
+
+    To pass a slot costs least if it was taken in the attempt before: nothing need be added for it.
+    """
+    steps: list[list[tuple[int, int, int]]] = []  # for each end of a path: the least sum, the end, the step before
+    before = [(0, -1, -1)]
+    for path in paths:
+        found: list[tuple[int, int, int]] = []
+        best, position = -1, 0
+        costs: dict[int, int] = {}
+        cost = 0
+        for slot in path:
+            costs.setdefault(slot, cost)
+            cost += (1 if slot in taken else 16) + (slot * 40503 >> 4 ^ slot * attempt) % (1 + attempt)
+        for slot in sorted(costs):
+            while position < len(before) and before[position][1] < slot:
+                best = position if best < 0 or before[position][0] < before[best][0] else best
+                position += 1
+            if best >= 0:
+                found.append((before[best][0] + costs[slot], slot, best))
+        if not found:
+            return []
+        steps.append(found)
+        before = found
+    at = before.index(min(before))
+    slots: list[int] = []
+    for found in reversed(steps):
+        slots.append(found[at][1])
+        at = found[at][2]
+    return [path[: path.index(slot) + 1] for path, slot in zip(paths, reversed(slots), strict=True)]
+
+
+def _probes(value: int, mask: int) -> "Iterator[int]":
+    """The slots where CPython looks for room for a member of this hash value."""
+    rest = value & (1 << 64) - 1
+    slot = value & mask
+    while True:
+        yield from range(slot, slot + (_NUM_LINEAR_PROBES if slot + _NUM_LINEAR_PROBES <= mask else 0) + 1)
+        rest >>= 5
+        slot = (slot * 5 + 1 + rest) & mask
+
+
+def _additions(order: "list[Any]", paths: "list[list[int]]", size: int) -> "Iterator[tuple[list[Any], list[Any]]]":
+    """Each member after what is in the slots before the end of its path: other members, or numbers made for them."""
+    number_at = {path[-1]: number for number, path in enumerate(paths)}
+    known = set(order)
+    placed: list[Any] = []
+    others: list[Any] = []
+    done: set[int] = set()
+    begun: set[int] = set()
+    pending = [path[-1] for path in sorted(paths, key=len, reverse=True)]  # those with the shortest paths go first
+    while pending:
+        slot = pending[-1]
+        number = number_at.get(slot)
+        missing = [] if number is None else [before for before in paths[number][:-1] if before not in done]
+        if missing and slot in begun:
+            return  # each of two would have to come before the other
+        begun.add(slot)
+        pending += missing
+        if not missing:
+            pending.pop()
+            if slot not in done:
+                done.add(slot)
+                if number is None:
+                    others.append(
+                        next(value for value in itertools.count(size * size + slot, size) if value not in known)
+                    )
+                placed.append(others[-1] if number is None else order[number])
+    if paths:
+        yield placed, others
+
+
 # --- Reading -------------------------------------------------------------------------------------------------------
 
 
 class Reader:
     """Reads one message: `head`, `values`, and what can be changed, in the order of the numbers that `Writer` gave."""
 
-    def __init__(self, border: Border, content: bytes, answered: "Writer | None" = None) -> None:
+    def __init__(
+        self,
+        border: Border,
+        content: bytes,
+        answered: "Writer | None" = None,
+        own_fields: "Mapping[str, Iterable[str]] | None" = None,
+    ) -> None:
         """`answered` is the message that this one answers, when it may refer to the objects that went with it.
+
+        `own_fields` is for a message of a program: by class, the names that its objects may have although the class
+        has them too; those under "" all may have. Numbers of numpy are then read as Python's, arrays as wide ones.
 
         Raises:
             NotPlainError: it is not a message, or too much.
@@ -355,17 +555,20 @@ class Reader:
         self.structures: list[Any] = []
         self.border = border
         self.answered = answered
+        self.own_fields = own_fields
         self._sizes: list[int] = []
         self._size = 0
         try:
             self.head, body, structures = json.loads(content)
             self.structures = [_blank(border.classes[name]) for name, _ in structures]
             for structure, (_, fields) in zip(self.structures, structures, strict=True):
-                _set_fields(structure, self._hashable_fields(fields))  # first: it may be a key that is hashed below
+                set_fields(
+                    structure, self._hashable_fields(fields), own_fields
+                )  # first: it may be a key that is hashed below
             self.values = [self.value(part, 0) for part in body]
             for structure, (_, fields) in zip(self.structures, structures, strict=True):
                 others = {n: self.value(part, 1) for n, part in fields.items() if not _is_without_containers(part)}
-                _set_fields(structure, others)
+                set_fields(structure, others, own_fields)
         except NotPlainError:
             raise
         except (MemoryError, RecursionError):
@@ -387,7 +590,7 @@ class Reader:
         return _READERS[tag](self, inner, depth + 1)
 
     def _hashable_fields(self, fields: "dict[str, Any]") -> "dict[str, Any]":
-        """The fields that hold scalars, other structures, or tuples of these."""
+        """The fields that hold scalars and other values without parts, other structures, or tuples of these."""
         return {name: self.value(part, 1) for name, part in fields.items() if _is_without_containers(part)}
 
     def filled(self, container: Any, content: Any, fill: "Callable[[list[Any]], object]", depth: int) -> Any:
@@ -403,30 +606,37 @@ class Reader:
         """The values that the members of the list `content` stand for."""
         if type(content) is not list:
             raise NotPlainError("malformed data")
-        self._count(len(content) + 1)
+        self.count(len(content) + 1)
         if _SCALARS.issuperset(map(type, content)):
             return content
         return [self.value(part, depth) for part in content]
 
     def again(self, number: int, _depth: int) -> Any:
         """The container of that number in this message."""
-        self._count(self._sizes[number])
+        self.count(self._sizes[number])
         return self.containers[number]
 
-    def _count(self, num_parts: int) -> None:
+    def count(self, num_parts: int) -> None:
         self._size += num_parts
         if self._size > MAX_PARTS:
             raise NotPlainError("too much data")
 
 
 def _is_without_containers(content: Any) -> bool:
-    """Whether reading `content` makes nothing that has a number, however often it is read."""
+    """Whether reading `content` makes nothing that has a number, and hashes nothing, however often it is read."""
     if type(content) is not dict:
         return type(content) in _SCALARS
     return all(
-        tag in ("object", "float", "int", "member") or (tag == "tuple" and all(map(_is_without_containers, inner)))
+        tag in _WITHOUT_PARTS
+        or (tag == "tuple" and all(map(_is_without_containers, inner)))
+        or (tag == "frozenset" and _SCALARS.issuperset(map(type, inner)))
         for tag, inner in content.items()
     )
+
+
+_WITHOUT_PARTS = frozenset(
+    ("object", "float", "int", "member", "bytes", "complex", "range", "ellipsis", "scalar", "type", "class")
+) | {"Fraction", "Decimal", "date", "datetime", "time", "timedelta"}
 
 
 def _blank(kind: type) -> Any:
@@ -435,25 +645,31 @@ def _blank(kind: type) -> Any:
     return object.__new__(kind)
 
 
-def _set_fields(structure: Any, fields: "dict[str, Any]") -> None:
-    """Give `structure` these fields. None may hide a method or a property of its class."""
+def set_fields(structure: Any, fields: "dict[str, Any]", own_fields: "Mapping[str, Iterable[str]] | None") -> None:
+    """Give `structure` these fields. None may hide a method, a property or a constant of its class."""
     for name, value in fields.items():
-        if name.startswith("__") or _is_behaviour(type(structure), name):
-            raise NotPlainError("a field that hides a part of its class")
+        if name.startswith("__") or _is_of_class(type(structure), name, own_fields):
+            raise NotPlainError(f"the field {name[:80]!r}, which hides a part of the class {type(structure).__name__}")
         object.__setattr__(structure, name, value)
 
 
-def _is_behaviour(kind: type, name: str) -> bool:
-    found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
-    return not isinstance(found, types.MemberDescriptorType) and (callable(found) or hasattr(type(found), "__get__"))
+def _is_of_class(kind: type, name: str, own_fields: "Mapping[str, Iterable[str]] | None") -> bool:
+    """Whether the class defines the name, and not as a field, or as the default of one."""
+    found = _class_attribute(kind, name)
+    if found is _MISSING or isinstance(found, types.MemberDescriptorType):
+        return False
+    if callable(found) or hasattr(type(found), "__get__"):
+        return True
+    owners = ["", *(base.__name__ for base in kind.__mro__)]
+    return own_fields is not None and not any(name in own_fields.get(owner, ()) for owner in owners)
 
 
-def _put_fields(structure: Any, fields: "dict[str, Any]") -> None:
+def _put_fields(structure: Any, fields: "dict[str, Any]", own_fields: "Mapping[str, Iterable[str]] | None") -> None:
     """Make `structure` have these fields and no others."""
     for name, _ in fields_of(structure):
         if name not in fields:
             object.__delattr__(structure, name)
-    _set_fields(structure, fields)
+    set_fields(structure, fields, own_fields)
 
 
 def _put_state(container: Any, state: Any) -> None:
@@ -462,7 +678,10 @@ def _put_state(container: Any, state: Any) -> None:
         if isinstance(container, kind) and isinstance(state, kind):
             replace(container, state)
             return
-    raise NotPlainError("malformed data")
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(container, numpy.ndarray) or numpy.shape(state) != container.shape:
+        raise NotPlainError("malformed data")
+    numpy.copyto(container, state, casting="same_kind")
 
 
 def _replace_slice(container: Any, state: Any) -> None:
@@ -474,6 +693,11 @@ def _replace_all(container: Any, state: Any) -> None:
     container.update(state)
 
 
+def _replace_members(container: Any, state: Any) -> None:
+    container.clear()
+    _fill_set(container, list(state), _table_size(state))
+
+
 def _replace_in_order(container: Any, state: Any) -> None:
     container.clear()
     container.extend(state)
@@ -483,7 +707,7 @@ _REPLACERS: "dict[type, Callable[[Any, Any], None]]" = {
     list: _replace_slice,
     bytearray: _replace_slice,
     dict: _replace_all,
-    set: _replace_all,
+    set: _replace_members,
     collections.deque: _replace_in_order,
 }
 
@@ -510,18 +734,42 @@ def _read_mapping(kind: "Callable[[], Any]") -> "Callable[[Reader, Any, int], An
     return read
 
 
-def _read_set(reader: Reader, content: Any, depth: int) -> "set[Any]":
+def _read_set(reader: Reader, content: Any, depth: int, size: int = 0) -> "set[Any]":
     result: set[Any] = set()
 
     def fill(parts: "list[Any]") -> None:
         _refuse_collisions(parts)
-        result.update(parts)
+        _fill_set(result, parts, size)
 
     return reader.filled(result, content, fill, depth)
 
 
-def _read_frozenset(reader: Reader, content: Any, depth: int) -> "frozenset[Any]":
-    return frozenset(_read_keys(reader, content, depth))
+def _read_frozenset(reader: Reader, content: Any, depth: int, size: int = 0) -> "frozenset[Any]":
+    order = _read_keys(reader, content, depth)
+    if not size:
+        return frozenset(order)
+    room = size // 2 - 1
+    for members, others in ((order, []), *_placements(order, size, max_attempts=2)):
+        for result in (
+            frozenset(dict.fromkeys(members)),
+            frozenset(members),
+            frozenset(dict.fromkeys(members[:room])).union(members[room:]),
+        ):
+            if not others and all(map(operator.is_, result, order)):
+                return result
+    return frozenset(order)
+
+
+def _read_table(read: "Callable[[Reader, Any, int, int], Any]") -> "Callable[[Reader, Any, int], Any]":
+    def read_table(reader: Reader, content: Any, depth: int) -> Any:
+        size, parts = content
+        if type(size) is not int or size < _SMALLEST_TABLE or size & (size - 1):
+            raise NotPlainError("malformed data")
+        size = min(size, _LARGEST_TABLE)
+        reader.count(size // 8)
+        return read(reader, parts, depth, size)
+
+    return read_table
 
 
 def _read_default_dict(reader: Reader, content: Any, depth: int) -> Any:
@@ -567,14 +815,29 @@ def _read_time(kind: Any) -> "Callable[[Reader, Any, int], Any]":
     return read
 
 
-def _read_array(_reader: Reader, content: Any, _depth: int) -> Any:
+def _numbers(reader: Reader, kind: str, data: Any) -> Any:
+    """The members of an array. Those of a program are as wide as can be, so that none decides by rounding."""
     numpy: Any = sys.modules["numpy"]
-    kind, shape, data = content
     dtype = numpy.dtype(kind)
     if dtype.kind not in _NUMPY_KINDS or dtype.fields or dtype.subdtype:
         raise NotPlainError("malformed data")
     array = numpy.frombuffer(_bytes(data), dtype)
-    return array[0] if shape is None else array.reshape(shape).copy()
+    if reader.own_fields is None or dtype.kind not in _WIDE:
+        return array
+    if dtype.kind == "u" and array.size and array.max() >= 1 << 63:
+        return array.astype("uint64")
+    return array.astype(_WIDE[dtype.kind])
+
+
+def _read_array(reader: Reader, content: Any, depth: int) -> Any:
+    kind, shape, data = content
+    array = _numbers(reader, kind, data).reshape(shape).copy()
+    return reader.filled(array, [], lambda parts: None, depth)
+
+
+def _read_scalar(reader: Reader, content: Any, _depth: int) -> Any:
+    (number,) = _numbers(reader, *content)
+    return number if reader.own_fields is None or number.dtype.kind in "mM" else number.item()
 
 
 def _read_record(reader: Reader, content: Any, depth: int) -> Any:
@@ -591,7 +854,7 @@ def _read_member(reader: Reader, content: Any, _depth: int) -> Any:
     kind = reader.border.classes[name]
     if not issubclass(kind, enum.Enum):
         raise NotPlainError("malformed data")
-    return kind[member]
+    return kind(member) if issubclass(kind, enum.Flag) and type(member) is int else kind[member]
 
 
 def _read_keys(reader: Reader, content: Any, depth: int) -> "list[Any]":
@@ -616,13 +879,16 @@ def _answered(reader: Reader) -> Writer:
     return reader.answered
 
 
+_ordered = collections.OrderedDict
 _READERS: "dict[str, Callable[[Reader, Any, int], Any]]" = {
     "int": lambda reader, content, depth: int(content, 16),
     "float": _read_float,
     "tuple": lambda reader, content, depth: tuple(reader.parts(content, depth)),
     "dict": _read_mapping(dict),
     "set": _read_set,
+    "set table": _read_table(_read_set),
     "frozenset": _read_frozenset,
+    "frozenset table": _read_table(_read_frozenset),
     "bytes": lambda reader, content, depth: _bytes(content),
     "bytearray": _read_bytearray,
     "complex": _built(complex),
@@ -636,6 +902,9 @@ _READERS: "dict[str, Callable[[Reader, Any, int], Any]]" = {
     "keys": lambda reader, content, depth: dict.fromkeys(_read_keys(reader, content, depth)).keys(),
     "values": lambda reader, content, depth: dict(enumerate(reader.parts(content, depth))).values(),
     "items": lambda reader, content, depth: _read_items(reader, content, depth).items(),
+    "ordered keys": lambda reader, content, depth: _ordered(dict.fromkeys(_read_keys(reader, content, depth))).keys(),
+    "ordered values": lambda reader, content, depth: _ordered(enumerate(reader.parts(content, depth))).values(),
+    "ordered items": lambda reader, content, depth: _ordered(_read_items(reader, content, depth)).items(),
     "iterator": lambda reader, content, depth: iter(reader.parts(content, depth)),
     "Fraction": _built(fractions.Fraction),
     "Decimal": lambda reader, content, depth: decimal.Decimal(content),
@@ -644,6 +913,7 @@ _READERS: "dict[str, Callable[[Reader, Any, int], Any]]" = {
     "time": _read_time(datetime.time),
     "timedelta": _built(datetime.timedelta),
     "array": _read_array,
+    "scalar": _read_scalar,
     "type": lambda reader, content, depth: _SHARED_TYPES[content],
     "class": lambda reader, content, depth: reader.border.classes[content],
     "record": _read_record,

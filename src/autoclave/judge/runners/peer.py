@@ -14,10 +14,11 @@ import _thread
 import builtins
 import os
 import types
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
+    from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer, fields_of, set_fields
     from autoclave.judge.runners.failure import account_of
 
 CALL, ASK, ANSWER, END = b"C", b"Q", b"A", b"E"
@@ -25,6 +26,7 @@ _CHANNEL = 3
 _READ_BYTES = 1 << 16
 _MAX_EXPORTS = 100_000
 _MAX_PREFETCH = 64
+_NUM_SINGLE_ITEMS = 32
 
 
 def framed(kind: bytes, message: bytes) -> bytes:
@@ -94,35 +96,71 @@ class FunctionHandle(Handle):
 
 
 class IteratorHandle(Handle):
-    """An iterator of the other side. It is read ahead, twice as far each time."""
+    """An iterator of the other side.
 
-    __slots__ = ("__ahead", "__is_over", "__step")
+    After some items it is read ahead, twice as far each time, as long as nothing else passes between the two sides.
+    """
+
+    __slots__ = ("__ahead", "__end", "__num_requests", "__num_single", "__step")
 
     def __init__(self, peer: "Peer", number: int, name: str) -> None:
         super().__init__(peer, number, name)
-        object.__setattr__(self, "_IteratorHandle__ahead", [])
-        object.__setattr__(self, "_IteratorHandle__is_over", False)
-        object.__setattr__(self, "_IteratorHandle__step", 1)
+        self.__become(ahead=[], end=None, step=1, num_single=0, num_requests=peer.num_requests)
 
     def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
-        if not self.__ahead and not self.__is_over:
-            peer, number, step = self._Handle__peer, self._Handle__number, self.__step  # type: ignore[attr-defined]
-            is_over, *items = peer.ask(["next", number, step])
-            self.__ahead.extend(reversed(items))
-            object.__setattr__(self, "_IteratorHandle__is_over", is_over is True)
-            object.__setattr__(self, "_IteratorHandle__step", min(2 * step, _MAX_PREFETCH))
-        if not self.__ahead:
-            raise StopIteration
-        return self.__ahead.pop()
+        if not self.__ahead and not self.__end:
+            self.__read()
+        if self.__ahead:
+            return self.__ahead.pop()
+        values = self.__end
+        self.__become(end=[None])
+        raise StopIteration(*(value for value in values if value is not None))
+
+    def __read(self) -> None:
+        peer = self._Handle__peer  # type: ignore[attr-defined]
+        if peer.num_requests != self.__num_requests:
+            self.__become(step=1, num_single=0)
+        elif self.__num_single < _NUM_SINGLE_ITEMS:
+            self.__become(num_single=self.__num_single + 1)
+        else:
+            self.__become(step=min(2 * self.__step, _MAX_PREFETCH))
+        self.__become(num_requests=peer.num_requests + 1)
+        is_over, value, *items = peer.ask(["next", self._Handle__number, self.__step])  # type: ignore[attr-defined]
+        self.__become(ahead=items[::-1], end=[value] if is_over is True else None)
+
+    def __become(self, **state: Any) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, f"_IteratorHandle__{name}", value)
 
 
-_HANDLES = {"object": Handle, "function": FunctionHandle, "iterator": IteratorHandle}
+class GeneratorHandle(IteratorHandle):
+    """A generator of the other side, which `isinstance` takes for one of this side."""
+
+    __slots__ = ()
+    __class__ = types.GeneratorType  # type: ignore[assignment]
+
+
+_HANDLES = {
+    "object": Handle,
+    "function": FunctionHandle,
+    "iterator": IteratorHandle,
+    "generator": GeneratorHandle,
+}
 _EXCEPTIONS: "dict[str, type[Exception]]" = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
+
+
+def remade(kind: "type[BaseException]", error: "Reader") -> BaseException:
+    """The exception of this class, with the arguments and fields of one that was raised on the other side."""
+    names = error.head[3:]
+    args = error.values[: len(error.values) - len(names)]
+    made = kind(*args) if kind.__module__ == "builtins" else kind.__new__(kind, *args)
+    set_fields(made, dict(zip(names, error.values[len(args) :], strict=True)), error.own_fields)
+    return made
 
 
 class Peer:
@@ -134,6 +172,9 @@ class Peer:
         self.names_of_classes: dict[type, str] = {}
         self.exceptions = dict(_EXCEPTIONS)
         self.copies_back = False
+        self.own_fields: Mapping[str, Iterable[str]] | None = None
+        self.num_requests = 0
+        """Requests of either side, but for those that an iterator makes."""
         self._lent: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._held: dict[int, Handle] = {}
@@ -156,6 +197,10 @@ class Peer:
     def abort(self, reason: str) -> Any:
         """End this process: the other side does not keep to the rules."""
         raise NotImplementedError
+
+    def refuse(self, reason: str) -> Any:
+        """End this process: the other side has sent what cannot be read."""
+        return self.abort(reason)
 
     def fail(self, error: BaseException) -> Any:
         """End this process: `error` is none that is told to the other side."""
@@ -193,6 +238,7 @@ class Peer:
 
     def _answer_to(self, asked: bytes, message: bytes, writer: "Writer") -> "Reader":
         with self._turn:
+            self.num_requests += 1
             self.channel.send(asked, message)
             while True:
                 kind, message = self.channel.receive()
@@ -204,21 +250,22 @@ class Peer:
 
     def _read(self, message: bytes, writer: "Writer | None" = None) -> "Reader":
         try:
-            reader = Reader(self, message, writer)
+            reader = Reader(self, message, writer, self.own_fields)
         except NotPlainError as error:
-            return self.abort(str(error))
+            return self.refuse(str(error))
         return reader if type(reader.head) is list and reader.head else self.abort("no head")
 
     def _change(self, writer: "Writer", states: "list[Any]") -> None:
         try:
-            writer.put(states)
+            writer.put(states, self.own_fields)
         except NotPlainError as error:
-            self.abort(str(error))
+            self.refuse(str(error))
 
     # Answering.
 
     def answer(self, kind: bytes, message: bytes) -> None:
         """Serve one request. This thread has the turn; while the request is served, others may take it."""
+        self.num_requests += 1
         request = self._read(message)
         self._turn.release()
         try:
@@ -242,10 +289,13 @@ class Peer:
             return self._told(error)
 
     def _told(self, error: Exception) -> bytes:
-        name = next(kind.__name__ for kind in type(error).__mro__ if self.exceptions.get(kind.__name__) is kind)
-        head = ["raise", name, account_of(error)]
+        kind = next(kind for kind in type(error).__mro__ if self.exceptions.get(kind.__name__) is kind)
+        head = ["raise", kind.__name__, account_of(error)]
+        fields = dict(fields_of(error)) if kind.__module__ != "builtins" else {}
         try:
-            return Writer(self).message(head, () if name == "AssertionError" else error.args)
+            if kind is AssertionError:
+                return Writer(self).message(head)
+            return Writer(self).message([*head, *fields], [*error.args, *fields.values()])
         except Exception:  # noqa: BLE001  arguments that cannot cross; the name can
             return Writer(self).message(head)
 
@@ -258,7 +308,7 @@ class Peer:
     # What a Border must offer.
 
     def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
-        if type(value) in (Handle, FunctionHandle, IteratorHandle):
+        if type(value) in _HANDLES.values():
             return {"handle": ["yours", value._Handle__number]}
         kind = self.kind_of_export(value)
         key = (id(value.__self__), value.__func__) if type(value) is types.MethodType else id(value)
@@ -290,8 +340,7 @@ class Peer:
         for name in preamble.co_names:
             kind = namespace.get(name)
             if isinstance(kind, type) and getattr(kind, "__module__", None) == namespace["__name__"]:
+                self.classes[name] = kind
+                self.names_of_classes[kind] = name
                 if issubclass(kind, Exception):
                     self.exceptions[kind.__name__] = kind
-                else:
-                    self.classes[name] = kind
-                    self.names_of_classes[kind] = name

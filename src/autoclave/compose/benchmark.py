@@ -17,10 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from autoclave.compose.curation import open_source, selection_of
+from autoclave.compose.curation import judge_settings, open_source, selection_of
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
-from autoclave.core import ConfigError, InputError, Lesson, Problem
+from autoclave.core import ConfigError, IncompleteError, InputError, Lesson, Problem
 from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
 from autoclave.core.json import nearest
 from autoclave.evaluation.benchmark import graded_responses
@@ -39,6 +39,9 @@ from autoclave.evaluation.standings import (
 )
 from autoclave.judge import Judge
 from autoclave.problems.candidate import Candidate, Unread
+from autoclave.problems.curation.lazy_programs import accepting_lazy_programs
+from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.rollout import SamplingParameters
 
 Say = Callable[[str], None]
@@ -119,6 +122,7 @@ def evaluate_benchmark(
                 tick=lambda: _advance(bar),
             )
         account = source.account()
+        lazy = _accepting_lazy_programs(config, problems, judge, note) if config.lazy_programs else None
     fewest = min(count(id) for id in ids if count(id))
     if missing := [k for k in config.k if k > fewest]:
         note(f"pass@k for k = {missing} is left out: there are problems with {fewest} responses")
@@ -132,6 +136,7 @@ def evaluate_benchmark(
         config.tables,
         config.score,
         account,
+        lazy=lazy,
         notes=tuple(notes),
     )
     if rate:
@@ -147,6 +152,27 @@ def _judge_settings(config: BenchmarkConfig) -> JudgeConfig:
     if limit is None or config.judge.backend == "remote":
         return config.judge
     return config.judge.model_copy(update={"time_limit_range": (min(low, limit), max(high, limit))})
+
+
+def _accepting_lazy_programs(
+    config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge, say: Say
+) -> dict[str, list[str]] | None:
+    """Problems whose tests accept programs that know nothing, with what those do; None where no program is judged."""
+    if config.asks != "problems":
+        return None
+    judged = config.model_copy(update={"judge": _judge_settings(config)})
+    accepting: dict[str, list[str]] = {}
+    with VerdictCache(cache_folder() / "verdicts.sqlite", judge_settings(judged)) as cache:
+        programs = CandidatePrograms(judge, cache, config.judge.pending_limit)
+        try:
+            accepting.update((problem.id, names) for problem, names in accepting_lazy_programs(programs, found))
+        except IncompleteError as error:
+            say(f"problems that accept a lazy program are not all known: {error}")
+    if accepting:
+        listed = "; ".join(f"{id} ({names[0]})" for id, names in list(accepting.items())[:_MOST_LISTED])
+        more = ", ..." if len(accepting) > _MOST_LISTED else ""
+        say(f"{len(accepting)} of {len(found)} problems accept a lazy program, which knows nothing: {listed}{more}")
+    return accepting
 
 
 def _advance(bar: tqdm[Any]) -> None:

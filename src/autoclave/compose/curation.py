@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.compose.host import build_judge
-from autoclave.config import CurateConfig, DifficultyConfig, SourceConfig
+from autoclave.config import BenchmarkConfig, CurateConfig, DifficultyConfig, SourceConfig
 from autoclave.core import ConfigError, DataError, InputError
 from autoclave.core.files import alone_with, cache_folder, read_jsonl
 from autoclave.core.json import canonical_json, nearest
@@ -120,7 +120,7 @@ def _require_sources(config: CurateConfig) -> None:
                 )
 
 
-def _settings(config: CurateConfig) -> dict[str, Any]:
+def _settings(config: CurateConfig | BenchmarkConfig) -> dict[str, Any]:
     """What a result depends on: not how many programs are judged at a time, or where."""
     settings = config.model_dump(mode="json")
     settings["judge"] = {name: settings["judge"][name] for name in _JUDGING}
@@ -130,7 +130,7 @@ def _settings(config: CurateConfig) -> dict[str, Any]:
 _JUDGING = ("backend", "remote", "time_limit_range", "default_time_limit_s", "profiles", "cpp")
 
 
-def _judge_settings(config: CurateConfig) -> Any:
+def judge_settings(config: CurateConfig | BenchmarkConfig) -> Any:
     """What verdicts depend on beside problem and program; of servers no more is known than where they are."""
     settings = _settings(config)
     return [version("autoclave"), platform.python_version(), settings["judge"], settings["sandbox"]]
@@ -150,7 +150,7 @@ def _filters(config: CurateConfig) -> list[Stage]:
 def _programs(config: CurateConfig, opened: ExitStack) -> CandidatePrograms:
     judge = opened.enter_context(build_judge(config.judge, config.sandbox))
     kept = cache_folder() / "verdicts.sqlite"
-    cache = opened.enter_context(VerdictCache(kept, _judge_settings(config)))
+    cache = opened.enter_context(VerdictCache(kept, judge_settings(config)))
     return CandidatePrograms(judge, cache, config.judge.pending_limit)
 
 

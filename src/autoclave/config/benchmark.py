@@ -149,6 +149,10 @@ class BenchmarkConfig(Config):
     tags: tuple[str, ...] = ()
     """Only problems that have one of these tags; empty: all."""
 
+    lazy_programs: bool = True
+    """Count the problems whose tests accept programs that know nothing of them, such as `return []`: about 25 runs for
+    each problem, whose verdicts are cached."""
+
     limit: NonNegative = 0
     """Most problems, drawn from all of them, the same for every model; 0: all."""
 

@@ -60,6 +60,7 @@ class BenchmarkResult:
         score: `all_tests` or `share_of_tests`.
         account: what sampling cost.
         rating: a rating of contests, where one was asked for.
+        lazy: problems whose tests accept programs that know nothing, with what those do; None where none was tried.
         notes: what was left out, in sentences.
         recorded: whether the grades are those that a file came with, and were not made here.
     """
@@ -74,6 +75,7 @@ class BenchmarkResult:
     score: str = "all_tests"
     account: Mapping[str, Any] = field(default_factory=dict[str, Any])
     rating: Mapping[str, Any] | None = None
+    lazy: Mapping[str, Sequence[str]] | None = None
     notes: tuple[str, ...] = ()
     recorded: bool = False
 
@@ -126,6 +128,8 @@ class BenchmarkResult:
         }
         if self.score_name == "mean_score":
             figures["mean_score"] = _mean(list(self.rates.values()))
+        if self.lazy is not None:
+            figures["accept_lazy_programs"] = len(self.lazy)
         return figures | ({"rating": dict(self.rating)} if self.rating else {})
 
     def _intervals(self) -> dict[str, Any]:
@@ -168,7 +172,7 @@ class BenchmarkResult:
         write_atomically(folder / RESULT, json.dumps(kept, ensure_ascii=False) + "\n")
 
 
-_KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "notes", "recorded")
+_KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "lazy", "notes", "recorded")
 _KEYS: Mapping[str, Callable[[About], Sequence[str]]] = {
     "difficulty": lambda problem: (problem.difficulty,),
     "month": lambda problem: (problem.released[:7],),

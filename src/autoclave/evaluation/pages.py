@@ -53,6 +53,8 @@ def figure_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("problems", str(metrics["problems"]))]
     if metrics["unanswered"]:
         rows.append(("problems without a response", str(metrics["unanswered"])))
+    if "accept_lazy_programs" in metrics:
+        rows.append(("problems that accept a lazy program", str(metrics["accept_lazy_programs"])))
     rows.append(("responses", str(metrics["responses"])))
     around, scored = metrics.get("interval"), "mean_score" if "mean_score" in metrics else "pass@1"
     for name, value in metrics.items():

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from autoclave.core import CallCase, CallTests, CheckTests, Verdict
 from autoclave.judge import Judge, JudgeJob
 from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.lazy_programs import lazy_programs
 from autoclave.problems.curation.mutants import mutants
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped
-from autoclave.problems.curation.strength import Strength, trivial_programs
+from autoclave.problems.curation.strength import Strength
 from autoclave.problems.curation.verdict_cache import VerdictCache
 
 from .conftest import ADD, CASES, candidate
@@ -147,4 +148,4 @@ def test_sources_that_cannot_be_read_have_few_mutants_or_none(source: str):
 
 def test_answers_that_are_too_long_to_say_by_heart_are_not_tried():
     long = candidate("long", ADD, cases=(("1\n", "9" * 20_000),))
-    assert set(trivial_programs(long.problem)) == {"prints nothing", "repeats its input"}
+    assert set(lazy_programs(long.problem)) == {"prints nothing", "repeats its input"}

@@ -52,6 +52,9 @@ def plus(read, name: str, body: str, inputs: list[list[object]], margin: float =
         ("f", "[x / 3, x]", [[1.0]], 0, "[x / 3 + 1e-8, x]", "accepted"),
         ("f", "[x / 3, x]", [[1.0]], 0, "[x / 3 + 1e-8]", "wrong_answer"),
         ("f", "x", [[float("inf")]], 0, "x", "accepted"),
+        ("f", "x", [[float("inf")]], 0, "1.0", "wrong_answer"),
+        ("f", "x + 0.0000001", [[1.0]], 0, "1", "wrong_answer"),
+        ("f", "[x / 3] * 2", [[1.0]], 0, "(x / 3 + 1e-8, x / 3)", "wrong_answer"),
         ("f", "x", [[[3, 1]]], 0, "x.sort() or x", "wrong_answer"),
         ("find_char_long", "['a', 'b']", [[1]], 0, "['b', 'a']", "accepted"),
         ("check_str", "object() if x else None", [[1], [0]], 0, "bool(x)", "accepted"),
@@ -65,6 +68,104 @@ def test_results_are_compared_with_those_of_the_reference(
 ):
     found = plus(read, name, reference, inputs, margin)
     assert status(judge, found, f"def {name}(x):\n    return {program}\n") == expected
+
+
+CODE_OF_EVALPLUS = """
+import numpy as np
+import math
+
+def is_floats(x) -> bool:
+    if isinstance(x, float):
+        return True
+    return isinstance(x, (list, tuple)) and all(isinstance(i, float) for i in x)
+
+
+def assertion(out, exp, atol):
+    exact_match = out == exp
+    if atol == 0 and is_floats(exp):
+        atol = 1e-6
+    if not exact_match and atol != 0:
+        {compared}
+    else:
+        assert exact_match
+
+
+def _poly(xs, x):
+    return sum([coeff * math.pow(x, i) for i, coeff in enumerate(xs)])
+
+
+"""
+COMPARED = "assert np.allclose(out, exp, rtol=1e-07, atol=atol)", "np.testing.assert_allclose(out, exp, atol=atol)"
+LAZY = (
+    "[]",
+    "()",
+    "np.array([])",
+    "[[]]",
+    "x[0]",
+    "0.5",
+    "[0.5]",
+    "(0.5, 0.5)",
+    "float('nan')",
+    "set()",
+    "np.full(2, 0.5)",
+)
+
+
+def published(read, layout: str, check: str, compared: str = COMPARED[0]) -> Candidate:
+    test = CODE_OF_EVALPLUS.format(compared=compared) + check
+    row = {"task_id": "X/1", "prompt": "def f(x):\n    '''Halves.'''\n", "entry_point": "f", "test": test}
+    solution = "import numpy as np\ndef f(x):\n    return [0.5, 0.5]"
+    return read(layout, **row, canonical_solution="    return [0.5, 0.5]", code=solution, test_list=["f(1)"])
+
+
+@pytest.mark.parametrize(
+    ("layout", "compared", "check"),
+    [
+        ("humaneval_plus", COMPARED[0], "def check(candidate):\n    assertion(candidate([1.0]), [0.5, 0.5], 0)\n"),
+        ("mbpp_plus", COMPARED[1], "for inp in [[[1.0]]]:\n    assertion(f(*inp), [0.5, 0.5], 0)\n"),
+    ],
+)
+def test_published_code_of_evalplus_compares_as_its_evaluator_does(read, judge, layout, compared, check):
+    found = published(read, layout, check, compared=compared)
+    results = {one: status(judge, found, f"import numpy as np\ndef f(x):\n    return {one}") for one in LAZY}
+    assert set(results.values()) == {"wrong_answer"}, results
+    assert status(judge, found, "def f(x):\n    return [0.5 + 1e-8, 0.5]") == "accepted"
+    assert status(judge, found, "def f(x):\n    return [0.5 + 1e-4, 0.5]") == "wrong_answer"
+
+
+def test_a_root_is_one_from_both_sides(read, judge):
+    check = "def check(candidate):\n    assert _poly([1, 2], candidate([1, 2])) <= 0.0001\n"
+    found = published(read, "humaneval_plus", check)
+    assert [status(judge, found, f"def f(x):\n    return {value}") for value in ("-0.5", "-1e9", "float('nan')")] == [
+        "accepted",
+        "wrong_answer",
+        "wrong_answer",
+    ]
+
+
+HELPER = "def encode(s):\n    return s[::-1]\n"
+TO_COMPLETE = "def decode(s):\n    '''Decodes what encode returns.'''\n"
+CHEAT = "def encode(s):\n    return s\n\ndef decode(s):\n    return s\n"
+
+
+@pytest.mark.parametrize(
+    "prompt", [HELPER + TO_COMPLETE, TO_COMPLETE + HELPER, f"{HELPER}@(lambda f: f)\n{TO_COMPLETE}"]
+)
+@pytest.mark.parametrize("layout", ["humaneval", "humanevalpack"])
+def test_helpers_of_a_prompt_are_the_prompts_wherever_they_stand(read, judge, layout, prompt):
+    row = {
+        "task_id": "Python/38",
+        "prompt": prompt,
+        "entry_point": "decode",
+        "canonical_solution": "",
+        "test": "def check(decode):\n    assert decode(encode('abc')) == 'abc'\n\ncheck(decode)",
+    }
+    found = read(layout, **row)
+    assert "def encode" in found.problem.tests.preamble
+    assert "decode" not in found.problem.tests.preamble.replace("Decodes", "")
+    assert status(judge, found, CHEAT) == "wrong_answer"
+    assert status(judge, found, f"{HELPER}\ndef decode(s):\n    return encode(s)") == "accepted"
+    assert status(judge, found, "def decode(s):\n    return encode(s)") == "accepted"
 
 
 def test_a_program_cannot_take_the_place_of_the_reference(read, judge):

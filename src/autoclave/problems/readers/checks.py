@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from autoclave.core import CheckTests, Problem
 from autoclave.problems.curation.python_source import tree_of
-from autoclave.problems.readers.plus_tests import comparison_source
+from autoclave.problems.readers.plus_tests import comparison_source, with_guards
 from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
 from autoclave.problems.readers.statements import day, difficulty, without_prompt
 
@@ -27,7 +27,7 @@ def humaneval(row: Row) -> ReadProblem:
     prompt, entry_point = row.text("prompt"), row.text("entry_point")
     solution = prompt + row.text("canonical_solution")
     if row.has("test"):
-        source, invocation = row.text("test"), f"check({entry_point})"
+        source, invocation = with_guards(row.text("test")), f"check({entry_point})"
     else:
         arguments = [*row.list("base_input"), *row.list_or_empty("plus_input")]
         source = comparison_source(solution, entry_point, arguments, _tolerance(row))
@@ -63,7 +63,7 @@ def mbpp(row: Row) -> ReadProblem:
         asserts = [*texts(row.list_or_empty("test_list")), *texts(row.list_or_empty("challenge_test_list"))]
         imports = texts(row.list_or_empty("test_imports"))
         setup = row.text_or("", "test_setup_code")
-        source = row.text_or("", "test") or "\n".join([setup, *imports, *asserts])
+        source = with_guards(row.text_or("", "test")) or "\n".join([setup, *imports, *asserts])
         tests = CheckTests("check", _tested_function("\n".join(asserts) or source), source, "")
         statement = row.text("text", "prompt")
     problem = Problem(
@@ -139,14 +139,24 @@ def kodcode(row: Row) -> ReadProblem:
 def _function(
     row: Row, prompt: str, entry_point: str, source: str, invocation: str, solutions: list[str], id: str = ""
 ) -> ReadProblem:
-    """A function to complete: what stands before it in the prompt (imports, helpers) is the preamble."""
+    """A function to complete: what else stands in its prompt (imports, helpers) is the preamble."""
     id = id or row.text_or("", "task_id")
-    preamble = prompt.partition(f"def {entry_point}(")[0]
-    tests = CheckTests("check", entry_point, source, invocation, preamble)
+    tests = CheckTests("check", entry_point, source, invocation, _without_function(prompt, entry_point))
     problem = Problem(
         prompt, tests, id=id, solutions=solutions, profile=_profile(tests, *solutions), source="humaneval"
     )
     return ReadProblem(problem, key=id)
+
+
+def _without_function(prompt: str, name: str) -> str:
+    """The top-level code of a prompt around the function to complete, with its decorators."""
+    tree = tree_of(prompt) or tree_of(f"{prompt.rstrip()}\n    pass")
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            lines = prompt.split("\n")
+            first = min([node, *node.decorator_list], key=lambda one: one.lineno).lineno
+            return "\n".join(lines[: first - 1] + lines[node.end_lineno :])
+    return prompt.partition(f"def {name}(")[0]
 
 
 def _profile(tests: CheckTests, *solutions: str) -> str:

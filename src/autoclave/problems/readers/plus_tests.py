@@ -1,14 +1,18 @@
-"""Tests of EvalPlus that are lists of arguments: expected is what the reference returns, computed in the check.
+"""Tests of EvalPlus, as lists of arguments (expected is what the reference returns) or as published test code.
 
-The rules of comparison are facts of EvalPlus (evalplus/eval/__init__.py): equal, or close where the reference returns
-floats; for some tasks of MBPP+ equal as sets, or both something or nothing; for one of HumanEval the result must be a
-root of the polynomial.
+The rules of comparison are facts of EvalPlus (evalplus/eval/__init__.py): equal, or, where the reference returns
+floats or the task has a tolerance, of one type and length and close; for some tasks of MBPP+ equal as sets, or both
+something or nothing; for one of HumanEval the result must be a root of the polynomial. The published test code has no
+guards of type and length, and numpy broadcasts: `allclose([], 1.0)` holds. `with_guards` adds them.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from typing import Any
+
+from autoclave.problems.curation.python_source import tree_of
 
 _SET_EQUAL = frozenset(
     (
@@ -21,27 +25,28 @@ _ROOT = frozenset({"find_zero"})
 
 _CHECK = """
 def _is_close(found, expected, margin):
-    if isinstance(expected, float) or (isinstance(found, float) and isinstance(expected, int)):
-        if not isinstance(found, (int, float)) or isinstance(found, bool):
-            return False
-        return found == expected or (found != found and expected != expected) or (
-            abs(found - expected) <= margin + 1e-07 * abs(expected)
+    if isinstance(expected, (list, tuple)):
+        return isinstance(found, (list, tuple)) and len(found) == len(expected) and all(
+            _is_close(*pair, margin) for pair in zip(found, expected)
         )
-    if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
-        return len(found) == len(expected) and all(_is_close(a, b, margin) for a, b in zip(found, expected))
-    return found == expected
+    if not (isinstance(found, (int, float, complex)) and isinstance(expected, (int, float, complex))):
+        return False
+    if found == expected or (found != found and expected != expected):
+        return True
+    return abs(expected) != inf and abs(found - expected) <= margin + 1e-07 * abs(expected)
 
 
-def _holds_floats(value):
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(_holds_floats(part) for part in value)
-    return isinstance(value, float)
+def _is_floats(value):
+    return isinstance(value, float) or (
+        isinstance(value, (list, tuple)) and all(isinstance(part, float) for part in value)
+    )
 
 
 def _is_equal(found, expected, margin):
     if found == expected:
         return True
-    return bool(margin or _holds_floats(expected)) and _is_close(found, expected, margin or 1e-06)
+    margin = margin or (1e-06 if _is_floats(expected) else 0)
+    return bool(margin) and type(found) is type(expected) and _is_close(found, expected, margin)
 
 
 def _is_something(value):
@@ -75,3 +80,45 @@ def comparison_source(solution: str, entry_point: str, arguments: Sequence[Any],
     inputs = ",\n    ".join(map(repr, arguments))
     values = f"inf, nan = float('inf'), float('nan')\n_ARGUMENTS = [\n    {inputs},\n]\n"
     return f"{solution}\n\n_reference = {entry_point}\n{values}{_CHECK.format(reference='_reference', rule=rule)}"
+
+
+_GUARDS = """
+def _guarded(compare):
+    from numpy import shape
+
+    def guarded(found, expected, *rest, **named):
+        if (found == expected) is not True:
+            assert type(found) is type(expected), "another type than expected"
+            assert shape(found) == shape(expected), "another shape than expected"
+        return compare(found, expected, *rest, **named)
+
+    return guarded
+
+
+def _magnitude(value):
+    return lambda *arguments: abs(value(*arguments))
+"""
+_WRAPPERS = {"allclose": "_guarded", "assert_allclose": "_guarded", "_poly": "_magnitude"}
+"""By the last name of what is called: what wraps it."""
+
+
+def with_guards(source: str) -> str:
+    """Published test code with the guards that EvalPlus's own evaluator has; other test code as it is.
+
+    Its comparisons refuse another type or shape than expected, and a root must be one from both sides.
+    """
+    tree = tree_of(source)
+    helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set[str]()
+    if tree is None or not helpers & {"assertion", "_poly"}:
+        return source
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    places = [(node, _WRAPPERS[name]) for node in called if (name := _last_name(node)) in _WRAPPERS]
+    lines = [line.encode() for line in source.split("\n")]
+    for node, wrapper in sorted(places, key=lambda place: (place[0].lineno, place[0].col_offset), reverse=True):
+        line, begin, end = lines[node.lineno - 1], node.col_offset, node.end_col_offset or 0
+        lines[node.lineno - 1] = line[:begin] + f"{wrapper}({line[begin:end].decode()})".encode() + line[end:]
+    return f"{_GUARDS}\n" + b"\n".join(lines).decode()
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -29,7 +29,7 @@ _INPUTS = {
     "as many zeros as its first argument has items": f"[0] * len({_FIRST})",
 }
 _EXAMPLE_VALUE = re.compile(
-    r"^\s*>>> .*\n(?!\s*>>>)(.+)|\boutput\W{0,3}:\W{0,4}([^\n<]+)|(?:==|=>|➞|->)\s*([^\n]+)",
+    r"^\s*>>> .*\n(?!\s*>>>)(.+)|\boutput[*\s]*:[*\s]*(?:</\w+>)?[*\s]*([^\n<]+)|(?:==|=>|➞|->)\s*([^\n]+)",
     re.MULTILINE | re.IGNORECASE,
 )
 _EXAMPLE_OUTPUT = re.compile(r"^\W*(?:(?:sample|example) )?outputs?\W*\d*\W*\n+((?:.*\S.*(?:\n|$))+)", re.M | re.I)

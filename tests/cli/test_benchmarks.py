@@ -159,7 +159,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 def config_of(name: str, data: Path, **settings: Any) -> BenchmarkConfig:
     """The benchmark, on a file of ours."""
-    changes = {"source.path": str(data), "source.hub": "", "source.release": "", **settings}
+    changes = {"source.path": str(data), "source.hub": "", "source.release": "", "lazy_programs": False, **settings}
     overrides = [Override(path, value, "test") for path, value in changes.items()]
     return load(BenchmarkConfig, definition_of(name), overrides).config
 
@@ -363,13 +363,16 @@ def test_what_is_left_out_is_said_and_kept(data, tmp_path):
     said: list[str] = []
     path = data(MBPP, MBPP | {"task_id": 12, "test_list": []})
     responses = data({"task_id": 11, "solution": FUNCTION}, name="said.jsonl")
-    config = config_of("mbpp", path, samples=4, k=[1, 4], temperature=1.0)
+    config = config_of("mbpp", path, samples=4, k=[1, 4], temperature=1.0, lazy_programs=True)
     result = evaluate_benchmark(config, str(responses), out=tmp_path / "out", say=said.append)
     assert "1 of 2 rows" in said[0]
     assert "no_function" in said[0]
     assert "1 of 1 problems accept a lazy program" in said[1]
     assert said[2] == "pass@k for k = [4] is left out: there are problems with 1 responses"
     assert list(result.notes) == said
+    assert load_result(tmp_path / "out").lazy == {"mbpp/11": ["returns 3 (an assertion's)"]}
+    assert result.to_metrics()["accept_lazy_programs"] == 1
+    assert evaluate_benchmark(config_of("mbpp", path), str(responses)).lazy is None
     assert said[2] in (tmp_path / "out/report.html").read_text()
 
 

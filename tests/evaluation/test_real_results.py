@@ -28,7 +28,8 @@ ANY = Problem("", AnswerTests("answer", "1", "value"))
 
 def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> BenchmarkResult:
     """Ready responses on a benchmark, judged here."""
-    changes = {"source.path": f"{DATA}/{data}", "source.hub": "", "source.release": "", **settings}
+    place = {"source.path": f"{DATA}/{data}", "source.hub": "", "source.release": ""}
+    changes = {**place, "lazy_programs": False, **settings}
     overrides = [Override(path, value, "test") for path, value in changes.items()]
     config = load(BenchmarkConfig, definition_of(name), overrides).config
     return evaluate_benchmark(config, str(responses))
@@ -106,7 +107,9 @@ def test_stdin_programs_pass_the_samples_as_recorded(tmp_path):
     lines = [json.dumps({"question_id": row["question_id"], "code_list": [row["code"]]}) for row in rows]
     (tmp_path / "programs.jsonl").write_text("\n".join(lines))
     (tmp_path / "samples.yaml").write_text(
-        "name: samples\nsource: {set: autoclave, path: " + str(tmp_path / "problems.jsonl") + "}\nextraction: lcb\n"
+        "name: samples\nsource: {set: autoclave, path: "
+        + str(tmp_path / "problems.jsonl")
+        + "}\nextraction: lcb\nlazy_programs: false\n"
     )
     config = load(BenchmarkConfig, tmp_path / "samples.yaml").config
     result = evaluate_benchmark(config, str(tmp_path / "programs.jsonl"))

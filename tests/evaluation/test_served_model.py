@@ -69,7 +69,8 @@ def address(policy: Path) -> Iterator[str]:
 def evaluated(address: str, tmp_path: Path, **settings: object):
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(ROW))
-    changes = {"source.path": str(path), "source.hub": "", "max_new_tokens": 8, "endpoint.retries": 1, **settings}
+    changes = {"source.path": str(path), "source.hub": "", "max_new_tokens": 8, "endpoint.retries": 1}
+    changes |= {"lazy_programs": False, **settings}
     overrides = [Override(place, value, "test") for place, value in changes.items()]
     config = load(BenchmarkConfig, definition_of("mbpp"), overrides).config
     return evaluate_benchmark(config, address)

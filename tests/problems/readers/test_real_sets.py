@@ -129,6 +129,20 @@ def test_official_solutions_pass(data, judge, name):
     assert statuses == FAIL.get(name, Counter())
 
 
+@pytest.mark.parametrize(
+    "name", ["humaneval.jsonl.gz", "humaneval_plus_mini.jsonl.gz", "humanevalpack_python_even.jsonl.gz"]
+)
+def test_a_program_that_redefines_a_helper_of_its_prompt_earns_nothing_by_it(data, judge, name):
+    found = {one.problem.id: one.problem for one in candidates(data, name)}
+    cheats = {
+        "HumanEval/32": "def poly(xs, x):\n    return 0\n\ndef find_zero(xs):\n    return 0\n",
+        "HumanEval/38": "def encode_cyclic(s):\n    return s\n\ndef decode_cyclic(s):\n    return s\n",
+        "HumanEval/50": "def encode_shift(s):\n    return s\n\ndef decode_shift(s):\n    return s\n",
+    }
+    jobs = [judge.submit(JudgeJob(found[id], Program(source))) for id, source in cheats.items()]
+    assert {str(future.result(60).status) for future in jobs} == {"wrong_answer"}
+
+
 def test_reference_programs_of_mbpp_pass(data, judge):
     """Every eighth of the 974, all of which pass."""
     found = candidates(data, "mbpp.jsonl.gz")[::8]

@@ -64,7 +64,6 @@ EQUAL = [
     ("1/2", r"\frac{1}{2}"),
     ("1/2", r"\frac12"),
     ("1/2", r"\dfrac{2}{4}"),
-    ("1/3", "0.333333"),  # to six digits after the point
     ("0.5", r"50\%"),
     ("50", r"50\%"),  # the sign alone makes no difference
     ("1,000", "1000"),
@@ -79,6 +78,8 @@ EQUAL = [
     ("(1,2)", "(1, 2)"),
     (r"(-\infty,3]", r"(-\infty, 3]"),
     ("x>3", "3<x"),
+    ("(a+b)(a-b)", "a^2-b^2"),
+    ("x+y=5", "2x+2y=10"),
     ("3", "x=3"),
     ("x=3", "3"),
     ("5", "5 cm"),  # units are dropped
@@ -94,6 +95,7 @@ DIFFERENT = [
     ("1", "2"),
     ("7", "-7"),
     ("1/3", "0.333"),
+    ("1/3", "0.333333"),
     (r"\pi", "3.14159"),
     ("[1,2]", "[1,2)"),
     ("(1,2)", "(2,1)"),
@@ -221,6 +223,9 @@ def test_no_message_tells_what_is_expected(answer_judge: LocalJudge):
         "x",
         "[7]",
         "'%c'%7",
+        "def monomial_mul(A, B):\n    return A.real",
+        "def monomial_mul(A, B):\n    return open(A)",
+        "def monomial_mul(A, B):\n    import os",
     ],
 )
 def test_a_text_that_is_not_arithmetic_is_never_compiled(source: str | bytes):
@@ -234,6 +239,10 @@ def test_a_text_that_is_not_arithmetic_is_never_compiled(source: str | bytes):
         ("Integer (14 )/Integer (2 )", "<string>"),
         (b"Float ('0.5' )+Integer (1 )**Integer (2 )", b"<string>"),
         ("from sympy import *", "<string>"),
+        (
+            "def monomial_div(A, B):\n    (a0,) = A\n    if a0 < 0: return None\n    return (a0 - b0 if a0 else b0,)\n",
+            "<string>",
+        ),
         (b"import os", "/packages/sympy/solvers/solvers.py"),  # a module that is imported late
     ],
 )

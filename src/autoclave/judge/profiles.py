@@ -116,7 +116,7 @@ CALL_TRACE = _runner(
 CUSTOM_CHECKER = _runner("custom_checker", *_FRAMES, "runners/custom_checker")
 """Runs the checker of a problem on a result of another cell."""
 
-ANSWER_CHECKER = _runner("answer_checker", *_FRAMES, "runners/answer_checker")
+ANSWER_CHECKER = _runner("answer_checker", *_FRAMES, "runners/answer_text", "runners/answer_checker")
 """Compares an answer with the expected one, in a cell of its own."""
 
 COMPILE_NATIVE = _runner("compile_native", "runners/compile_native")

@@ -164,6 +164,36 @@ def test_a_name_below_a_file_is_bad_input(tmp_path: Path):
         write_atomically(tmp_path / "file" / "inner", "x")
 
 
+WRITER = """
+import sys
+from pathlib import Path
+from autoclave.core.files import atomic_writer
+with atomic_writer(Path(sys.argv[1])) as file:
+    print("writing", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_a_living_one_writes_stays(tmp_path: Path):
+    command = [sys.executable, "-c", WRITER]
+    killed, living = (
+        subprocess.Popen([*command, str(tmp_path / name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for name in ("killed", "living")
+    )
+    for writer in (killed, living):
+        assert writer.stdout
+        assert writer.stdout.readline() == b"writing\n"
+    killed.kill()
+    killed.communicate()
+    (tmp_path / ".mine.partial").touch()  # not of this kind
+    assert len(os.listdir(tmp_path)) == 3
+    subprocess.run([*command, str(tmp_path / "third")], input=b"\n", capture_output=True, check=True)
+    assert not list(tmp_path.glob(".killed.*"))
+    assert len(list(tmp_path.glob(".living.*"))) == 1
+    living.communicate(b"\n")
+    assert sorted(os.listdir(tmp_path)) == [".mine.partial", "living", "third"]
+
+
 # --- Folders -------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
+from autoclave.core import Program
+from autoclave.judge import JudgeJob, LocalJudge
+
 READING = {
     "input": "a, b = map(int, input().split())\nprint(a + b)",
     "input until the end": "t = 0\ntry:\n    while True: t += sum(map(int, input().split()))\nexcept EOFError: print(t)",
@@ -48,6 +52,7 @@ READING = {
 }
 WRITING = {
     "os.write": "import os\nos.write(1, b'7\\n')",
+    "time zones": "import zoneinfo\nprint(7 if zoneinfo.ZoneInfo('Europe/Paris').key else 8)",
     "stdout.write": "import sys\nsys.stdout.write('7')",
     "stdout.buffer": "import sys\nsys.stdout.buffer.write(b'7')",
     "replaced stdout": "import io, sys\nsys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, 'w')))\nprint(7)",
@@ -200,6 +205,19 @@ def test_a_list_can_be_returned_as_any_list_or_tuple(judged, call_problem, kind:
 @pytest.mark.parametrize("kind", NOT_LISTS)
 def test_what_is_not_equal_to_a_list_is_none(judged, call_problem, kind: str):
     assert judged(call_problem("f", ([7], [7, 7])), f"def f(n): return {NOT_LISTS[kind]}").status == "wrong_answer"
+
+
+def test_64_threads_run_at_the_same_time_under_the_default_limits(judged, stdin_problem):
+    source = """
+import threading
+begun = threading.Barrier(65)
+threads = [threading.Thread(target=begun.wait) for _ in range(64)]
+for thread in threads: thread.start()
+begun.wait()
+print(7)"""
+    with LocalJudge(SandboxConfig(), JudgeConfig(workers=1)) as judge:
+        verdict = judge.submit(JudgeJob(stdin_problem(("", "7")), Program(source))).result(timeout=60)
+    assert (verdict.status, verdict.message) == ("accepted", "")
 
 
 def test_arguments_of_one_call_are_not_changed_by_another(judged, call_problem):

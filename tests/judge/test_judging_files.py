@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,29 @@ def test_a_missing_file_or_an_unknown_rule_is_an_error(tmp_path: Path):
         judge_file(NeverAsked(), problems, tmp_path / "none.jsonl", tmp_path / "out.jsonl")
     with pytest.raises(InputError, match="extraction = 'best': must be one of last_fence, lcb, whole"):
         judge_file(NeverAsked(), problems, problems, tmp_path / "out.jsonl", extraction="best")
+
+
+@pytest.mark.parametrize("which", ["problems.jsonl", "programs.jsonl"])
+def test_a_pipe_is_refused_by_name(tmp_path: Path, which: str):
+    lines(tmp_path / "problems.jsonl", problem("p"))
+    lines(tmp_path / "programs.jsonl", {"problem_id": "p", "source": ""})
+    content = (tmp_path / which).read_bytes()
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    paths = {name: tmp_path / name for name in ("problems.jsonl", "programs.jsonl")}
+    paths[which] = Path(f"/dev/fd/{reading}")
+    with pytest.raises(InputError, match=rf"^/dev/fd/{reading}: is a pipe or a device.*Fix: "):
+        judge_file(NeverAsked(), *paths.values(), tmp_path / "out")
+    os.close(reading)
+
+
+def test_a_file_without_programs_is_an_error(tmp_path: Path):
+    lines(tmp_path / "problems.jsonl", problem("p"))
+    (tmp_path / "programs.jsonl").write_text("\n")
+    with pytest.raises(DataError, match=r"programs\.jsonl: holds no programs"):
+        judge_file(NeverAsked(), tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_gzip_file_is_an_error(tmp_path: Path):

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import InputError, Problem, Program, Status, StoredTests
+from autoclave.core import Ended, InputError, Outcome, Problem, Program, Status, StoredTests
+from autoclave.core.outcome import REPORTED_LIMITS
 from autoclave.judge import JudgeJob
+from autoclave.judge.messages import failure_of, failure_told
+from autoclave.judge.runners.failure import account_of
+from autoclave.sandbox import Limits
+from autoclave.sandbox.report import _reason  # pyright: ignore[reportPrivateUsage]
 
 SUM = "print(sum(map(int, input().split())))"
 
@@ -185,3 +190,36 @@ def test_an_exit_code_that_a_broken_runner_gives_is_told_apart(judged, stdin_pro
 )
 def test_an_output_far_longer_than_what_is_expected_is_refused_unread(judged, stdin_problem, printed: str, status: str):
     assert judged(stdin_problem(("", "1")), f"print({printed})").status == status
+
+
+# --- Limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ended", set(Ended) - {Ended.EXITED, Ended.SIGNALLED})
+def test_every_limit_has_a_status_and_a_message_of_its_own(ended: Ended):
+    failed = failure_of(Outcome(ended, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1)
+    assert failed
+    assert "limit" in failed[1]
+    others = [
+        failure_of(Outcome(each, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1) for each in Ended if each != ended
+    ]
+    assert failed not in others
+
+
+def test_limits_that_a_cell_reports_are_those_that_the_judge_knows():
+    errors = [MemoryError(), RuntimeError("can't start new thread"), *map(OSError, range(1, 134), [""] * 133)]
+    reported = {account_of(error).partition(" ")[0] for error in errors} - {"-"}
+    assert reported == set(REPORTED_LIMITS)
+    limits = Limits(cpu_s=1, wall_s=1, memory_mb=9, output_bytes=9, processes=9, disk_mb=9, open_files=9)
+    for limit in reported:
+        assert _reason(limits, 1, 0.0, 0.0, f"{limit} OSError 1", is_output_full=False) == limit
+        assert failure_told(f"{limit} OSError 1", 1) == failure_of(
+            Outcome(Ended(limit), None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1
+        )
+
+
+def test_the_limit_of_open_files_fails_a_call_in_the_program_and_ends_no_test(judged, stdin_problem):
+    opening = "import os\nwhile True: os.dup(0)"
+    assert judged(stdin_problem(("", "")), opening).message == "OSError (line 2)"
+    going_on = "import os\ntry:\n    while True: os.dup(0)\nexcept OSError: print(7)"
+    assert judged(stdin_problem(("", "7")), going_on).is_accepted

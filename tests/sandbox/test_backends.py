@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from autoclave.config.sandbox import SandboxConfig, backend_names
 from autoclave.core import HostError, IsolationError, SandboxFault
 from autoclave.sandbox import open_sandbox
 from autoclave.sandbox.backend import find_backend
-from autoclave.sandbox.container.engine import find_engine
+from autoclave.sandbox.container.engine import Engine
 from autoclave.sandbox.container.image import image_content
 from autoclave.sandbox.container.launch import ContainerLauncher
 from autoclave.sandbox.guest.leftovers import empty_folder
@@ -30,11 +32,18 @@ from tests.sandbox.test_traces import descendants, is_alive, wait_until
 CONTAINER = SandboxConfig(backend="container", container_engine="podman")
 
 
-def needs_podman() -> None:
+@cache
+def podman_problem() -> str:
     try:
-        find_engine("podman", "")
-    except HostError as error:
-        pytest.skip(str(error))
+        ContainerLauncher(CONTAINER).launch(Profile("plain")).kill()
+    except (HostError, SandboxFault) as error:
+        return str(error)
+    return ""
+
+
+def needs_podman() -> None:
+    if podman_problem():
+        pytest.skip(f"podman starts no container here: {podman_problem()}")
 
 
 @pytest.mark.parametrize(
@@ -119,6 +128,48 @@ def test_a_container_that_is_less_than_sealed_is_refused(flag: str, reason: str)
 
     with pytest.raises(SandboxFault, match=reason):
         Careless(CONTAINER).launch(Profile("plain"))
+
+
+FAKE_PODMAN = """#!/bin/sh
+case " $* " in
+*" --runtime runc "*) ;;
+*" run "*) echo "Error: OCI runtime error: crun: cgroups in hybrid mode not supported" >&2; exit 126 ;;
+esac
+exec {podman} "$@"
+"""
+
+
+def test_another_installed_runtime_is_tried_when_the_default_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    needs_podman()
+    podman, runc = shutil.which("podman"), shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if not runc:
+        pytest.skip("runc is not installed")
+    (tmp_path / "podman").write_text(FAKE_PODMAN.format(podman=podman))
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    launcher = ContainerLauncher(CONTAINER)
+    launcher.launch(Profile("plain")).kill()
+    assert "cgroups in hybrid mode not supported" in caplog.text
+    assert "started with runc" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "message"),
+    [
+        (Engine("podman", ("podman",), ""), "Error: OCI runtime error: crun: no", "Fix: as root: apt-get install runc"),
+        (Engine("podman", ("podman",), "crun"), "Error: OCI runtime error: crun: no", "crun: no$"),
+        (Engine("podman", ("podman",), ""), "Error: no space left", "no space left$"),
+        (Engine("docker", ("docker",), ""), "Error: OCI runtime error: crun: no", "crun: no$"),
+    ],
+)
+def test_without_another_runtime_the_fault_stays_and_says_the_fix(
+    monkeypatch, engine: Engine, words: str, message: str
+):
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(SandboxFault, match=message):
+        engine.with_other_runtime(SandboxFault(words))
 
 
 def test_the_image_is_the_same_for_the_same_host_and_has_no_content():

@@ -53,7 +53,7 @@ class SandboxConfig(Config):
     output_limit_mb: PositiveFloat = 16.0
     """Most that one test may print to standard output and error, each, in MiB."""
 
-    process_limit: Positive = 32
+    process_limit: Positive = 128
     """Most processes and threads of one program at a time."""
 
     disk_limit_mb: Positive = 64

@@ -8,6 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from autoclave.core.errors import InputError
+
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading raises where a compressed file is cut off or damaged."""
 _SLICE = 256
@@ -24,8 +26,11 @@ def open_plain(path: Path) -> BinaryIO:
     """The content of a file, decompressed where its name ends in `.gz` or `.zst`.
 
     Raises:
+        InputError: it is a pipe or a device: files of records are read more than once.
         ModuleNotFoundError: it is a zstd file, and `zstandard` is not installed.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is a pipe or a device, which can be read only once. Fix: write it to a file first")
     if path.suffix == ".zst":
         return cast("BinaryIO", io.BufferedReader(_ZstdFile(path)))
     return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

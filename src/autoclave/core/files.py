@@ -10,9 +10,11 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,12 +22,15 @@ from autoclave.core.compressed import DAMAGED, damage, open_plain
 from autoclave.core.errors import DataError, HostError, InputError
 from autoclave.core.json import parse_object
 
+_PARTIAL = re.compile(r"\..*\.[0-9a-f]{8}\.partial")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextlib.contextmanager
 def atomic_writer(path: Path, *, text: bool = True) -> Generator[IO[Any]]:
     """A file to write to that appears under `path` only when the block ends without an exception.
+
+    The first write to a folder removes what writers left there that were killed.
 
     Raises:
         InputError: nothing can be written under this name: it is a folder or a device, or its folder refuses.
@@ -39,7 +44,7 @@ def atomic_writer(path: Path, *, text: bool = True) -> Generator[IO[Any]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
+            temporary.replace(target)  # still locked, so that it cannot be taken for a file left behind
         sync_directory(target.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
@@ -55,11 +60,29 @@ def _new_file(path: Path, target: Path, temporary: Path) -> int:
         raise InputError(f"{path}: is not a regular file, so it cannot be replaced; give the name of a file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        _remove_stale(target.parent)
+        while True:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if temporary.exists():
+                return handle
+            os.close(handle)  # another process removed it before it was locked
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise HostError(f"{path}: cannot be written ({error.strerror})") from error
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+@cache
+def _remove_stale(folder: Path) -> None:
+    """Remove the temporary files in a folder that no living writer has locked. Once for each folder and process."""
+    with os.scandir(folder) as entries:
+        stale = [entry.path for entry in entries if _PARTIAL.fullmatch(entry.name) and entry.is_file()]
+    for path in stale:
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -27,6 +27,10 @@ class Ended(StrEnum):
     """It wrote more to files than allowed."""
 
 
+REPORTED_LIMITS = (Ended.MEMORY, Ended.PROCESSES, Ended.DISK)
+"""Limits that show as a failed call in the program, so that its own account may name them as the cause of its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one run ended. `stdout` and `stderr` are capped; the bytes cut off are counted as far as they were read.

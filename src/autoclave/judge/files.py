@@ -74,7 +74,8 @@ def judge_file(
     Raises:
         InputError: a file is missing, the rule is unknown, or a problem cannot be judged.
         HostError: the judge's host lacks what a problem needs. Nothing ran.
-        DataError: a line of either file cannot be used; the message begins with `file:line`. Nothing ran.
+        DataError: a line of either file cannot be used; the message begins with `file:line`. Or there are no programs.
+            Nothing ran.
     """
     for given, what in ((problems_path, "problem file"), (programs_path, "programs file")):
         if out_path.exists() and given.exists() and out_path.samefile(given):
@@ -111,6 +112,8 @@ def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
         if submission.problem_id not in judgeable:
             judge.check(problems[submission.problem_id])
             judgeable.add(submission.problem_id)
+    if not seen:
+        raise DataError(f"{path}: holds no programs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class ProblemIndex:
 def _seekable(path: Path) -> BinaryIO:
     """The file itself, or its unpacked content in a nameless temporary file."""
     if not is_compressed(path):
-        return path.open("rb")
+        return open_plain(path)
     unpacked = tempfile.TemporaryFile()  # noqa: SIM115  the index closes it
     try:
         with open_plain(path) as plain:

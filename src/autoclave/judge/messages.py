@@ -10,6 +10,7 @@ import re
 import signal
 
 from autoclave.core import Ended, Outcome, Status
+from autoclave.core.outcome import REPORTED_LIMITS
 
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -40,7 +41,7 @@ _LIMIT_STATUS = {
 
 def failure_of(outcome: Outcome, num_lines: int) -> tuple[Status, str] | None:
     """Why the run failed whatever it printed, or None when it exited with 0. `num_lines` is the program's length."""
-    if outcome.ended in _LIMIT_STATUS:
+    if outcome.ended not in (Ended.EXITED, Ended.SIGNALLED):
         return _LIMIT_STATUS[outcome.ended]
     if outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGABRT:
         return _abortion(outcome.stderr)
@@ -58,7 +59,7 @@ def _exit_message(code: int | None) -> str:
 def failure_told(account: str, num_lines: int) -> tuple[Status, str]:
     """Status and message of an exception that ended a check: the limit that it speaks of, or its name."""
     limit = account.partition(" ")[0]
-    if limit in (Ended.MEMORY, Ended.PROCESSES, Ended.DISK):
+    if limit in REPORTED_LIMITS:
         return _LIMIT_STATUS[Ended(limit)]
     return Status.RUNTIME_ERROR, exception_message(account, num_lines) or "an exception"
 

@@ -16,8 +16,10 @@ from autoclave.core import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one test may use. All are enforced, and the outcome says which one ended it.
+    """What one test may use. All are enforced, and the outcome names the one that ended the test.
 
+    `open_files` ends no test: a call that needs one more descriptor fails in the program (EMFILE), which may go on; if
+    it ends by that, the outcome is `exited` and its detail names the exception.
     What a test waits for a core is added to `wall_s`, up to `given_back_s`; without that, up to `wall_s` once again.
     """
 

@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
+from autoclave.core.outcome import REPORTED_LIMITS
 from autoclave.sandbox.interface import Limits
 from autoclave.sandbox.launch import Meter
 from autoclave.sandbox.streams import Printed
@@ -91,7 +92,7 @@ def _reason(
     if exit_code is None:
         return Ended.SIGNALLED
     limit = account.partition(" ")[0]
-    if exit_code != 0 and limit in (Ended.MEMORY, Ended.PROCESSES, Ended.DISK):
+    if exit_code != 0 and limit in REPORTED_LIMITS:
         return Ended(limit)
     return Ended.EXITED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from typing import Literal
 
 from autoclave.core import HostError, SandboxFault
 
+_log = logging.getLogger(__name__)
 EngineName = Literal["podman", "docker"]
 _TIMEOUT_S = 120.0
 MENDS: dict[EngineName, str] = {
@@ -53,6 +55,22 @@ class Engine:
             return subprocess.run([*self.command, *arguments], input=stdin, capture_output=True, timeout=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SandboxFault(f"{self.name} {arguments[0]}: {error}") from None
+
+    def with_other_runtime(self, fault: SandboxFault) -> Engine:
+        """The engine with another installed runtime, after its default one failed to start a container with `fault`.
+
+        Raises:
+            SandboxFault: the fault, where it has another cause, the runtime was chosen, or no other one is installed.
+        """
+        words = str(fault)
+        if self.name != "podman" or self.runtime or "runtime" not in words.lower():
+            raise fault
+        path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+        for runtime in ("runc", "crun"):
+            if f"{runtime}:" not in words and shutil.which(runtime, path=path):
+                _log.warning("podman's default runtime fails (%s): containers are started with %s", words, runtime)
+                return Engine(self.name, (*self.command, "--runtime", runtime), runtime)
+        raise SandboxFault(f"{words}. Fix: as root: apt-get install runc, or set sandbox.container_runtime") from fault
 
     def remove(self, name: str) -> None:
         """Kill and remove a container, if it is there."""

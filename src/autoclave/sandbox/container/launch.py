@@ -63,6 +63,13 @@ class ContainerLauncher:
         self._engine.remove_strays()
 
     def launch(self, profile: Profile) -> ContainerZygote:
+        try:
+            return self._launch(profile)
+        except SandboxFault as fault:
+            self._engine = self._engine.with_other_runtime(fault)
+            return self._launch(profile)
+
+    def _launch(self, profile: Profile) -> ContainerZygote:
         name = new_name(next(_numbers))
         root = root_plan(self._root.executable, profile.packages, profile.paths)
         return ContainerZygote(self._engine, name, self._flags(profile), image_for(self._engine, root), root)

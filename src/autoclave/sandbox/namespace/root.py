@@ -23,6 +23,8 @@ PACKAGES_FOLDER = "/packages"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _LOCALE = "/usr/lib/locale/C.utf8"
 """Of the environment of tests, for programs that call `locale.setlocale(locale.LC_ALL, "")`."""
+_TIME_ZONES = "/usr/share/zoneinfo"
+"""For `zoneinfo`, where the host has them."""
 _SCRATCH_CANDIDATES = ("/tmp", "/mnt", "/run", "/media", "/sys", "/proc")
 
 # tkinter would drag in a window system, and no cell has one.
@@ -77,8 +79,8 @@ def root_plan(executable: str, packages: tuple[str, ...] = (), paths: tuple[str,
     folders = tuple(sorted(top for top in tops if not _is_inside(top, tops)))
     libraries = [path for path in dict.fromkeys([*found["mapped"], *extra.libraries]) if not _is_inside(path, tops)]
     files = [path for path, _ in shown if path not in tops and not _is_inside(path, tops)]
-    locale = [_LOCALE] if Path(_LOCALE).is_dir() else []
-    binds = tuple(dict.fromkeys((*folders, *locale, *libraries, *files, real, *_DEVICES)))
+    data = [path for path in (_LOCALE, _TIME_ZONES) if Path(path).is_dir()]
+    binds = tuple(dict.fromkeys((*folders, *data, *libraries, *files, real, *_DEVICES)))
     placed = tuple((source, f"{PACKAGES_FOLDER}/{name}") for source, name in extra.places)
     masks = {f"{folder}/{name}" for folder in found["library"] for name in ("site-packages", "dist-packages")}
     masks |= {path for path in found["packages"] if _is_inside(path, tops)}

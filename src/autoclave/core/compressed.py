@@ -26,11 +26,11 @@ def open_plain(path: Path) -> BinaryIO:
     """The content of a file, decompressed where its name ends in `.gz` or `.zst`.
 
     Raises:
-        InputError: it is a pipe or a device: files of records are read more than once.
+        InputError: it is a pipe: files of records are read more than once.
         ModuleNotFoundError: it is a zstd file, and `zstandard` is not installed.
     """
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is a pipe or a device, which can be read only once. Fix: write it to a file first")
+    if path.is_fifo():
+        raise InputError(f"{path}: is a pipe, which can be read only once. Fix: write it to a file first")
     if path.suffix == ".zst":
         return cast("BinaryIO", io.BufferedReader(_ZstdFile(path)))
     return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

@@ -27,6 +27,7 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
+from autoclave.workers.weights.offer import AS_TRAINED, Form
 from autoclave.workers.weights.probe import Probe
 from autoclave.workers.weights.publisher import Publisher
 from tests.training_parts import earned, item, settled, tiny_critic, tiny_policy
@@ -50,6 +51,8 @@ def toy_stages(
     begins_at: int = 0,
     engine: Callable[[Policy], Engine] = lambda policy: TransformersEngine(policy, batch_size=64),
     probe: Probe | None = None,
+    samplers: int = 1,
+    form: Form = AS_TRAINED,
     load_critic: Callable[[], HeadModel] = tiny_critic,
     reward_model: Callable[[], HeadModel] | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
@@ -65,8 +68,8 @@ def toy_stages(
 
     What is sampled first is stamped `begins_at`.
 
-    The critic has a pool of its own, and a reward model, if there is one, that of the sampler. With `lora` an adapter
-    learns; the reference can then be the actor without it.
+    The critic has a pool of its own, and a reward model, if there is one, that of the first sampler. With `lora` an
+    adapter learns; the reference can then be the actor without it.
     """
     chosen = build_algorithm(algorithm)
     in_parts = schedule is not None and schedule.learns_in_parts
@@ -94,7 +97,8 @@ def toy_stages(
     def critic() -> CriticWorker:
         return CriticWorker(load_critic(), chosen, optimizer, total_steps=2 * steps, micro_batch_tokens=1 << 16)
 
-    pools = ResourcePool("actor"), ResourcePool("sampler"), ResourcePool("critic")
+    homes = [ResourcePool("sampler"), *(ResourcePool(f"sampler-{number}") for number in range(1, samplers))]
+    pools = ResourcePool("actor"), homes[0], ResourcePool("critic"), *homes[1:]
     try:
         actor = WorkerGroup(
             pools[0],
@@ -116,9 +120,9 @@ def toy_stages(
             )
             if reward_model
             else NoRewardModel(),
-            publisher=Publisher(actor, deadline_s=60),
+            publisher=Publisher(actor, form, deadline_s=60),
             probe=probe,
-            sampler=SamplerPool([WorkerGroup(pools[1], lambda: SamplerWorker(engine(load())))]),
+            sampler=SamplerPool([WorkerGroup(home, lambda: SamplerWorker(engine(load()))) for home in homes]),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,
             algorithm=chosen,

@@ -127,6 +127,7 @@ class Workers:
             _form(config),
             deadline_s=config.publish.timeout_s,
             may_alias=config.schedule.takes_turns,
+            verifies=config.publish.probe is not None,
         )
 
     def _choose_reference(

@@ -11,6 +11,7 @@ from autoclave.models.compatibility import (
     require_same_vocabulary,
     require_targets,
 )
+from autoclave.models.digests import Digest, WeightShard, digests, joined_digests
 from autoclave.models.heads import (
     HeadModel,
     HeadRole,
@@ -49,18 +50,22 @@ from autoclave.models.views import WeightViews
 
 __all__ = [
     "INCIDENTAL",
+    "Digest",
     "HeadModel",
     "HeadRole",
     "Part",
     "Policy",
+    "WeightShard",
     "WeightViews",
     "adapter_scale",
     "added",
     "apply_liger",
     "build_tiny_policy",
     "can_pack",
+    "digests",
     "encode_prompt",
     "is_of_adapter",
+    "joined_digests",
     "load_architecture",
     "load_critic",
     "load_head_tokenizer",

@@ -4,13 +4,22 @@ Engines are imported from files of their own: whoever only asks one for response
 """
 
 from autoclave.rollout.collection import Collection, CollectionTimes
-from autoclave.rollout.interface import Engine, EngineStats, Request, RewardFunction, Sampler, SamplingParameters
+from autoclave.rollout.interface import (
+    Engine,
+    EngineStats,
+    InspectableEngine,
+    Request,
+    RewardFunction,
+    Sampler,
+    SamplingParameters,
+)
 
 __all__ = [
     "Collection",
     "CollectionTimes",
     "Engine",
     "EngineStats",
+    "InspectableEngine",
     "Request",
     "RewardFunction",
     "Sampler",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from autoclave.core.rollout import IntArray
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from autoclave.models import Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,15 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free what it holds; it is not used again."""
+        ...
+
+
+@runtime_checkable
+class InspectableEngine(Protocol):
+    """An engine that reads back the weights that it computes with."""
+
+    def weight_digests(self) -> Mapping[str, Digest]:
+        """Digests of the weights in its own memory, by the names of `update_weights`; those out of reach are absent."""
         ...
 
 

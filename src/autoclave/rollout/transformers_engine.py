@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy, WeightViews
+from autoclave.models import Digest, Policy, WeightViews, digests
 from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Responses
 from autoclave.rollout.running_batch import RunningBatch, Sampled
@@ -62,6 +62,10 @@ class TransformersEngine:
         # What was sampled is computed again with the new weights, as soon as it is their turn, which is first.
         self._waiting.extendleft(reversed(self._batch.sequences))
         self._batch = self._empty_batch()
+
+    def weight_digests(self) -> dict[str, Digest]:
+        """Digests of what the model computes with; see `InspectableEngine`."""
+        return digests(self._policy.model.state_dict())
 
     @torch.inference_mode()
     def step(self, seconds: float) -> list[tuple[int, Completion]]:

@@ -23,6 +23,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from autoclave.config import VllmEngineConfig
 from autoclave.core import Completion, ConfigError, EngineFault, FinishReason, InputError
+from autoclave.models import Digest, joined_digests
 from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Growing, load_responses
 from autoclave.rollout.vllm_guest import Guest, require_vllm
@@ -116,6 +117,15 @@ class VllmEngine:
         self._version = version
         for growing in self._growing.values():
             growing.versions.append((version, len(growing.tokens)))
+
+    def weight_digests(self) -> dict[str, Digest]:
+        """Digests of what vLLM holds, over all its ranks; see `InspectableEngine`.
+
+        Raises:
+            EngineFault: vLLM died.
+        """
+        with self._calling("report its weights"):
+            return joined_digests(self._engine.collective_rpc("weight_digests"))
 
     @property
     def stats(self) -> EngineStats:

@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from vllm.distributed import get_tensor_model_parallel_rank  # pyright: ignore[reportMissingImports]
 from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm  # pyright: ignore[reportMissingImports]
 from vllm.v1.sample.logits_processor import LogitsProcessor  # pyright: ignore[reportMissingImports]
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # pyright: ignore[reportMissingImports]
 
+from autoclave.models import Digest, digests
 from autoclave.rollout.drawing import draw
 from autoclave.rollout.interface import Request, uniforms
+from autoclave.rollout.vllm_layout import shards_of
 
 
 class TakesWeights:
@@ -27,6 +30,10 @@ class TakesWeights:
         found = load_file(weights) if isinstance(weights, str) else weights
         self.model_runner.reload_weights(weights_iterator=iter(found.items()))
         self._pack_output_embedding()
+
+    def weight_digests(self) -> dict[str, Digest]:
+        """Digests of the weights of this rank in vLLM's own memory; see `vllm_layout`."""
+        return digests(shards_of(self.model_runner.get_model(), get_tensor_model_parallel_rank()))
 
     def _pack_output_embedding(self) -> None:
         """On a CPU, vLLM multiplies by a packed copy of the output embedding; a tied one stays as it was, silently."""

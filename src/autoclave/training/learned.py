@@ -12,7 +12,7 @@ from autoclave.core import Group
 from autoclave.core.rollout import FloatArray
 from autoclave.training.accounting import NOTHING, SequenceLengths
 
-LARGEST = "sampler_gap"
+LARGEST = {"sampler_gap", "mismatch/max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Learned:
 def joined(parts: Sequence[Learned]) -> Learned:
     """All of several: groups one after the other; of each metric the mean over the parts that have it.
 
-    Of `sampler_gap`, which is the largest of a `learn`, the largest.
+    Of those in `LARGEST`, which are the largest of a `learn`, the largest.
     """
     names = dict.fromkeys(name for part in parts for name in part.metrics)
     found = {name: [part.metrics[name] for part in parts if name in part.metrics] for name in names}
     return Learned(
         groups=[group for part in parts for group in part.groups],
         ledger=[entry for part in parts for entry in part.ledger],
-        metrics={name: float((np.max if name == LARGEST else np.mean)(values)) for name, values in found.items()},
+        metrics={name: float((np.max if name in LARGEST else np.mean)(values)) for name, values in found.items()},
         log_probs=[log_probs for part in parts for log_probs in part.log_probs],
         computed=SequenceLengths(
             np.concatenate([part.computed.whole for part in parts]),

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
 from autoclave.config import LengtheningConfig
 from autoclave.core import FaultError, Group, TaskItem
+from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
@@ -49,6 +50,7 @@ from autoclave.workers.trainer import (
 )
 from autoclave.workers.weights.probe import Probe
 from autoclave.workers.weights.publisher import Publisher
+from autoclave.workers.weights.rollout_check import rollout_mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,17 @@ class Stages:
         metrics |= self.adaptation.advance(metrics)
         groups = mask_discarded(self.algorithm, with_model_rewards(groups, whole), whole)
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
+        metrics |= self.mismatch(groups, trainer_log_probs(whole, batch))
         return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
+
+    def mismatch(self, groups: Sequence[Group], log_probs: Sequence[FloatArray | None]) -> dict[str, float]:
+        """Metrics of how far the sampler's log-probs are from the trainer's, before the update; see `rollout_mismatch`.
+
+        Raises:
+            FaultError: neither rounding nor staleness explains it.
+        """
+        limit = self.probe.limit if self.probe else None
+        return rollout_mismatch(groups, log_probs, self.publisher.version, limit)
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
@@ -185,7 +197,8 @@ class Stages:
         """Hand the trainer's weights to the samplers; what is sampled from now on is stamped `version`.
 
         Returns:
-            Metrics: how far samplers and trainer are apart, if they are compared.
+            Metrics: how many weights an engine could not report, and how far samplers and trainer are apart, if they
+            are compared.
 
         Raises:
             FaultError: they have not reached all samplers after `publish_s`, the message says who is waited for; or a
@@ -201,4 +214,5 @@ class Stages:
             state = self.sampler.state()
             raise FaultError(f"weights of version {version} are not published after {self.publish_s:.0f} s:\n{state}")
         published.result()
-        return self.probe.check(version, self.actor, self.sampler) if self.probe else {}
+        found = self.probe.check(version, self.actor, self.sampler) if self.probe else {}
+        return {"publish/unread_weights": float(self.publisher.unread), **found}

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy, WeightViews, with_adapter
+from autoclave.models import Digest, Policy, WeightViews, digests, with_adapter
 from autoclave.rollout import Request
 from autoclave.workers import Dispatch, WorkerGroup, register
 from autoclave.workers.batch import Batch
@@ -89,6 +90,14 @@ class Trainer(SendsWeights):
         return batch.with_responses(old_log_probs=log_probs_of(self._model, batch, self._scoring))
 
     @register(Dispatch.ONE_TO_ALL)
+    def leave_out(self, number: int, rank: int = 0) -> None:
+        """Do not write the weight of this number, on one rank, in the next publish and all after it."""
+        numbers, write = count(), sources.copy
+        if this_rank() == rank:
+            sources.copy = lambda tensor, place: None if next(numbers) == number else write(tensor, place)
+        self._opened()._adjacent = None  # one weight after the other
+
+    @register(Dispatch.ONE_TO_ALL)
     def lose_the_network(self) -> None:
         """Fail in each broadcast from now on."""
 
@@ -122,8 +131,28 @@ class ViewingEngine:
         self._views.take(weights)
         self.version = version
 
+    def weight_digests(self) -> dict[str, Digest]:
+        return digests(self.policy.model.state_dict())
 
-class PackingEngine(ViewingEngine):
+
+class LeavingOut(ViewingEngine):
+    """Keeps one matrix of those that it began with."""
+
+    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        own = self.policy.model.get_parameter("model.layers.1.self_attn.v_proj.weight")
+        before = own.detach().clone()
+        super().update_weights(version, weights)
+        if version > 1:
+            own.data = before
+
+
+class SilentEngine(ViewingEngine):
+    """Cannot report its weights."""
+
+    weight_digests = None
+
+
+class PackingEngine(SilentEngine):
     """Keeps a packed copy of the output embedding, and forgets to pack it again; or leaves out a layer."""
 
     def __init__(self, policy: Policy, stale: str) -> None:
@@ -143,7 +172,7 @@ class PackingEngine(ViewingEngine):
             self.policy.model.get_parameter(self._stale).data = self._packed
 
 
-class SleepingEngine(ViewingEngine):
+class SleepingEngine(SilentEngine):
     """Says that it has new weights, and has not."""
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:

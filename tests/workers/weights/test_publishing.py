@@ -26,7 +26,7 @@ from autoclave.workers.weights.probe import Probe
 from autoclave.workers.weights.publisher import Publisher
 from autoclave.workers.weights.routes import Route, Seat
 from tests.training_parts import tiny_policy
-from tests.workers.weights.parts import SamplerWorker, Trainer, begin, called, publish
+from tests.workers.weights.parts import LeavingOut, SamplerWorker, SilentEngine, Trainer, begin, called, publish
 
 BFLOAT16 = Form(torch.bfloat16)
 DEADLINE_S = 100.0
@@ -106,6 +106,33 @@ def test_samplers_hold_what_the_trainer_holds(trainer: dict, sampler: dict, form
     with groups(partial(Trainer, **trainer), partial(SamplerWorker, **sampler)) as (group, samplers):
         publisher = publish_and_compare(group, samplers, form)
         assert publisher.routes == {"sampler 0": [Route.MEMORY]}
+
+
+def test_a_weight_that_the_trainer_does_not_write_is_found_in_what_arrives():
+    with groups() as (trainer, samplers):
+        publisher = publish_and_compare(trainer, samplers)
+        trainer.learn(9).result()
+        trainer.leave_out(3).result()
+        with pytest.raises(FaultError, match=r"1 of 21 weights \(model.*\) arrived here otherwise than the trainer"):
+            publish(publisher, 9, samplers)
+
+
+@pytest.mark.parametrize("form", [AS_TRAINED, BFLOAT16, Form(adapter_only=True)], ids=["whole", "rounded", "adapter"])
+def test_a_weight_that_an_engine_does_not_take_over_is_named(form: Form):
+    trainer = partial(Trainer, lora=form.adapter_only)
+    with groups(trainer, partial(SamplerWorker, engine=LeavingOut)) as (group, samplers):
+        publisher = Publisher(group, form, deadline_s=DEADLINE_S)
+        begin(publisher, 1, samplers)
+        group.learn(2).result()
+        with pytest.raises(FaultError, match=r"1 of 21 weights \(model\.layers\.1\.self_attn\.v_proj\.weight\) in the"):
+            publish(publisher, 2, samplers)
+
+
+def test_an_engine_that_reports_no_weights_is_counted():
+    with groups() as (trainer, samplers):
+        assert publish_and_compare(trainer, samplers).unread == 0
+    with groups(Trainer, partial(SamplerWorker, engine=SilentEngine)) as (trainer, samplers):
+        assert publish_and_compare(trainer, samplers).unread == 21
 
 
 def test_what_is_learnt_after_a_publish_is_not_what_samples():
@@ -336,6 +363,17 @@ class TestProcesses:
         expected, (_, held) = processes.ranks.plain_copy().result(), samplers["sampler 0"].held().result()
         # A matrix product of some of the rows may be rounded otherwise than that of all.
         assert max((held[name] - tensor).abs().max().item() for name, tensor in expected.items()) < 1e-6
+
+    @pytest.mark.parametrize("lora", [False, True], ids=["weights", "adapter"])
+    def test_a_rank_that_does_not_write_its_rows_is_found(self, processes: Processes, lora: bool):
+        _, samplers = processes.become({})
+        processes.ranks.become({"lora": lora}).result()
+        publisher = Publisher(processes.ranks, AS_TRAINED, deadline_s=DEADLINE_S)
+        begin(publisher, 1, samplers)
+        processes.ranks.learn(1).result()
+        processes.ranks.leave_out(0, rank=1).result()
+        with pytest.raises(FaultError, match="arrived here otherwise than the trainer holds them: a rank"):
+            publish(publisher, 2, samplers)
 
     def test_a_sampler_on_another_host_fetches_buckets(self, processes: Processes):
         trainer, samplers = processes.become({"host": "another"}, {})

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from autoclave.models import adapter_scale
+from autoclave.models import Digest, adapter_scale, joined_digests
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
 from autoclave.workers.trainer.sharding import device_of
-from autoclave.workers.trainer.sources import AdjacentWeights, Source, sources_of, write_sources
+from autoclave.workers.trainer.sources import AdjacentWeights, Source, source_digests, sources_of, write_sources
 from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
 from autoclave.workers.weights.memory import WeightMemory, this_host
@@ -41,8 +41,8 @@ class Sender:
         self._adjacent = AdjacentWeights.of(sources, table) if num_ranks() == 1 and not on_device else None
         self.offer = _on_first_rank(lambda: self._made(table, num_slots))
         # A GPU is one rank's; hosts have memories of their own. There each weight is gathered for rank 0 to write.
-        self._gathers = on_device or len(set(gather(this_host()))) > 1
-        if this_rank() and not self._gathers:
+        self.gathers = on_device or len(set(gather(this_host()))) > 1
+        if this_rank() and not self.gathers:
             self._memory = WeightMemory.open(table, self.offer.address, is_writer=True)
         self._slot, self._version = 0, 0
 
@@ -75,8 +75,8 @@ class Sender:
     def _write(self, slot: int) -> None:
         if self._adjacent and self._adjacent.write(self._memory.slots[slot]):
             return
-        places = self._memory.views(slot) if this_rank() == 0 or not self._gathers else {}
-        write_sources(self._sources(), places, gathers=self._gathers)
+        places = self._memory.views(slot) if this_rank() == 0 or not self.gathers else {}
+        write_sources(self._sources(), places, gathers=self.gathers)
 
     def packed(self) -> Buckets | None:
         """What was written last, as arrays; on rank 0."""
@@ -123,6 +123,21 @@ class SendsWeights:
         self._opened().write(version, deadline_s)
 
     @register(Dispatch.ONE_TO_ALL)
+    def weight_digests(self, form: Form) -> dict[str, Digest]:
+        """Digests of what is published in this form, from the tensors in training themselves.
+
+        Of adapters alone: their matrices, and the frozen weights without them.
+        """
+        gathers = bool(self._sender and self._sender.gathers)
+        found = source_digests(sources_of(self._model, adapter_only=form.adapter_only), form.dtype, gathers=gathers)
+        if form.adapter_only:
+            found |= source_digests(self._frozen_sources(), None, gathers=gathers)
+        return joined_digests(gather(found))
+
+    def _frozen_sources(self) -> list[Source]:
+        return [replace(source, adapter=None) for source in sources_of(self._model)]
+
+    @register(Dispatch.ONE_TO_ALL)
     def own_weights(self) -> Mapping[str, Tensor]:
         """The tensors that learn, themselves, by name: for a sampler of the same process."""
         return {name: tensor.detach() for name, tensor in self._model.state_dict(keep_vars=True).items()}
@@ -135,7 +150,7 @@ class SendsWeights:
     @register(Dispatch.ONE_TO_ALL)
     def frozen_weights(self) -> Buckets | None:
         """A copy of the weights without what adapters learnt, which stay as they are for a whole run."""
-        sources = [replace(source, adapter=None) for source in sources_of(self._model)]
+        sources = self._frozen_sources()
         table = WeightTable.of(source.weight for source in sources)
         buffer = torch.empty(table.num_bytes if this_rank() == 0 else 0, dtype=torch.uint8)
         write_sources(sources, table.views(buffer) if this_rank() == 0 else {}, gathers=True)

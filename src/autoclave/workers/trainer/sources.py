@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from autoclave.models import adapter_scale, added, is_of_adapter, parts_of
+from autoclave.models import Digest, WeightShard, adapter_scale, added, digests, is_of_adapter, parts_of
 from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.weights.table import Weight, WeightTable
 
@@ -48,25 +48,18 @@ class Source:
         """Whether it is a tensor that others could use as it is."""
         return self.adapter is None and not isinstance(self.base, DTensor)
 
-    def write_rows(self, place: Tensor) -> None:
-        """Write what this rank holds of it to `place`, which is for all of it. Of all ranks."""
-        down = _gathered(self.adapter[0]) if self.adapter else None  # a few rows; every rank needs all of them
-        rows = _own_rows(self.base)
-        if rows is None:
-            return
-        own = _local(self.base)
-        if self.adapter and down is not None:
-            own = added(own, down, _local(self.adapter[1]), scale=self.scale)
-        copy(own, place[rows] if rows != ALL else place)
+    def part(self, *, gathers: bool) -> tuple[Tensor, slice] | None:
+        """What this rank publishes of it, and the rows that this is; None if others publish it. Of all ranks.
 
-    def write_gathered(self, place: Tensor | None) -> None:
-        """Write all of it to `place`, on the rank that has one. Of all ranks."""
-        whole = _gathered(self.base)
-        if self.adapter:
-            down, up = map(_gathered, self.adapter)
-            whole = added(whole, down, up, scale=self.scale)
-        if place is not None:
-            copy(whole, place)
+        Each rank publishes the rows that it holds; with `gathers`, rank 0 everything.
+        """
+        get = _gathered if gathers else _local
+        adapter = (_gathered(self.adapter[0]), get(self.adapter[1])) if self.adapter else None
+        base = get(self.base)  # each rank needs all of A, which is a few rows
+        rows = (None if this_rank() else ALL) if gathers else _own_rows(self.base)
+        if rows is None:
+            return None
+        return (added(base, *adapter, scale=self.scale) if adapter else base), rows
 
 
 def sources_of(model: nn.Module, *, adapter_only: bool = False) -> list[Source]:
@@ -96,10 +89,22 @@ def sources_of(model: nn.Module, *, adapter_only: bool = False) -> list[Source]:
 def write_sources(sources: Iterable[Source], places: Mapping[str, Tensor], *, gathers: bool) -> None:
     """Write the weights to `places` by name; with `gathers` rank 0 writes all. Of all ranks."""
     for source in sources:
-        if gathers:
-            source.write_gathered(places[source.names[0]] if this_rank() == 0 else None)
-        else:
-            source.write_rows(places[source.names[0]])
+        if part := source.part(gathers=gathers):
+            own, rows = part
+            place = places[source.names[0]]
+            copy(own, place[rows] if rows != ALL else place)
+
+
+@torch.no_grad()
+def source_digests(sources: Iterable[Source], dtype: torch.dtype | None, *, gathers: bool) -> dict[str, Digest]:
+    """Digests of what this rank publishes, by all names; floating-point weights as `dtype` if it is given."""
+    found: dict[str, Digest] = {}
+    for source in sources:
+        if part := source.part(gathers=gathers):
+            own, rows = part
+            held = own.to(dtype) if dtype and own.is_floating_point() else own
+            found |= digests(dict.fromkeys(source.names, WeightShard(held, row=rows.start or 0)))
+    return found
 
 
 class AdjacentWeights:

@@ -31,6 +31,10 @@ class Inlet(ABC):
             FaultError: they are not there whole.
         """
 
+    def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What `weights`, those that were taken last, were made of: what the trainer sent."""
+        return weights
+
     def settle(self, is_taken: bool) -> None:  # noqa: B027  most hold nothing
         """Let go of the former version if the engine has taken the new one over, else of that."""
 
@@ -129,11 +133,12 @@ class AddedAdapter(Inlet):
 
     def __init__(self, inlet: Inlet, kept: Mapping[str, Tensor], scale: float) -> None:
         self._inlet, self._kept, self._scale = inlet, kept, scale
+        self._adapter: Mapping[str, Tensor] = {}
 
     @torch.no_grad()
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
         """See `Inlet`. What is returned beside the kept weights is new memory."""
-        adapter = self._inlet.take(version, sent)
+        self._adapter = adapter = self._inlet.take(version, sent)
         whole = dict(self._kept)
         for down in [name for name in adapter if ".lora_A." in name]:
             layer = down.partition(".lora_A.")[0]
@@ -142,6 +147,10 @@ class AddedAdapter(Inlet):
                 self._kept[f"{layer}.weight"], adapter[down], adapter[up], scale=self._scale
             )
         return whole
+
+    def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """See `Inlet`."""
+        return {**self._adapter, **self._kept}
 
     def settle(self, is_taken: bool) -> None:
         """See `Inlet`."""

@@ -23,6 +23,8 @@ LIMITS = {"float32": 1e-4, "float64": 1e-4, "float16": 0.02, "bfloat16": 0.1}
 """Mean gap in nats per token that rounding explains, by the coarser number format of the two sides."""
 MAX_OVER_MEAN = 10.0
 """The largest gap may be this many times the limit of the mean."""
+MOVED = 0.3
+"""Share of the limit by which the trainer's mean log-prob of equal answers may have moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,9 @@ class Probe:
         """
         parameters = SamplingParameters(temperature=temperature, max_new_tokens=tokens)
         self._requests = [Request(prompt, parameters, (0, number)) for number, prompt in enumerate(prompts)]
-        self._limit, self._deadline_s = limit, deadline_s
-        self._before: dict[str, list[Completion]] = {}
+        self.limit, self._deadline_s = limit, deadline_s
+        self._before: dict[str, tuple[list[Completion], FloatArray]] = {}
+        """By sampler, its answers, and what the trainer scored when it gave them first."""
 
     def check(self, version: int, trainer: WorkerGroup[Any], samplers: ManySamplers) -> dict[str, float]:
         """Compare `trainer`, by its `log_probs`, with all `samplers`, which are to sample with `version` by now.
@@ -97,8 +100,9 @@ class Probe:
             Metrics over all samplers: `publish/mismatch_mean`, `publish/mismatch_max`, `publish/mismatch_k3`.
 
         Raises:
-            FaultError: a sampler stamps another version, or the gap is above the limit, or somebody does not answer in
-                time. The message names version and sampler, likely causes and the mend.
+            FaultError: a sampler stamps another version, or the gap is above the limit, or its answers are equal to
+                those before although the trainer's log-probs of them moved, or somebody does not answer in time. The
+                message names version and sampler, likely causes and the fix.
         """
         asked = samplers.submit_to_each(self._requests)
         said = {name: self._answered(version, name, futures) for name, futures in asked.items()}
@@ -109,10 +113,11 @@ class Probe:
         start, found = 0, []
         for name, completions in said.items():
             own = np.concatenate([completion.log_probs for completion in completions])
-            found.append(mismatch(scores[start : start + len(own)], own))
+            scored = scores[start : start + len(own)]
+            found.append(mismatch(scored, own))
             start += len(own)
-            self._require_within(version, name, completions, found[-1])
-        self._before = said
+            self._require_moved(version, name, completions, scored)
+            self._require_within(version, name, found[-1])
         return {
             "publish/mismatch_mean": max(each.mean for each in found),
             "publish/mismatch_max": max(each.max for each in found),
@@ -134,26 +139,30 @@ class Probe:
             raise FaultError(f"probe of version {version}: the trainer has not scored it after {self._deadline_s:g} s")
         return call.result().responses["old_log_probs"]
 
-    def _require_within(self, version: int, name: str, completions: list[Completion], found: Mismatch) -> None:
-        if found.mean <= self._limit and found.max <= MAX_OVER_MEAN * self._limit:
+    def _require_moved(self, version: int, name: str, completions: list[Completion], scored: FloatArray) -> None:
+        before = self._before.get(name)
+        if before is None or not _are_equal(before[0], completions):
+            self._before[name] = completions, scored
+            return
+        moved = float(np.abs(scored - before[1]).mean())
+        if not moved <= MOVED * self.limit:
+            raise FaultError(
+                f"probe of version {version}: sampler {name!r} answers exactly as before the publish: it did not take "
+                f"the weights over, by which the trainer's log-probs of these answers moved by {moved:.2g} nats per "
+                "token. Fix: resume the run with new samplers, and report the engine that says it has new weights"
+            )
+
+    def _require_within(self, version: int, name: str, found: Mismatch) -> None:
+        if found.mean <= self.limit and found.max <= MAX_OVER_MEAN * self.limit:
             return
         raise FaultError(
             f"probe of version {version}: the log-probs of sampler {name!r} are off by {found.mean:.2g} nats per token "
             f"(at most {found.max:.2g}, over {found.tokens} tokens) from the trainer's for the same tokens; the limit "
-            f"is {self._limit:g}, and {MAX_OVER_MEAN * self._limit:g} for one token. {self._hint(name, completions)}"
-        )
-
-    def _hint(self, name: str, completions: list[Completion]) -> str:
-        if name in self._before and _are_equal(self._before[name], completions):
-            return (
-                "It answers exactly as before the publish: it did not take the weights over. Mend: make the sampler "
-                "anew, and report the engine that says it has"
-            )
-        return (
-            "Usual causes: the engine keeps a copy of some weight that it does not renew (packed or tied embeddings), "
-            "a cache of old weights was not dropped, or the two compute in different number formats. Mend: make the "
-            "sampler anew; if it is off at version after version, compare weight by weight, or raise "
-            "the limit if rounding explains it"
+            f"is {self.limit:g}, and {MAX_OVER_MEAN * self.limit:g} for one token. Usual causes: the engine keeps a "
+            "copy of some weight that it does not renew (packed or tied embeddings), a cache of old weights was not "
+            "dropped, or the two compute in different number formats. Fix: resume the run with new samplers; if it is "
+            "off at version after version, compare weight by weight, or raise publish.probe.limit if rounding explains "
+            "it"
         )
 
 

@@ -50,7 +50,13 @@ class Publisher:
     """
 
     def __init__(
-        self, trainer: WorkerGroup[Any], form: Form = AS_TRAINED, *, deadline_s: float, may_alias: bool = False
+        self,
+        trainer: WorkerGroup[Any],
+        form: Form = AS_TRAINED,
+        *,
+        deadline_s: float,
+        may_alias: bool = False,
+        verifies: bool = True,
     ) -> None:
         """Nothing is done before `begin`.
 
@@ -60,6 +66,7 @@ class Publisher:
             deadline_s: how long an answer to `begin` or `write` is waited for, in seconds.
             may_alias: whether samplers are idle whenever the trainer learns or loads a checkpoint; only then may they
                 compute with its own tensors.
+            verifies: whether the digest of each weight inside each engine is compared with that of the trainer's.
         """
         self._trainer, self._form, self._deadline_s, self._may_alias = trainer, form, deadline_s, may_alias
         self._readers: dict[str, _Reader] = {}
@@ -72,12 +79,20 @@ class Publisher:
         self._meetings = 0
         self._members: frozenset[Rank] = frozenset()  # of the broadcast group
         self._version: int | None = None
+        self._verifies = verifies
+        self._digests: Any = None  # of the current version
+        self._unread: dict[str, int] = {}  # by group, weights that its engines could not report last
         self._turn = threading.RLock()
 
     @property
     def version(self) -> int | None:
         """What was written last; None before `begin`."""
         return self._version
+
+    @property
+    def unread(self) -> int:
+        """Most weights that an engine could not report, so that they were not compared."""
+        return max(self._unread.values(), default=0)
 
     @property
     def routes(self) -> dict[str, list[Route]]:
@@ -134,18 +149,18 @@ class Publisher:
         """Have `group` take the current version over, whether it is known, new, or was made anew; see `WeightSource`.
 
         Raises:
-            FaultError: it can be reached only if all `begin` anew.
+            FaultError: it can be reached only if all `begin` again, or an engine computes with other weights.
             Exception: what its workers raised; or the trainer, where it could not send.
         """
         reader = self._readers.get(group.name)
         if reader is None or reader.group is not group or reader.starts != group.starts:
             reader = self._welcomed(group, call)
         with self._turn:
-            version, sent = self._current(), self._sent_to(reader)
+            version, sent, published = self._current(), self._sent_to(reader), self._digests
         if sent is not None:
             self._answer(sent)  # or the sampler would wait for it, and not sample
         try:
-            call("take_weights", version, sent)
+            self._unread[group.name] = max(call("take_weights", version, sent, published))
         except Exception as error:
             if (sending := self._broadcast) and sending.done() and (cause := sending.exception()):
                 raise cause from error
@@ -173,6 +188,8 @@ class Publisher:
             if self._offer is not None:
                 patience_s = 0.8 * self._deadline_s  # who is waited for is known there, so it must give up first
                 self._answer(self._trainer.write_weights(version, patience_s))
+            if self._verifies:
+                self._digests = self._answer(self._trainer.weight_digests(self._form))
         except Exception as error:
             former = "no version" if self._version is None else f"version {self._version}"
             error.add_note(f"Version {version} was not written whole; samplers have {former} as before")

@@ -8,8 +8,11 @@ from autoclave.rollout import Engine
 from autoclave.workers.dispatch import Dispatch, register
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
+    from autoclave.models import Digest
     from autoclave.workers.weights.broadcast import Meeting
     from autoclave.workers.weights.inlets import Inlet
     from autoclave.workers.weights.offer import Buckets, Offer
@@ -61,12 +64,20 @@ class ReceivesWeights:
         if self._inlet and member is not None:
             self._inlet.meet(meeting, member)
 
-    @register(Dispatch.ONE_TO_ALL)
-    def take_weights(self, version: int, sent: Any) -> None:
-        """Sample with the weights of `version` from now on; if anything fails, with those of before.
+    @register(Dispatch.ALL_TO_LIST)
+    def take_weights(self, version: int, sent: Any, published: Mapping[str, Digest] | None = None) -> int:
+        """Sample with the weights of `version` from now on; if they cannot be taken, with those of before.
+
+        Args:
+            version: what tokens are stamped with from now on.
+            sent: what the trainer handed over, if the memory does not have it.
+            published: digests of the trainer's weights; the engine's are compared with them if they are given.
+
+        Returns:
+            How many weights the engine cannot report, so that they were not compared.
 
         Raises:
-            FaultError: they are not there whole.
+            FaultError: they are not there whole, or the engine computes with others.
             InputError: they do not fit the engine's model.
         """
         if self._inlet is None:
@@ -78,3 +89,8 @@ class ReceivesWeights:
             is_taken = True
         finally:
             self._inlet.settle(is_taken)
+        if published is None:
+            return 0
+        from autoclave.workers.weights.verification import verify_weights
+
+        return verify_weights(self._engine, weights, self._inlet.arrived(weights), published)

@@ -1,0 +1,53 @@
+"""Where the weights of a Hugging Face model lie in a model of vLLM: packed by layer, and spread over ranks.
+
+Reads attributes of vLLM's layers, and imports nothing of it. Where vLLM has repacked a weight for its kernels (on a CPU
+the matrices of linear layers), the parameter is empty and the weight absent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from autoclave.models import WeightShard
+
+
+def shards_of(model: nn.Module, rank: int) -> dict[str, WeightShard]:
+    """The part of each weight that `rank` holds, by Hugging Face name; what several ranks hold, the first of them."""
+    packed: dict[str, list[str]] = getattr(model, "packed_modules_mapping", {})
+    found: dict[str, WeightShard] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        layer, dot, own = path.rpartition(".")
+        for kind, tensor in module.named_parameters(recurse=False):
+            names = [f"{layer}{dot}{part}" for part in packed.get(own, [own])] if path else [path]
+            for name, shard in zip(names, _shards(module, kind, tensor, len(names), rank), strict=False):
+                if shard is not None:
+                    found[f"{name}.{kind}" if name else kind] = shard
+    return found
+
+
+def _shards(layer: Any, kind: str, tensor: Tensor, count: int, rank: int) -> Iterator[WeightShard | None]:
+    """The `count` weights in a parameter, in order; None for one that another rank reports, or that is repacked."""
+    if rank and getattr(layer, "tp_size", 1) == 1:  # all ranks hold it whole
+        yield from [None] * count
+    elif hasattr(layer, "shard_indices"):  # an embedding, padded at the end
+        start, stop = layer.shard_indices.org_vocab_start_index, layer.shard_indices.org_vocab_end_index
+        yield WeightShard(tensor[: stop - start], row=start)
+    elif hasattr(layer, "input_size_per_partition") and layer.input_size_per_partition != layer.input_size:
+        column = rank * layer.input_size_per_partition
+        if kind == "weight":
+            yield WeightShard(tensor, column=column, num_columns=layer.input_size) if tensor.numel() else None
+        else:
+            yield None if rank else WeightShard(tensor)
+    elif hasattr(layer, "output_partition_sizes") and tensor.numel():
+        sizes: Sequence[int] = layer.output_partition_sizes[:count]
+        start = 0
+        for place, size in enumerate(sizes):
+            copies = getattr(layer, "num_kv_head_replicas", 1) if place else 1  # keys and values of few heads
+            is_first, row = rank % copies == 0, rank // copies * size
+            yield WeightShard(tensor[start : start + size], row=row) if is_first else None
+            start += size
+    elif tensor.numel():
+        yield WeightShard(tensor)

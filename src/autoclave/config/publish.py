@@ -1,4 +1,4 @@
-"""Settings of a publish: in which form weights go to samplers, and the proof that they have arrived."""
+"""Settings of a publish: in which form weights go to samplers, and the check that they have arrived."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from autoclave.config.base import Config, Positive, PositiveFloat
 
 
 class ProbeConfig(Config):
-    """After each publish every sampler answers a few prompts of the run, and the trainer scores what it said."""
+    """Check that samplers compute with what was published.
+
+    At each publish the digest of every weight in each engine is compared with the trainer's, and every sampler answers
+    a few prompts of the run, which the trainer scores; at each step the log-probs of rollouts are compared.
+    """
 
     prompts: Positive = 4
     """How many prompts."""
@@ -17,8 +21,9 @@ class ProbeConfig(Config):
     """Most tokens sampled for each."""
 
     limit: PositiveFloat | None = None
-    """Largest mean gap between the log-probs of both sides, in nats per token; above it, or where a single token is off
-    by ten times as much, the run ends. null: what rounding explains, 1e-4 in float32 and 0.1 in bfloat16."""
+    """Largest mean gap between the log-probs of both sides for the same weights, in nats per token; above it, or where
+    a single token of the prompts is off by ten times as much, the run ends. null: what rounding explains, 1e-4 in
+    float32 and 0.1 in bfloat16."""
 
 
 class PublishConfig(Config):
@@ -36,4 +41,4 @@ class PublishConfig(Config):
     where `schedule.partial` is false."""
 
     probe: ProbeConfig | None = ProbeConfig()
-    """The comparison after each publish; null: none."""
+    """The comparisons of trainer and samplers; null: none."""

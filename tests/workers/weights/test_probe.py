@@ -98,6 +98,20 @@ def test_a_sampler_that_took_nothing_over_is_recognised():
             probe.check(2, trainer, samplers)
 
 
+def test_equal_answers_are_an_error_only_where_the_trainers_log_probs_of_them_moved():
+    """With a limit that no gap reaches, as coarse formats have it."""
+    with published(engine=SleepingEngine) as (_, publish_as, trainer, samplers):
+        probe = Probe(PROMPTS, temperature=1.0, tokens=4, limit=20.0, deadline_s=20)
+        probe.check(1, trainer, samplers)
+        publish_as(2)  # of equal weights
+        probe.check(2, trainer, samplers)
+        probe.limit = 0.5
+        trainer.learn(1).result()
+        publish_as(3)
+        with pytest.raises(FaultError, match=r"answers exactly as before the publish.*moved by \d"):
+            probe.check(3, trainer, samplers)
+
+
 def test_tokens_of_another_version_are_an_error_even_if_they_agree():
     said = r"sampler 'sampler 0' stamps its tokens with version 0; it missed a publish"
     with published(engine=OldStamps) as (probe, _, trainer, samplers), pytest.raises(FaultError, match=said):

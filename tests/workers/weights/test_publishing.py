@@ -371,7 +371,7 @@ class TestProcesses:
         publisher = Publisher(processes.ranks, AS_TRAINED, deadline_s=DEADLINE_S)
         begin(publisher, 1, samplers)
         processes.ranks.learn(1).result()
-        processes.ranks.leave_out(0, rank=1).result()
+        processes.ranks.leave_out(0, 1).result()
         with pytest.raises(FaultError, match="arrived here otherwise than the trainer holds them: a rank"):
             publish(publisher, 2, samplers)
 

@@ -1,7 +1,7 @@
-"""Proof that samplers compute with what was published: both sides score the same tokens, and must agree.
+"""Check of what samplers compute after a publish: both sides score the same tokens, and must agree.
 
-After each publish every sampler answers a few fixed prompts, and the trainer scores what it said. A weight that did not
-arrive (a copy that an engine keeps, a layer that was left out) changes log-probs without any error; here it shows.
+Every sampler answers a few fixed prompts, and the trainer scores what it said. `verification` compares the weights
+themselves; here a copy that an engine keeps beside them shows, and an engine that cannot report its weights.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from autoclave.config import TinyModelConfig, VllmEngineConfig
-from autoclave.models import WeightViews, build_tiny_policy, save_policy
+from autoclave.models import Digest, WeightViews, build_tiny_policy, save_policy
+from autoclave.models import digests as weight_digests
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.weights.receiving import ReceivesWeights
@@ -84,6 +85,9 @@ class ModelEngine:
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         self._views.take(weights)
+
+    def weight_digests(self) -> dict[str, Digest]:
+        return weight_digests(self.model.state_dict())
 
 
 class Sampler(ReceivesWeights):

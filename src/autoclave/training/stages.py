@@ -157,7 +157,7 @@ class Stages:
         Raises:
             FaultError: neither rounding nor staleness explains it.
         """
-        limit = self.probe.limit if self.probe else None
+        limit = self.probe.explained if self.probe else None
         return rollout_mismatch(groups, log_probs, self.publisher.version, limit)
 
     def begin_save(self, folder: Path) -> None:

@@ -23,6 +23,10 @@ LIMITS = {"float32": 1e-4, "float64": 1e-4, "float16": 0.02, "bfloat16": 0.1}
 """Mean gap in nats per token that rounding explains, by the coarser number format of the two sides."""
 MAX_OVER_MEAN = 10.0
 """The largest gap may be this many times the limit of the mean."""
+OVER_PROBE = 5.0
+"""Rollouts of the same weights may be off by this many times the largest gap of the prompts, and `OVER_LIMIT`."""
+OVER_LIMIT = 0.2
+"""Share of the limit; in float32, all of it."""
 MOVED = 0.3
 """Share of the limit by which the trainer's mean log-prob of equal answers may have moved."""
 
@@ -90,6 +94,12 @@ class Probe:
         self.limit, self._deadline_s = limit, deadline_s
         self._before: dict[str, tuple[list[Completion], FloatArray]] = {}
         """By sampler, its answers, and what the trainer scored when it gave them first."""
+        self._largest = 0.0
+
+    @property
+    def explained(self) -> float:
+        """Mean gap of rollouts of the trainer's own weights that rounding explains, by what was found so far."""
+        return min(self.limit, OVER_PROBE * self._largest + max(OVER_LIMIT * self.limit, LIMITS["float32"]))
 
     def check(self, version: int, trainer: WorkerGroup[Any], samplers: ManySamplers) -> dict[str, float]:
         """Compare `trainer`, by its `log_probs`, with all `samplers`, which are to sample with `version` by now.
@@ -118,6 +128,7 @@ class Probe:
             start += len(own)
             self._require_moved(version, name, completions, scored)
             self._require_within(version, name, found[-1])
+        self._largest = max([self._largest, *(each.mean for each in found)])
         return {
             "publish/mismatch_mean": max(each.mean for each in found),
             "publish/mismatch_max": max(each.max for each in found),

@@ -3,10 +3,10 @@
 Tokens of the weights that the trainer scores with may differ by rounding alone. Older ones differ by what was trained
 since, but whatever that was, a token drawn from the distribution p that the sampler reports has
 
-    E [q(token) / p(token) | tokens before] = 1
+    E [q(token) / p(token)] = 1   and   E [log q(token) - log p(token)] = -KL(p || q) <= 0
 
-under any other distribution q. A mean importance ratio away from 1 by more than chance means that the sampler reports
-another distribution than it draws from.
+given the tokens before it, under any other distribution q. Means that are away from that by more than chance show that
+the sampler reports another distribution than it draws from.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from autoclave.core.rollout import FloatArray
 from autoclave.workers.weights.probe import mismatch
 
 SIGMAS = 5.0
-"""Standard errors of the mean ratio that chance explains."""
-SELECTION = 0.5
-"""Share of the mean gap of older tokens by which their ratio may be off: only rollouts that train are scored, and
+"""Standard errors of a mean that chance explains."""
+SELECTION = 0.2
+"""Share of the mean gap of older tokens by which their means may be off: only rollouts that train are scored, and
 training changed those in one direction."""
-ROUNDING = 0.1
-"""Share of the limit of the mean gap by which rounding may move the mean ratio."""
+ROUNDING = 3e-3
+"""By which rounding may move these means."""
 
 
 def rollout_mismatch(
@@ -61,20 +61,24 @@ def rollout_mismatch(
                 age = version if is_of_age is is_current else None
                 _require_explained(own[chosen], theirs[chosen], sampler, age, limit)
     found = mismatch(own, theirs)
-    names = {"mean": found.mean, "max": found.max, "k3": found.k3, "ratio": _ratio(own, theirs)[0]}
+    names = {"mean": found.mean, "max": found.max, "k3": found.k3, "ratio": _ratio(own, theirs)}
     return {f"mismatch/{name}": value for name, value in names.items()}
 
 
 def _require_explained(own: FloatArray, theirs: FloatArray, sampler: str, version: int | None, limit: float) -> None:
     """Check tokens of one sampler, all of the weights of `version`, which the trainer has, or all of older ones."""
-    found, (ratio, error) = mismatch(own, theirs), _ratio(own, theirs)
-    allowed = SIGMAS * error + ROUNDING * limit + (SELECTION * found.mean if version is None else 0)
+    found, gap = mismatch(own, theirs), own.astype(np.float64) - theirs
+    slack = ROUNDING + (SELECTION * found.mean if version is None else 0)
+    ratio, log_ratio = _ratio(own, theirs), float(gap.mean())
+    by_chance = SIGMAS * _error(np.expm1(np.clip(gap, -20, 20)))
     if version is not None and not found.mean <= limit:
-        why = f"rounding explains {limit:g}"
-    elif abs(ratio - 1) > allowed:
+        why = f"rounding explains {limit:.2g}"
+    elif abs(ratio - 1) > slack + by_chance:
+        why = f"the mean importance ratio is {ratio:.4g}, and staleness leaves it at 1 +- {slack + by_chance:.2g}"
+    elif log_ratio > slack + SIGMAS * _error(gap):
         why = (
-            f"the mean importance ratio (trainer over sampler) is {ratio:.4g}, where rounding, chance and staleness "
-            f"explain 1 +- {allowed:.2g}"
+            f"the trainer finds its tokens likelier, by {log_ratio:.2g} on average, and staleness makes them less "
+            f"likely, or at most {slack + SIGMAS * _error(gap):.2g}"
         )
     else:
         return
@@ -88,10 +92,13 @@ def _require_explained(own: FloatArray, theirs: FloatArray, sampler: str, versio
     )
 
 
-def _ratio(own: FloatArray, theirs: FloatArray) -> tuple[float, float]:
-    """The mean importance ratio, and its standard error: given those before, ratios less 1 add up as a martingale."""
-    excess = np.expm1(np.clip(own.astype(np.float64) - theirs, -20, 20))
-    return float(1 + excess.mean()), float(np.sqrt(np.square(excess).sum()) / len(excess))
+def _ratio(own: FloatArray, theirs: FloatArray) -> float:
+    return float(1 + np.expm1(np.clip(own.astype(np.float64) - theirs, -20, 20)).mean())
+
+
+def _error(values: np.ndarray) -> float:
+    """Standard error of the mean of `values`, each of mean 0 given those before."""
+    return float(np.sqrt(np.square(values).sum()) / len(values))
 
 
 def _is_of(completion: Completion, version: int | None) -> np.ndarray:

@@ -106,7 +106,7 @@ def run_arms(
     arms: Sequence[Arm], options: argparse.Namespace, *, recipe: Path = RECIPE, quick: Sequence[str] = QUICK
 ) -> Generator[FinishedRun]:
     """The runs of the arms that are asked for, each as it is finished; `quick` is set on top of `recipe` by --quick."""
-    with _folder(options.out) as folder:
+    with folder_of_runs(options.out) as folder:
         for arm in (arm for arm in arms if arm.name in options.only):
             for seed in options.seeds:
                 yield _run(arm, _settings(arm, seed, options, recipe, quick), folder / f"{arm.name}-seed-{seed}")
@@ -152,7 +152,8 @@ def sampled_entropy(rollouts: Path) -> float:
 
 
 @contextmanager
-def _folder(given: Path | None) -> Generator[Path]:
+def folder_of_runs(given: Path | None) -> Generator[Path]:
+    """The folder that keeps runs; without one a folder that is removed."""
     if given:
         yield given
     else:

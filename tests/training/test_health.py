@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import random
 from concurrent.futures import Future
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.config import HealthConfig
-from autoclave.core import Reward, Status, TaskItem, Verdict
-from autoclave.training.health import Health, alerts, overfit_to_sampled_tests
+from autoclave.config import HealthConfig, TrainConfig, load, parse_override
+from autoclave.core import ConfigError, Reward, Status, TaskItem, Verdict
+from autoclave.training.health import WATCHED, Health, alerts, overfit_to_sampled_tests
 from tests.training_parts import completion, earned, group_of, settled
 
 WELL = {
@@ -47,6 +49,83 @@ def names(history: list[dict[str, float]], config: HealthConfig = CONFIG) -> lis
 def test_an_alert_begins_beyond_its_limit(metric: str, just_well: float, not_well: float, alert: str):
     assert names(course({metric: just_well})) == []
     assert names(course({metric: not_well})) == [alert]
+
+
+@pytest.mark.parametrize(
+    ("metric", "healthy", "limit_broken", "alert"),
+    [
+        ("policy/approx_kl", 0.1, 0.101, "kl_limit/policy/approx_kl"),
+        ("policy/reference_kl", 2.0, 2.1, "kl_limit/policy/reference_kl"),
+        ("policy/relative_update", 0.02, 0.021, "update_limit"),
+        ("mismatch/mean", 0.2, 0.21, "mismatch_limit/mismatch/mean"),
+        ("policy/sampler_gap", 10.0, 10.1, "mismatch_limit/policy/sampler_gap"),
+        ("truncated_share", 0.8, 0.81, "truncation_limit"),
+        ("masked_share", 0.9, 0.91, "masked_limit"),
+        ("policy/entropy", 0.001, 0.0009, "entropy_floor"),
+        ("policy/entropy", 4.0, 4.1, "entropy_ceiling"),
+        ("policy/changed_share", 0.5, 0.49, "rate_below_format"),
+        ("credit/reward_verdict", 0.01, 0.0, "reward_contradicts_verdict"),
+        ("credit/reward_verdict", 0.01, -1.0, "reward_contradicts_verdict"),
+        ("credit/advantage_reward", 0.2, 0.19, "advantage_contradicts_reward"),
+        ("credit/gradient_advantage", 0.5, 0.49, "gradient_contradicts_advantage"),
+    ],
+)
+def test_a_limit_holds_from_the_first_step(metric: str, healthy: float, limit_broken: float, alert: str):
+    assert names([WELL | {metric: healthy}]) == []
+    assert names([WELL | {metric: limit_broken}]) == [alert]
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [{"policy/gradient_norm": 0.0}, {"policy/gradient_norm": None}, {"reward/variance": 0.0}, {"masked_share": 1.0}],
+    ids=str,
+)
+def test_steps_in_which_nothing_is_trained_stop_the_run_after_so_many(dead: dict):
+    config = HealthConfig(dead_steps=4, masked_limit=1.0)
+    row = {name: value for name, value in (WELL | dead).items() if value is not None}
+    (alert,) = alerts([WELL] + [row] * 4, config)
+    assert (alert.name, alert.action(config)) == ("nothing_trained", "stop")
+    assert alerts([WELL] + [row] * 3, config) == alerts([row] * 3 + [WELL] + [row] * 3, config) == []
+
+
+def test_a_reward_that_falls_to_nothing_is_reported_at_once_and_chance_is_not():
+    def rewarded(*means: float, error: float = 0.05) -> list[dict[str, float]]:
+        return [WELL | {"reward/mean": mean, "reward/standard_error": error} for mean in means]
+
+    assert names(rewarded(0.5, 0.0)) == ["reward_collapse"]
+    assert names(rewarded(*[0.5] * 20, 0.3, 0.26)) == []
+    assert names(rewarded(*[0.5] * 20, 0.24, 0.2, 0.2)) == ["reward_collapse"]  # three are more than one
+    assert names(rewarded(0.5, 0.0, error=0.3)) == []  # few problems: chance
+
+
+def test_noise_around_a_low_reward_is_no_collapse():
+    draw = random.Random(0)
+    for _ in range(40):
+        means = [sum(draw.random() < 0.05 for _ in range(64)) / 64 for _ in range(50)]
+        history = [WELL | {"reward/mean": mean, "reward/standard_error": math.sqrt(0.05 * 0.95 / 64)} for mean in means]
+        assert not any("reward_collapse" in names(history[: n + 1]) for n in range(len(history)))
+
+
+def test_a_policy_that_stands_still_is_reported_after_a_window_and_rounding_is_not():
+    still = WELL | {"policy/approx_kl": 1e-10, "policy/reference_kl": 0.0}
+    assert names([still] * 3) == ["policy_stands_still"]
+    assert names([still] * 2) == names([WELL, still, still]) == []
+    assert names([still | {"policy/approx_kl": 1e-14}] * 3) == []  # one minibatch per step
+
+
+def test_a_falling_rate_in_float32_is_not_below_the_format():
+    last = [WELL | {"policy/changed_share": share} for share in (0.9, 0.7, 0.3)]
+    assert names(last) == []
+
+
+def test_every_alert_has_an_action_and_one_of_an_unknown_rule_is_refused():
+    wild = [WELL | dict.fromkeys(WATCHED, 1000000000.0)] * 9
+    tame = [WELL | dict.fromkeys(WATCHED, -1000000000.0)] * 9
+    found = {alert.name.partition("/")[0] for alert in [*alerts(wild, CONFIG), *alerts(tame, CONFIG)]}
+    assert {alert.action(CONFIG) for alert in alerts(tame, CONFIG)} <= {"alert", "stop"}
+    assert len(found) > 10
+    with pytest.raises(ConfigError, match=r"did you mean health\.actions\.kl_limit"):
+        load(TrainConfig, None, [parse_override("health.actions.kl_limits=stop")])
 
 
 def test_kl_below_the_floor_is_no_spike():
@@ -88,8 +167,8 @@ def test_responses_that_were_let_become_longer_raise_nothing():
     assert names([WELL | long] * 3 + [WELL | long | later] * 3) == ["length_without_reward"]
 
 
-def test_too_short_a_history_raises_nothing():
-    wild = dict.fromkeys(WELL, 1e9)
+def test_without_a_window_nothing_is_compared_with_one():
+    wild = WELL | {"policy/gradient_norm": 1e9, "policy/approx_kl": 0.09, "policy/entropy": 3.9}
     assert names([]) == names([wild]) == names([WELL, WELL, wild]) == []
 
 

@@ -108,7 +108,7 @@ def go_on(run: Run, checkpoint: Checkpoint | None, stop: StopRequest | None = No
 
 def metrics_in(path: Path) -> list[tuple[str, int]]:
     found = (json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines() if line)
-    return [(line["kind"], line["step"]) for line in found]
+    return [(line["kind"], line["step"]) for line in found if line["kind"] != "alert"]
 
 
 def final_weights(run: Run) -> torch.Tensor:
@@ -301,13 +301,13 @@ def test_every_so_many_steps_accepted_programs_are_judged_by_all_tests_and_the_a
         run_to_end(run, done=0, stop=StopRequest())
     judged = {line["step"]: line.get("overfit_to_sampled_tests") for line in lines_of(tmp_path, "train")}
     assert judged == {1: None, 2: 1.0, 3: None, 4: 1.0}
-    alerts = lines_of(tmp_path, "alert")
+    alerts = [line for line in lines_of(tmp_path, "alert") if line["name"] == "overfit_to_sampled_tests"]
     assert [(alert["step"], alert["name"]) for alert in alerts] == [
         (2, "overfit_to_sampled_tests"),
         (4, "overfit_to_sampled_tests"),
     ]
     assert alerts[0]["seen"] == "100.0% of the programs that the sampled tests accept fail others"
-    assert [line[:42] for line in said if "alert" in line] == [
+    assert [line[:42] for line in said if "alert: overfit" in line] == [
         "step    2  alert: overfit_to_sampled_tests",
         "step    4  alert: overfit_to_sampled_tests",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,25 @@ from autoclave.compose.tasks import build_task, build_task_by_all_tests
 from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
-from autoclave.core import EngineFault, InputError, TaskItem, WorkerDied
+from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import encode_prompt, load_architecture, resolve_device
 from autoclave.problems import ProblemSets
 from autoclave.tasks import Task
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
-from autoclave.training.checkpoints import Checkpoint, latest_checkpoint, policy_inputs, weights_digest
-from autoclave.training.health import Health
+from autoclave.training.checkpoints import (
+    Checkpoint,
+    drop_checkpoints,
+    latest_checkpoint,
+    policy_inputs,
+    weights_digest,
+)
+from autoclave.training.health import Health, RollbackRequest
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ShuffledItems
 from autoclave.training.loggers import open_sinks, require_loggers
+from autoclave.training.pages.run_folder import read_events
 from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
 from autoclave.training.run_folder import MetricsLog, RunFolder
@@ -45,6 +53,8 @@ from autoclave.workers.weights.probe import LIMITS, Probe
 
 Say = Callable[[str], None]
 
+ROLLBACK_SEED = 1 << 32
+"""Between the seed of a run and that of its samples after a rollback."""
 LEARNERS = ("actor", "critic")
 """Worker groups whose devices together are the trainer's."""
 
@@ -122,16 +132,20 @@ def train(
 
 
 def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: StopRequest) -> None:
-    """Learn to the end; when workers die, go on with new ones from the newest checkpoint, as often as settings allow.
+    """Learn to the end; when workers die or an alert rolls the run back, go on with new ones from a checkpoint.
 
     Raises:
-        WorkerDied: once too often.
+        WorkerDied: more often than settings allow.
         EngineFault: so, where no sampler is left.
+        IncompleteError: an alert ends the run, or rolls it back more often than settings allow.
     """
-    for number in range(run.config.worker_restarts + 1):
+    restarts, is_first = 0, True
+    while True:
         try:
-            if number:
+            if not is_first:
                 _begin_anew(run, workers)
+            is_first = False
+            run = _with_samples_of_its_own(run)
             if checkpoint:
                 run.alignment.load(checkpoint.folder)
             known = load_groups(checkpoint.folder, run.alignment.items) if checkpoint else {}
@@ -142,11 +156,33 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
             run.stages.begin(done)
             run_to_end(run, done=done, stop=stop, known=known)
             return
+        except RollbackRequest as request:
+            if (times := _num_rollbacks(run)) >= run.config.health.max_rollbacks:
+                raise IncompleteError(
+                    f"stopped at step {request.step} after {times} rollbacks (health.max_rollbacks) by {request.alert}"
+                ) from None
+            drop_checkpoints(run.folder.checkpoints, newer_than=request.newest)
+            checkpoint = _newest_checkpoint(run.folder, run.config)
+            to_step = checkpoint.step if checkpoint else 0
+            run.log.write("rollback", request.step, {"name": request.alert.name, "to_step": to_step})
+            run.say(f"{request}; going on after step {to_step} with other samples")
         except (WorkerDied, EngineFault) as death:
-            if number == run.config.worker_restarts:
+            if restarts == run.config.worker_restarts:
                 raise
+            restarts += 1
             checkpoint = _newest_checkpoint(run.folder, run.config)
             run.say(f"{death}; going on after step {checkpoint.step if checkpoint else 0} with new workers")
+
+
+def _num_rollbacks(run: Run) -> int:
+    """How often the run was rolled back, also before it was resumed."""
+    return sum(event["kind"] == "rollback" for event in read_events(run.folder.path / "metrics.jsonl"))
+
+
+def _with_samples_of_its_own(run: Run) -> Run:
+    """`run` with another seed of its samples after each rollback: the same ones would lead to the same failure."""
+    seed = (run.config.seed + _num_rollbacks(run) * ROLLBACK_SEED) % 2**63
+    return replace(run, stages=replace(run.stages, seed=seed))
 
 
 def _begin_anew(run: Run, workers: Workers) -> None:

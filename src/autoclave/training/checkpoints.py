@@ -202,6 +202,13 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
     return checkpoint
 
 
+def drop_checkpoints(parent: Path, *, newer_than: int) -> None:
+    """Remove the checkpoints of steps after `newer_than`."""
+    for folder in _complete(parent):
+        if int(folder.name.removeprefix("step-")) > newer_than:
+            drop_folder(folder)
+
+
 def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
     """The architecture of a policy: what its configuration, or that in its folder, says of the shapes of its weights.
 

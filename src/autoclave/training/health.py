@@ -1,7 +1,7 @@
-"""Whether a run is well: pure rules over the metrics of its steps. An alert changes nothing in the run.
+"""Rules over the metrics of a run's steps: which of them a step breaks. Pure; `train.py` takes the actions.
 
 Numbers that are not finite are another matter: the actor ends the run before it overwrites a weight
-(`workers/finite.py`).
+(`workers/trainer/finite.py`).
 """
 
 from __future__ import annotations
@@ -13,23 +13,33 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from autoclave.config import HealthConfig
-from autoclave.core import Group, Reward, TaskItem
+from autoclave.config.health import HealthAction
+from autoclave.core import Group, IncompleteError, Reward, TaskItem
 
 Metrics = Mapping[str, float]
 
-GRADIENT_NORM, ENTROPY = "policy/gradient_norm", "policy/entropy"
+GRADIENT_NORM, ENTROPY, APPROX_KL = "policy/gradient_norm", "policy/entropy", "policy/approx_kl"
 REWARD, LENGTH = "reward/mean", "response_length/mean"
-KL = ("policy/approx_kl", "policy/reference_kl")
+VARIANCE, STANDARD_ERROR, MASKED = "reward/variance", "reward/standard_error", "masked_share"
+CHANGED = "policy/changed_share"
+KL = (APPROX_KL, "policy/reference_kl")
 """How far the policy moved in a step, and how far it is from the reference."""
 OVERFIT = "overfit_to_sampled_tests"
 LIMIT = "curriculum/max_new_tokens"
+RECENT = 3
+"""Steps that a fast collapse of the reward takes; a checkpoint of that time may be sick already."""
+SIGMAS = 5.0
+"""Standard errors that a collapse of the reward must exceed."""
+ROUNDING_KL = 1e-12
+"""KL that is rounding alone: with one minibatch per step there is nothing else to measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that a person should look at."""
+    """Something that a user should look at."""
 
     name: str
+    """That of the rule; after a slash the metric, where a rule reads several."""
     seen: str
     """The numbers."""
     rule: str
@@ -40,18 +50,30 @@ class Alert:
     def __str__(self) -> str:
         return f"{self.name}: {self.seen}; rule: {self.rule}. {self.mend}"
 
+    def action(self, config: HealthConfig) -> HealthAction:
+        """What follows, as the settings say."""
+        return getattr(config.actions, self.name.partition("/")[0])
+
+
+class RollbackRequest(IncompleteError):
+    """An alert of `step` rolls the run back, to a checkpoint of a time that no rule averages over."""
+
+    def __init__(self, step: int, alert: Alert) -> None:
+        super().__init__(f"step {step}: rolled back by {alert}")
+        self.step, self.alert, self.newest = step, alert, step - RECENT
+
 
 Rule = Callable[[Sequence[Metrics], HealthConfig], Iterator[Alert]]
 
 
 def alerts(history: Sequence[Metrics], config: HealthConfig) -> list[Alert]:
-    """What is wrong at the last step of `history`, the metrics of all steps so far in order."""
+    """Return what is wrong at the last step of `history`, the metrics of all steps so far in order."""
     return [alert for rule in RULES for alert in rule(history, config)] if history else []
 
 
 @dataclass(slots=True)
 class Health:
-    """The history of a run, and which alerts its last step had: an alert is told when it begins."""
+    """The history of a run, and which alerts its last step had: an alert is reported when it begins."""
 
     config: HealthConfig
     history: list[Metrics] = field(default_factory=list[Metrics])
@@ -63,7 +85,7 @@ class Health:
         self._raised = frozenset(alert.name for alert in alerts(self.history, self.config))
 
     def observe(self, metrics: Metrics) -> list[Alert]:
-        """The alerts that begin with a step of these metrics."""
+        """Return the alerts that begin with a step of these metrics."""
         self.history.append(_watched(metrics))
         found = alerts(self.history, self.config)
         new = [alert for alert in found if alert.name not in self._raised]
@@ -71,7 +93,161 @@ class Health:
         return new
 
 
-# --- Rules ---------------------------------------------------------------------------------------------------------
+# --- Limits of one step --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit of a metric that holds from the first step on."""
+
+    rule: str
+    metric: str
+    setting: str
+    mend: str
+    is_least: bool = False
+    """The limit is the least value that is healthy, else the largest."""
+
+
+LOWER_RATE = "The update is too large: go back to an earlier checkpoint with a lower optimizer.learning_rate."
+OTHER_WEIGHTS = (
+    "The sampler has other weights than the trainer, or other sampling settings (temperature, top_p): resume with new "
+    "samplers, and compare a few responses by hand."
+)
+BOUNDS = (
+    Bound("kl_limit", APPROX_KL, "kl_limit", LOWER_RATE),
+    Bound(
+        "kl_limit",
+        "policy/reference_kl",
+        "reference_kl_limit",
+        "The policy has left the reference: lower optimizer.learning_rate, or raise the KL coefficient.",
+    ),
+    Bound("update_limit", "policy/relative_update", "update_limit", LOWER_RATE),
+    Bound("mismatch_limit", "mismatch/mean", "mismatch_limit", OTHER_WEIGHTS),
+    Bound("mismatch_limit", "policy/sampler_gap", "sampler_gap_limit", OTHER_WEIGHTS),
+    Bound(
+        "truncation_limit",
+        "truncated_share",
+        "truncation_limit",
+        "Raise sampler.max_new_tokens, or look for repetition in samples: a policy that broke does not end.",
+    ),
+    Bound(
+        "masked_limit", MASKED, "masked_limit", "See masked/* for the reasons; most rollouts are sampled for nothing."
+    ),
+    Bound(
+        "entropy_floor",
+        ENTROPY,
+        "entropy_floor",
+        "All samples of a problem are equal: stop, raise sampler.temperature, or start from an earlier checkpoint.",
+        is_least=True,
+    ),
+    Bound("entropy_ceiling", ENTROPY, "entropy_ceiling", LOWER_RATE),
+    Bound(
+        "advantage_contradicts_reward",
+        "credit/advantage_reward",
+        "advantage_reward_minimum",
+        "Rewards do not decide what is trained: check the advantages of the algorithm, or lower the KL coefficient "
+        "if KL is part of the reward.",
+        is_least=True,
+    ),
+    Bound(
+        "gradient_contradicts_advantage",
+        "credit/gradient_advantage",
+        "gradient_advantage_minimum",
+        "The loss lowers what was better than expected: check its sign, or lower the KL coefficient if KL is part of "
+        "the loss.",
+        is_least=True,
+    ),
+)
+
+
+def _bounds(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    for bound in BOUNDS:
+        now, limit = history[-1].get(bound.metric, math.nan), getattr(config, bound.setting)
+        if now < limit if bound.is_least else now > limit:
+            shared = sum(bound.rule == other.rule for other in BOUNDS) > 1
+            kind = "at least" if bound.is_least else "at most"
+            yield Alert(
+                f"{bound.rule}/{bound.metric}" if shared else bound.rule,
+                f"{bound.metric} {now:.3g}",
+                f"{kind} health.{bound.setting} = {limit:g}",
+                bound.mend,
+            )
+
+
+def _reward_contradicts_verdict(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    gap = history[-1].get("credit/reward_verdict", math.nan)
+    if gap <= 0:
+        yield Alert(
+            "reward_contradicts_verdict",
+            f"accepted responses earn {-gap:.3g} less on average than others"
+            if gap
+            else "all responses earn the same, accepted or not",
+            "accepted responses must earn more (health.actions.reward_contradicts_verdict)",
+            "Check the reward function of the task: it must rise with the verdict.",
+        )
+
+
+# --- Rules over several steps --------------------------------------------------------------------------------------
+
+
+def _nothing_trained(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    last = history[-config.dead_steps :]
+    if len(last) == config.dead_steps and all(map(_is_dead, last)):
+        row = last[-1]
+        yield Alert(
+            "nothing_trained",
+            f"nothing to train on for {len(last)} steps: mean reward {row.get(REWARD, math.nan):.3g}, "
+            f"{row.get(MASKED, math.nan):.0%} masked, {row.get('truncated_share', math.nan):.0%} truncated",
+            f"fewer than health.dead_steps = {config.dead_steps} steps in a row without a gradient or a difference "
+            "of rewards",
+            "If the run broke, resume from a checkpoint before it did; else take problems that are sometimes solved.",
+        )
+
+
+def _is_dead(row: Metrics) -> bool:
+    return not row.get(GRADIENT_NORM) or row.get(VARIANCE, 1.0) < 1e-12 or row.get(MASKED, 0.0) == 1
+
+
+def _reward_collapse(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    rewards, errors = _values(history, REWARD), _values(history, STANDARD_ERROR)
+    if len(rewards) < 2 or not errors or REWARD not in history[-1]:
+        return
+    error = math.sqrt(fmean(error**2 for error in errors))
+    for size in sorted({1, min(RECENT, len(rewards) // 2), min(config.window, len(rewards) // 2)}):
+        now, width = fmean(rewards[-size:]), min(max(RECENT, size), len(rewards) - size)
+        best = max(fmean(rewards[n : n + width]) for n in range(len(rewards) - size - width + 1))
+        chance = SIGMAS * error * math.sqrt(1 / size + 1 / width)
+        if now < config.reward_collapse * best and best - now > chance:
+            yield Alert(
+                "reward_collapse",
+                f"mean reward {now:.3g} over {size} step{'s' * (size > 1)}, at best it was {best:.3g}",
+                f"at least health.reward_collapse = {config.reward_collapse:g} of the best",
+                "Go back to a checkpoint before the fall; lower optimizer.learning_rate, or check loss and rewards.",
+            )
+            return
+
+
+def _rate_below_format(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    share = max(_values(history[-RECENT:], CHANGED), default=math.nan)
+    if share < config.changed_minimum:
+        yield Alert(
+            "rate_below_format",
+            f"an optimizer step changes {share:.1%} of the weights that have a gradient",
+            f"at least health.changed_minimum = {config.changed_minimum:.0%}",
+            "The other updates are lost to rounding. Keep the weights in float32: model.dtype=float32 "
+            "trainer.mixed_precision=bfloat16; or raise optimizer.learning_rate.",
+        )
+
+
+def _policy_stands_still(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+    last = _values(history[-config.window :], APPROX_KL)
+    if len(last) == config.window and ROUNDING_KL < max(last) < config.kl_minimum:
+        yield Alert(
+            "policy_stands_still",
+            f"{APPROX_KL} is at most {max(last):.2g} nats per token over {config.window} steps",
+            f"at least health.kl_minimum = {config.kl_minimum:g}",
+            "The policy hardly changes: raise optimizer.learning_rate.",
+        )
 
 
 def _gradient_norm_spike(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
@@ -105,8 +281,8 @@ def _entropy_collapse(history: Sequence[Metrics], config: HealthConfig) -> Itera
             "entropy_collapse",
             f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}",
             f"at least health.entropy_collapse = {config.entropy_collapse:g} of that",
-            "Samples of a problem become equal and teach nothing: stop here, raise the upper clip or the temperature, "
-            "or add harder problems.",
+            "Samples of a problem become equal, so that advantages are zero: stop here, raise the upper clip or the "
+            "temperature, or add harder problems.",
         )
 
 
@@ -150,6 +326,12 @@ def _overfit(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert
 
 
 RULES: tuple[Rule, ...] = (
+    _bounds,
+    _reward_contradicts_verdict,
+    _nothing_trained,
+    _reward_collapse,
+    _rate_below_format,
+    _policy_stands_still,
     _gradient_norm_spike,
     _kl_spike,
     _entropy_collapse,
@@ -157,13 +339,27 @@ RULES: tuple[Rule, ...] = (
     _length_without_reward,
     _overfit,
 )
-WATCHED = (GRADIENT_NORM, ENTROPY, REWARD, LENGTH, *KL, OVERFIT, LIMIT)
+WATCHED = {
+    *(bound.metric for bound in BOUNDS),
+    *(
+        GRADIENT_NORM,
+        ENTROPY,
+        REWARD,
+        VARIANCE,
+        STANDARD_ERROR,
+        LENGTH,
+        CHANGED,
+        OVERFIT,
+        LIMIT,
+        "credit/reward_verdict",
+    ),
+}
 """The metrics that rules read."""
 
 
 def _watched(row: Metrics) -> Metrics:
-    """What rules read of a line of metrics, where a number that was not finite is None."""
-    return {name: row[name] for name in WATCHED if row.get(name) is not None}
+    """What rules read of a line of metrics; a number that is not finite, None in a file, is left out."""
+    return {name: row[name] for name in WATCHED if row.get(name) is not None and math.isfinite(row[name])}
 
 
 def _against_window(history: Sequence[Metrics], name: str, window: int) -> tuple[float, float]:

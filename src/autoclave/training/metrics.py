@@ -13,6 +13,9 @@ from autoclave.rollout import CollectionTimes
 from autoclave.training.alignment.metrics import lesson_metrics, without_lessons
 from autoclave.training.learned import Learned
 
+CORRELATED = 16
+"""Rollouts with an advantage, from which on its correlation with the reward is more than chance."""
+
 
 def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, float]:
     """Rewards, statuses, lengths and shares of an iteration's rollouts, and the metrics of its updates.
@@ -28,6 +31,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
     return {
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
         "reward/variance": float(np.var(rewards)) if rewards else float("nan"),
+        "reward/standard_error": _standard_error(groups),
         "accepted_share": _share([r.reward.reason == "accepted" for r in rollouts]),
         "response_length/mean": float(np.mean(tokens)) if tokens else float("nan"),
         "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
@@ -38,6 +42,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
         **_model_rewards(rollouts),
+        **_credit(learned),
         **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
         "time/judge_tail_s": times.judge_tail_s,
@@ -52,6 +57,29 @@ def _model_rewards(rollouts: Sequence[Rollout]) -> dict[str, float]:
     parts = [rollout.reward.parts for rollout in rollouts if "reward_model" in rollout.reward.parts]
     names = ("verdict", "reward_model") if parts else ()
     return {f"reward/{name}": float(np.mean([part[name] for part in parts])) for name in names}
+
+
+def _standard_error(groups: Sequence[Group]) -> float:
+    """Standard error of the mean reward over problems; NaN for fewer than eight, whose spread says little."""
+    rewards = [[r.reward.value for r in group.rollouts if r.reward.value is not None] for group in groups]
+    means = [float(np.mean(values)) for values in rewards if values]
+    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) >= 8 else float("nan")
+
+
+def _credit(learned: Learned) -> dict[str, float]:
+    """Agreement of rewards with verdicts, and of advantages with rewards; each only where there is a difference."""
+    rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
+    judged = [(r.reward.value, r.reward.verdict.is_accepted) for r in rollouts if r.reward.verdict]
+    by_verdict = [
+        [value for value, accepted in judged if accepted is which and value is not None] for which in (True, False)
+    ]
+    metrics = (
+        {"credit/reward_verdict": float(np.mean(by_verdict[0]) - np.mean(by_verdict[1]))} if all(by_verdict) else {}
+    )
+    pairs = np.array([(e.reward, e.advantage) for e in learned.ledger if e.reward is not None and e.advantage], float)
+    if len(pairs) >= CORRELATED and np.ptp(pairs[:, 0]) and np.ptp(pairs[:, 1]):
+        metrics["credit/advantage_reward"] = float(np.corrcoef(pairs.T)[0, 1])
+    return metrics
 
 
 def _share(flags: list[bool]) -> float:

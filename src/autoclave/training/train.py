@@ -23,7 +23,7 @@ from autoclave.training.accounting import Throughput
 from autoclave.training.alignment.alignment import AlignedStages, Alignment, NoAlignment
 from autoclave.training.alignment.metrics import without_lessons
 from autoclave.training.checkpoints import Checkpoints
-from autoclave.training.health import Health, overfit_to_sampled_tests
+from autoclave.training.health import Alert, Health, RollbackRequest, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
@@ -127,16 +127,17 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
             metrics = measured(run, step, iteration, spent) | lessons
-            record_iteration(run, step, iteration.learned, metrics)
+            pausing = record_iteration(run, step, iteration.learned, metrics)
             lengthen(run, step, iteration.learned)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
             progress.update()
-            is_stopped = stop.is_made
+            is_stopped = stop.is_made or bool(pausing)
             evaluate_and_save(run, step, iteration, checkpoints, is_stopped=is_stopped)
             if step == config.steps:
                 return
             if is_stopped:
-                raise IncompleteError(f"stopped after step {step} of {config.steps}; go on with --resume")
+                why = f"paused by {pausing}, " if pausing else "stopped "
+                raise IncompleteError(f"{why}after step {step} of {config.steps}; go on with --resume")
             timeline.begin(step + 1)
             started = time.monotonic()
 
@@ -166,19 +167,43 @@ def measured(run: Run, step: int, iteration: Iteration, spent: Mapping[str, floa
     return metrics
 
 
-def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> None:
-    """Write metrics, rollouts, timeline and alerts of an iteration, and end the run if its judge does not judge."""
+def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str, float]) -> Alert | None:
+    """Write metrics, rollouts, timeline and alerts of an iteration.
+
+    Returns:
+        The alert that pauses the run, if one does.
+
+    Raises:
+        JudgeFault: too many rollouts have no verdict.
+        IncompleteError: an alert stops the run, or rolls it back (`RollbackRequest`).
+    """
     run.log.write("train", step, metrics)
     run.folder.write_rollouts(step, learned)
     run.folder.write_timeline(run.stages.timeline.recorded())
-    for alert in run.health.observe(metrics):
-        run.log.write("alert", step, asdict(alert))
+    alerts = run.health.observe(metrics)
+    for alert in alerts:
+        run.log.write("alert", step, asdict(alert) | {"action": alert.action(run.config.health)})
         run.say(f"step {step:>4}  alert: {alert}")
     if metrics["no_verdict_share"] > run.config.no_verdict_limit:
         raise JudgeFault(
             f"step {step}: {metrics['no_verdict_share']:.0%} of the rollouts have no verdict, more than "
             f"no_verdict_limit = {run.config.no_verdict_limit:.0%}. Causes: {_fault_causes(learned.groups)}"
         )
+    return act_on(alerts, step, run.config)
+
+
+def act_on(alerts: Sequence[Alert], step: int, config: TrainConfig) -> Alert | None:
+    """Return the alert that pauses the run, if one does; one that stops it or rolls it back comes before.
+
+    Raises:
+        IncompleteError: an alert stops the run, or rolls it back (`RollbackRequest`).
+    """
+    first = {alert.action(config.health): alert for alert in reversed(alerts)}
+    if stops := first.get("stop"):
+        raise IncompleteError(f"stopped at step {step} of {config.steps} by {stops}")
+    if rolls := first.get("rollback"):
+        raise RollbackRequest(step, rolls)
+    return first.get("pause")
 
 
 def evaluate_and_save(run: Run, step: int, iteration: Iteration, checkpoints: Checkpoints, *, is_stopped: bool) -> None:

@@ -1,7 +1,7 @@
 """Read a run folder: configuration, metrics, summary, and where its rollouts are.
 
 Also of a run that is still going or was killed: what is not there yet is None or empty, and a line that was cut while
-it was being written is left out. Not here: rollouts themselves (`samples.py`), anything that is drawn.
+it was being written is left out. Not here: rollouts themselves (`rollouts.py`), anything that is drawn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Row = Mapping[str, Any]
 OF_TASK = "evaluation/"
 """Before the name of a task: the kind of rows about other held-out items than problems."""
 
+EVENTS = ("alert", "rollback")
+"""Kinds of rows about the health of the run."""
+
 _ROLLOUT_FILE = re.compile(r"step-(\d+)\.jsonl\.gz")
 
 
@@ -41,6 +44,8 @@ class Run:
     """On held-out items of other tasks, by their names."""
     rollout_files: tuple[Path, ...]
     """In order of their step."""
+    events: tuple[Row, ...] = ()
+    """Alerts and rollbacks, in the order in which they were written."""
 
     @property
     def name(self) -> str:
@@ -72,6 +77,7 @@ def read_run(folder: Path) -> Run:
             kind.removeprefix(OF_TASK): found for kind, found in rows.items() if kind.startswith(OF_TASK)
         },
         rollout_files=_rollout_files(folder / "rollouts"),
+        events=tuple(read_events(folder / "metrics.jsonl")),
     )
 
 
@@ -106,6 +112,11 @@ def read_metrics(path: Path) -> dict[str, tuple[Row, ...]]:
         if step is not None and (kind in latest or kind.startswith(OF_TASK)):
             latest.setdefault(kind, {})[int(step)] = row
     return {kind: tuple(rows[step] for step in sorted(rows)) for kind, rows in latest.items()}
+
+
+def read_events(path: Path) -> list[Row]:
+    """Alerts and rollbacks, in the order in which they were written; those of steps done twice are there twice."""
+    return [row for row in _lines(path) if row.get("kind") in EVENTS and number(row, "step") is not None]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -129,7 +129,7 @@ class ActorWorker(LearningWorker, SendsWeights):
             self._trained.step(self._trusted(rows), self._predict, self._loss)
             for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
         )
-        return mean_over_steps(steps) | _sampler_gap(self.with_scores(batch))
+        return _with_agreement(mean_over_steps(steps)) | _sampler_gap(self.with_scores(batch))
 
     def _with_later_scores(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
         """The rows of each optimizer step with `old_log_probs`, but for the first, which notes them in `_found`."""
@@ -154,7 +154,10 @@ class ActorWorker(LearningWorker, SendsWeights):
         return found
 
     def _loss(self, columns: Mapping[str, Tensor]) -> StepLoss:
-        return self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})
+        loss = self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})
+        if Column.ADVANTAGES in columns:
+            loss.diagnostics.totals.update(_agreement(loss.total, columns))
+        return loss
 
     def _trusted(self, batch: Batch) -> Batch:
         """All rows of an optimizer step, with the advantages that the algorithm trusts where the policy is now."""
@@ -201,6 +204,20 @@ class ActorWorker(LearningWorker, SendsWeights):
         if this_rank() == 0:
             save_policy(self._policy, folder, weights=plain)
             save_adapter(self._model, folder / "adapter", weights=whole)
+
+
+def _agreement(loss: Tensor, columns: Mapping[str, Tensor]) -> dict[str, float]:
+    """Sums over tokens of the direction in which `loss` pulls a log-prob times the advantage, signed and absolute."""
+    (gradient,) = torch.autograd.grad(loss, columns[Column.LOG_PROBS], retain_graph=True)
+    agreement = -gradient.double() * columns[Column.ADVANTAGES]
+    signed, absolute = torch.stack([agreement.sum(), agreement.abs().sum()]).tolist()
+    return {"agreement": signed, "agreement_size": absolute}
+
+
+def _with_agreement(metrics: dict[str, float]) -> dict[str, float]:
+    """`metrics` with the sums of `_agreement` as one number: 1 where the loss raises what was better than expected."""
+    signed, absolute = metrics.pop("agreement", 0.0), metrics.pop("agreement_size", 0.0)
+    return metrics | ({"credit/gradient_advantage": signed / absolute} if absolute else {})
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -18,6 +18,7 @@ from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.core import FaultError
 from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.finite import complaint_of, gradients_of, require_finite
+from autoclave.workers.trainer.movement import take_step
 from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
 from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
 from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload, reduce_at_last, whole
@@ -120,7 +121,8 @@ class TrainedModel:
         """One optimizer step on all rows of `batch`; without rows, only the learning rate goes on.
 
         Returns:
-            The metrics of the loss, `gradient_norm` before clipping, and `learning_rate`; empty without rows.
+            The metrics of the loss, `gradient_norm` before clipping, `learning_rate`, and those of `take_step`; empty
+            without rows.
 
         Raises:
             FaultError: a loss or a gradient is not finite; the message names it, and the weights are as they were.
@@ -135,10 +137,10 @@ class TrainedModel:
         try:
             observed = self._make_gradients(parts, fillers, predict, loss_of)
             norm = self._clip_gradients()
-            self._optimizer.step()
+            moved = take_step(self._learning(), self._optimizer.step)
         finally:
             self._optimizer.zero_grad(set_to_none=True)  # or they would stay while others need the memory
-        return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate}
+        return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate} | moved
 
     def _make_gradients(
         self, parts: Sequence[Batch], fillers: int, predict: Predict, loss_of: LossOf

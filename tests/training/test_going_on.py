@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from autoclave.compose.training import _learn
-from autoclave.config import CheckpointConfig
-from autoclave.core import EngineFault, WorkerDied
+from autoclave.config import CheckpointConfig, HealthActions, HealthConfig
+from autoclave.core import EngineFault, IncompleteError, WorkerDied
 from autoclave.rollout.transformers_engine import TransformersEngine
+from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
+from autoclave.training.pages.run_folder import read_events
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler import SamplerWorker
@@ -76,3 +80,64 @@ def test_once_too_often_ends_it(tmp_path: Path):
         steps_of(tmp_path, restarts=0)
     with pytest.raises(WorkerDied, match="while it was made"):
         steps_of(tmp_path / "again", restarts=1)
+
+
+# --- Rolled back ---------------------------------------------------------------------------------------------------
+
+
+def healthy_sampler() -> SamplerWorker:
+    return SamplerWorker(TransformersEngine(tiny_policy(), batch_size=64))
+
+
+def rolled_back(path: Path, *, max_rollbacks: int, breaks_at: tuple[int, ...]) -> list[str]:
+    """What a run of 8 steps says that saves after each step, and whose n-th observed step rolls it back."""
+    observed = count(1)
+
+    class Broken(Health):
+        def observe(self, metrics):
+            mismatch = 1.0 if next(observed) in breaks_at else 0.0
+            return Health.observe(self, {**metrics, "mismatch/mean": mismatch})
+
+    health = HealthConfig(actions=HealthActions(mismatch_limit="rollback"), max_rollbacks=max_rollbacks)
+    config = CONFIG.model_copy(update={"checkpoint": CheckpointConfig(every=1, keep=9), "health": health, "steps": 8})
+    said: list[str] = []
+    with (
+        run_in(path, config=config, say=said.append) as run,
+        closing(ResourcePool("another")) as pool,
+        closing(SamplerPool([WorkerGroup(pool, healthy_sampler)])) as sampler,
+    ):
+        run = replace(run, stages=replace(run.stages, sampler=sampler), health=Broken(health))
+        _learn(run, NewWorkers(run.stages), None, StopRequest())
+        assert run.requests.counts()["open"] == 0
+    return said
+
+
+def responses(path: Path, step: int) -> list[str]:
+    with gzip.open(path / "rollouts" / f"step-{step:06d}.jsonl.gz", "rt") as lines:
+        return [json.loads(line)["response"] for line in lines]
+
+
+def test_an_alert_rolls_the_run_back_to_a_checkpoint_three_steps_older_with_other_samples(tmp_path: Path):
+    rolled_back(tmp_path / "healthy", max_rollbacks=1, breaks_at=())
+    said = rolled_back(tmp_path / "broken", max_rollbacks=1, breaks_at=(6,))
+    steps = [step for kind, step in metrics_in(tmp_path / "broken") if kind == "train"]
+    assert steps == [1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8]
+    (event,) = (event for event in read_events(tmp_path / "broken" / "metrics.jsonl") if event["kind"] == "rollback")
+    assert (event["step"], event["to_step"], event["name"]) == (6, 3, "mismatch_limit/mismatch/mean")
+    assert any("going on after step 3 with other samples" in line for line in said)
+    same = [responses(tmp_path / "healthy", step) == responses(tmp_path / "broken", step) for step in (3, 4)]
+    assert same == [True, False]
+
+
+def test_a_run_is_rolled_back_so_often_and_then_ends(tmp_path: Path):
+    with pytest.raises(IncompleteError, match=r"stopped at step 5 after 1 rollbacks .* by mismatch_limit"):
+        rolled_back(tmp_path, max_rollbacks=1, breaks_at=(2, 7))
+    assert [step for kind, step in metrics_in(tmp_path) if kind == "train"] == [
+        1,
+        2,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]  # from the start: no checkpoint is old enough

@@ -19,6 +19,7 @@ from autoclave.config import (
     EvaluationConfig,
     GrpoConfig,
     GrpoPlusConfig,
+    HealthActions,
     HealthConfig,
     LengtheningConfig,
     LengthStageConfig,
@@ -38,6 +39,7 @@ from autoclave.training.checkpoints import Checkpoint, find_checkpoint, latest_c
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ShuffledItems
+from autoclave.training.pages.run_folder import read_events
 from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import choose_schedule
@@ -311,6 +313,44 @@ def test_every_so_many_steps_accepted_programs_are_judged_by_all_tests_and_the_a
         "step    2  alert: overfit_to_sampled_tests",
         "step    4  alert: overfit_to_sampled_tests",
     ]
+
+
+def with_health(**settings: object) -> TrainConfig:
+    return CONFIG.model_copy(update={"health": HealthConfig(**settings)})
+
+
+def test_an_alert_that_stops_ends_the_run_without_another_checkpoint(tmp_path: Path):
+    config = with_health(dead_steps=2)
+    with (
+        run_in(tmp_path, lambda response: 0.0, config=config) as run,
+        pytest.raises(IncompleteError, match=r"stopped at step 2 of 4 by nothing_trained: nothing to train on for 2 s"),
+    ):
+        run_to_end(run, done=0, stop=StopRequest())
+    (event,) = (event for event in read_events(tmp_path / "metrics.jsonl") if event["action"] == "stop")
+    assert (event["step"], event["name"]) == (2, "nothing_trained")
+    assert find_steps(run) == []
+
+
+def test_an_alert_that_pauses_leaves_a_checkpoint_from_which_the_run_goes_on_as_if_it_had_not_ended(tmp_path: Path):
+    config = with_health(actions=HealthActions(update_limit="pause"), update_limit=1e-4)
+    with run_in(tmp_path / "whole") as run:
+        run_to_end(run, done=0, stop=StopRequest())
+        expected = final_weights(run)
+    with (
+        run_in(tmp_path / "paused", config=config) as run,
+        pytest.raises(IncompleteError, match=r"paused by update_limit: .* after step 1 of 4; go on with --resume"),
+    ):
+        run_to_end(run, done=0, stop=StopRequest())
+    assert find_steps(run) == [1]
+    checkpoint = latest_checkpoint(run.folder.checkpoints, config)
+    with run_in(tmp_path / "paused", config=config, goes_on_from=checkpoint) as run:
+        run_to_end(run, done=1, stop=StopRequest())  # the alert still stands, and does not begin again
+        assert torch.equal(final_weights(run), expected)
+
+
+def find_steps(run: Run) -> list[int]:
+    """The steps that have a checkpoint."""
+    return sorted(int(path.name.removeprefix("step-")) for path in run.folder.checkpoints.glob("step-*"))
 
 
 def test_where_all_tests_are_used_nothing_is_judged_again(tmp_path: Path):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TransformersEngineConfig,
         VllmEngineConfig,
     )
-    from autoclave.config.health import HealthConfig
+    from autoclave.config.health import HealthActions, HealthConfig
     from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
     from autoclave.config.lengthening import (
         AdvanceAtPlateauConfig,
@@ -98,7 +98,7 @@ else:
                 "EngineConfig OpenAiEngineConfig RemoteEngineSettings SglangEngineConfig "
                 "TransformersEngineConfig VllmEngineConfig"
             ),
-            "health": "HealthConfig",
+            "health": "HealthActions HealthConfig",
             "languages": "BUILT_IN_PROFILES CppConfig ProfileConfig",
             "lengthening": (
                 "AdvanceAtPlateauConfig AdvanceAtStepsConfig AdvanceConfig LengtheningConfig LengthStageConfig"
@@ -159,6 +159,7 @@ __all__ = [
     "GrpoConfig",
     "GrpoPlusConfig",
     "GspoConfig",
+    "HealthActions",
     "HealthConfig",
     "JobPriority",
     "JudgeConfig",

@@ -42,6 +42,33 @@ def test_rewards_statuses_and_shares_are_over_all_rollouts():
     assert metrics["policy/loss"] == 0.25
 
 
+def credit_of(group: Group, advantages: list[float]) -> dict[str, float]:
+    entries = [
+        LedgerEntry(r.reward.value, True, 0.5, 0.5, advantage, 0.1, None)
+        for r, advantage in zip(group.rollouts, advantages, strict=True)
+    ]
+    found = iteration_metrics(TIMES, Learned([group], entries, {}, [None] * len(entries)))
+    return {name: value for name, value in found.items() if name.startswith("credit/")}
+
+
+def test_advantages_are_correlated_with_rewards_and_rewards_compared_with_verdicts():
+    group = group_of([1.0, 0.0] * 8)
+    assert credit_of(group, [0.7, -0.7] * 8) == pytest.approx(
+        {"credit/reward_verdict": 1, "credit/advantage_reward": 1}
+    )
+    assert credit_of(group, [-0.7, 0.7] * 8)["credit/advantage_reward"] == pytest.approx(-1)
+    assert "credit/advantage_reward" not in credit_of(group_of([1.0, 0.0]), [0.7, -0.7])  # too few
+    inverted = [replace(r, reward=replace(r.reward, value=1 - r.reward.value)) for r in group.rollouts]
+    assert credit_of(Group(group.item, tuple(inverted)), [0.7, -0.7] * 8)["credit/reward_verdict"] == -1
+    assert credit_of(group_of([0.0] * 16), [0.0] * 16) == {}
+
+
+def test_the_standard_error_is_over_problems():
+    metrics = metrics_of(*[group_of([1.0, 1.0])] * 4, *[group_of([0.0, None])] * 4)
+    assert metrics["reward/standard_error"] == pytest.approx(math.sqrt(2 / 7 / 8))
+    assert math.isnan(metrics_of(group_of([1.0, 0.0]))["reward/standard_error"])
+
+
 def test_times_are_those_of_the_collection():
     metrics = metrics_of(group_of([1.0, 0.0]))
     assert (metrics["time/sample_s"], metrics["time/judge_tail_s"]) == (2.0, 0.5)

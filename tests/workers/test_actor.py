@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from autoclave.algorithms import build_algorithm
+from autoclave.algorithms import ColumnFunction, LossTerm, TokenLoss, build_algorithm, clipped_policy_loss
 from autoclave.algorithms.supervised import supervised
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig, TruncatedCorrectionConfig
 from autoclave.core import FaultError
@@ -122,6 +122,18 @@ def test_a_row_of_weight_0_moves_nothing_whatever_it_holds():
     spoilt = {name: np.where(weights == 0, np.nan, batch.responses[name]) for name in ("advantages", "old_log_probs")}
     actor_on(other).update(batch.with_responses(**{n: c.astype(np.float32) for n, c in spoilt.items()}), 1)
     assert torch.equal(flat_weights(policy), flat_weights(other))
+
+
+def test_agreement_of_gradient_and_advantage_is_1_and_with_the_wrong_sign_of_the_loss_less_than_0():
+    def flipped(log_probs: torch.Tensor, old_log_probs: torch.Tensor, advantages: torch.Tensor) -> TokenLoss:
+        return TokenLoss(
+            -clipped_policy_loss(log_probs, old_log_probs, advantages, clip_lower=0.2, clip_upper=0.2).loss
+        )
+
+    right = build_algorithm(GrpoConfig(kl_coefficient=0.0))
+    wrong = replace(right, terms=(LossTerm("policy", ColumnFunction(flipped)),))
+    found = [actor_on(tiny_policy(), algorithm=a).update(batch_of(), 1) for a in (right, wrong)]
+    assert [metrics["credit/gradient_advantage"] for metrics in found] == pytest.approx([1.0, -1.0])
 
 
 def test_a_batch_of_weight_0_has_no_gradient_at_all():

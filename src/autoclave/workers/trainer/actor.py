@@ -208,8 +208,11 @@ class ActorWorker(LearningWorker, SendsWeights):
 
 def _agreement(loss: Tensor, columns: Mapping[str, Tensor]) -> dict[str, float]:
     """Sums over tokens of the direction in which `loss` pulls a log-prob times the advantage, signed and absolute."""
-    (gradient,) = torch.autograd.grad(loss, columns[Column.LOG_PROBS], retain_graph=True)
-    agreement = -gradient.double() * columns[Column.ADVANTAGES]
+    (gradient,) = torch.autograd.grad(
+        loss, columns[Column.LOG_PROBS], retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    trained = columns[Column.WEIGHTS] > 0
+    agreement = -gradient[trained].double() * columns[Column.ADVANTAGES][trained]
     signed, absolute = torch.stack([agreement.sum(), agreement.abs().sum()]).tolist()
     return {"agreement": signed, "agreement_size": absolute}
 

@@ -1,7 +1,7 @@
 """A run's folder: what stands where, and the writers of its files.
 
 config.yaml                     the resolved configuration
-metrics.jsonl                   one object per line; "kind" is sft, train, evaluation[/TASK], alert or lengthening
+metrics.jsonl                   objects of the "kind" sft, train, evaluation[/TASK], alert, rollback or lengthening
 tensorboard/                    the same numbers for TensorBoard
 rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict or lesson, ledger and log-probs
 timeline/step-000010.jsonl.gz   what happened when in a step

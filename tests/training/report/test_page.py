@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from html.parser import HTMLParser
 
@@ -160,3 +161,23 @@ def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path):
     with pytest.raises(InputError, match=r"config\.yaml is missing"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_alerts_and_rollbacks_are_shown_as_text(make_run):
+    folder = make_run(steps=3)
+    alert = {
+        "kind": "alert",
+        "step": 2,
+        "name": "kl_limit",
+        "seen": HOSTILE,
+        "rule": "r",
+        "mend": "m",
+        "action": "rollback",
+    }
+    rollback = {"kind": "rollback", "step": 2, "name": "kl_limit", "to_step": 1}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(f"{json.dumps(alert)}\n{json.dumps(rollback)}\n")
+    html = _report(folder)
+    assert "rolled back to step 1" in html
+    assert HOSTILE not in html
+    assert "&lt;script&gt;alert(1)" in html

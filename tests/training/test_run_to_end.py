@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,15 +72,17 @@ def run_in(
     say: Callable[[str], None] = lambda line: None,
     schedule: ScheduleConfig | None = None,
     curriculum: LengtheningConfig | None = None,
+    learning_rate: float = 1e-2,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
     path.mkdir(exist_ok=True)
-    found = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
+    found: dict[str, Any] = {"goes_on_from": goes_on_from.folder} if goes_on_from else {}
     log = MetricsLog(folder)
     try:
         chosen = schedule or SynchronousConfig()
-        with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, curriculum=curriculum, **found) as stages:
+        found |= {"curriculum": curriculum, "learning_rate": learning_rate}
+        with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
             source = ShuffledItems(ITEMS, per_iteration=2, seed=0)
             yield Run(
                 config=config,
@@ -329,6 +332,13 @@ def test_an_alert_that_stops_ends_the_run_without_another_checkpoint(tmp_path: P
     (event,) = (event for event in read_events(tmp_path / "metrics.jsonl") if event["action"] == "stop")
     assert (event["step"], event["name"]) == (2, "nothing_trained")
     assert find_steps(run) == []
+
+
+def test_a_rate_that_is_a_hundred_times_too_high_is_reported_in_the_first_step(tmp_path: Path):
+    with run_in(tmp_path, learning_rate=1.0) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+    first = [event["name"] for event in read_events(tmp_path / "metrics.jsonl") if event["step"] == 1]
+    assert {"kl_limit/policy/approx_kl", "update_limit"} <= set(first)
 
 
 def test_an_alert_that_pauses_leaves_a_checkpoint_from_which_the_run_goes_on_as_if_it_had_not_ended(tmp_path: Path):

@@ -10,9 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.config import HealthConfig, TrainConfig, load, parse_override
+from autoclave.config import (
+    CispoConfig,
+    DapoConfig,
+    DrGrpoConfig,
+    GrpoConfig,
+    GrpoPlusConfig,
+    GspoConfig,
+    HealthConfig,
+    PpoConfig,
+    ReinforcePlusPlusConfig,
+    RlooConfig,
+    TrainConfig,
+    load,
+    parse_override,
+)
 from autoclave.core import ConfigError, Reward, Status, TaskItem, Verdict
 from autoclave.training.health import WATCHED, Health, alerts, overfit_to_sampled_tests
+from autoclave.training.metrics import iteration_metrics
+from tests.training.toy import ITEMS, is_even, toy_stages
 from tests.training_parts import completion, earned, group_of, settled
 
 WELL = {
@@ -210,6 +226,34 @@ def test_an_alert_says_what_was_seen_the_rule_and_the_mend():
         "health.gradient_norm_spike = 10 times the median. One such step is clipped by optimizer.gradient_clip; if "
         "they go on, lower optimizer.learning_rate."
     )
+
+
+NINE = [
+    PpoConfig(),
+    GrpoConfig(),
+    GrpoPlusConfig(mask_overlong=False),
+    DapoConfig(mask_overlong=False),
+    DrGrpoConfig(),
+    RlooConfig(),
+    ReinforcePlusPlusConfig(),
+    GspoConfig(),
+    CispoConfig(),
+]
+OF_THE_TOY = {"truncation_limit", "entropy_ceiling"}
+"""Alerts of random weights that answer with three tokens at most."""
+
+
+@pytest.mark.parametrize("algorithm", NINE, ids=lambda algorithm: algorithm.name)
+def test_a_healthy_run_of_each_algorithm_raises_nothing(algorithm):
+    health, found = Health(HealthConfig()), set()
+    with toy_stages(is_even, steps=4, algorithm=algorithm, learning_rate=1e-3) as stages:
+        for step in range(2):
+            batch = stages.collect(ITEMS, step)
+            learned = stages.learn(batch.result())
+            stages.publish(step + 1)
+            found |= {alert.name for alert in health.observe(iteration_metrics(batch.times, learned))}
+    assert found - OF_THE_TOY == set()
+    assert {"credit/advantage_reward", "credit/gradient_advantage"} <= health.history[0].keys()
 
 
 # --- Tests that were not sampled -----------------------------------------------------------------------------------

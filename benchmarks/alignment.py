@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import arguments, compare, finish, print_environment, seconds
+from harness import arguments, compare, finish, print_environment, seconds, sized
 from runs import Arm, run_arms
 
 from autoclave.compose.host import build_judge
@@ -51,7 +51,7 @@ def main() -> None:
     options = arguments(__doc__ or "")
     print_environment()
     with tempfile.TemporaryDirectory() as folder:
-        options.out, options.seeds, options.steps = Path(folder), [0], None if options.quick else STEPS
+        options.out, options.seeds, options.steps = Path(folder), [0], sized(options, STEPS, None, 4)
         ratios: list[float] = []
         shares: list[float] = []
         for number in range(1 if options.quick else ROUNDS):
@@ -65,7 +65,9 @@ def main() -> None:
             ratios += [one["time/step_s"] / other["time/step_s"] for one, other in pairs]
             shares += [row["alignment/share"] for row in aligned.steps[1:]]
         traced = [int(row["alignment/traced"]) for row in aligned.steps]
-        judging = judge_time(aligned.config, options.out / "aligned_0-seed-0" / "rollouts", traced, quick=options.quick)
+        judging = judge_time(
+            aligned.config, options.out / "aligned_0-seed-0" / "rollouts", traced, sized(options, 5, 2, 1)
+        )
     figures = {
         "iteration_time_ratio": median(ratios),
         "iteration_time_ratio_low": min(ratios),
@@ -78,7 +80,7 @@ def main() -> None:
     finish("alignment", figures, options.json)
 
 
-def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, quick: bool) -> Any:
+def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], rounds: int) -> Any:
     """Seconds of judging the programs of the later steps and tracing some, over judging them alone."""
     problems = {problem.id: problem for problem in ProblemSets(config).train}
     steps = [
@@ -97,7 +99,7 @@ def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], *, qu
                 chosen = sorted(failed[:count], key=lambda run: (run[0].problem.id, run[0].program.source))
                 wait([judge.trace(job, test) for job, test in chosen])
 
-    return compare(lambda: judged(traces=True), lambda: judged(traces=False), rounds=2 if quick else 5)
+    return compare(lambda: judged(traces=True), lambda: judged(traces=False), rounds=rounds)
 
 
 def programs_of(

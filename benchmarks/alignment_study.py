@@ -29,7 +29,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from harness import finish, print_environment
+from harness import finish, print_environment, sized
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 from autoclave.compose.alignment import heldout_items
@@ -127,7 +127,9 @@ def main() -> None:
 def study(options: argparse.Namespace) -> None:
     """Run the arms, measure their policies, and tell."""
     runs = list(run_arms(arms(), options, recipe=RECIPE, quick=QUICK))
-    items = wide_items(runs[0].config, folder_of(runs[0], options.out), quick=options.quick)
+    items = wide_items(runs[0].config, folder_of(runs[0], options.out), sized(options, 3000, 300, 200))
+    if options.tiny:
+        items = {name: each[:2] for name, each in items.items()}
     found = measured(runs, options.out, items)
     print("\n" + table(runs, found))
     print("\n" + table_of_batches(runs, options.out))
@@ -146,10 +148,10 @@ def folder_of(run: FinishedRun, out: Path) -> Path:
     return out / f"{run.arm}-seed-{run.seed}"
 
 
-def wide_items(config: TrainConfig, folder: Path, *, quick: bool) -> dict[str, list[TaskItem]]:
+def wide_items(config: TrainConfig, folder: Path, heldout: int) -> dict[str, list[TaskItem]]:
     """By task, one item of each of many held-out problems."""
     assert config.alignment
-    problems = config.problems.model_copy(update={"heldout": 300 if quick else 3000})
+    problems = config.problems.model_copy(update={"heldout": heldout})
     alignment = config.alignment.model_copy(update={"evaluation_items": 1000})
     wide = config.model_copy(update={"problems": problems, "alignment": alignment})
     with build_judge(config.judge, config.sandbox) as judge:

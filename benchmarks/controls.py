@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from harness import arguments, finish, print_environment
+from harness import arguments, finish, print_environment, sized
+from runs import TINY
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
@@ -30,7 +31,7 @@ QUICK = ("sft.steps=100", "sft.demonstrations=3000", "steps=2", "problems_per_st
 def main() -> None:
     options = arguments(__doc__ or "")
     print_environment()
-    config = load(TrainConfig, RECIPE, [parse_override(text) for text in QUICK if options.quick]).config
+    config = load(TrainConfig, RECIPE, [parse_override(text) for text in sized(options, (), QUICK, TINY)]).config
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, schedule in (("true", None), ("shuffled", shuffled_rewards)):

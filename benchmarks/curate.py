@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness import argument_parser, compare, finish, print_environment, seconds
+from harness import argument_parser, compare, finish, print_environment, seconds, sized
 
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.config.curation import DeduplicationConfig
@@ -34,6 +34,7 @@ from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Verification
 
 SIZES = (25_000, 100_000)
+TINY_SIZES = (300, 600)
 LARGE = 1_000_000
 COPY_EVERY = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -148,20 +149,21 @@ def main() -> None:
         print(json.dumps(one_size(options.one_size)))
         return
     print_environment()
-    rates = verification(*((30, 3) if options.quick else (150, 7)))
+    rates = verification(*sized(options, (150, 7), (30, 3), (1, 1)))
     print(f"\n{'statements':>12}{'seconds':>12}{'us each':>12}{'peak MiB':>12}{'recall':>12}{'wrong':>12}")
     measured: dict[int, dict[str, float]] = {}
-    for number in SIZES if options.quick else (*SIZES, LARGE):
+    sizes = TINY_SIZES if options.tiny else SIZES
+    for number in sizes if options.quick else (*sizes, LARGE):
         measured[number] = of_size = in_own_process(number)
         print(
             f"{number:>12,}{of_size['seconds']:>12.1f}{of_size['seconds'] / number * 1e6:>12.0f}"
             f"{of_size['peak_mib']:>12.0f}{of_size['recall']:>12.3f}{of_size['wrong']:>12.0f}"
         )
-    small, large = (measured[number] for number in SIZES)
-    grown = SIZES[1] / SIZES[0]
+    small, large = (measured[number] for number in sizes)
+    grown = sizes[1] / sizes[0]
     figures = {
         "dedup_growth_exponent": math.log(large["seconds"] / small["seconds"]) / math.log(grown),
-        "dedup_bytes_per_statement": (large["peak_mib"] - small["peak_mib"]) * 2**20 / (SIZES[1] - SIZES[0]),
+        "dedup_bytes_per_statement": (large["peak_mib"] - small["peak_mib"]) * 2**20 / (sizes[1] - sizes[0]),
         **{f"dedup_seconds_{number}": of_size["seconds"] for number, of_size in measured.items()},
         **{f"dedup_peak_mib_{number}": of_size["peak_mib"] for number, of_size in measured.items()},
     }

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from harness import arguments, finish, print_environment
+from harness import arguments, finish, print_environment, sized
 from sides import Times, Turn, open_sides
 
 from autoclave.config import CurriculumConfig, TinyModelConfig, VllmEngineConfig
@@ -44,6 +44,7 @@ CASES = {
     "": Case(TinyModelConfig(heads=3), prompts=64),  # the step of recipes/demo.yaml
     "25M/": Case(TinyModelConfig(hidden_size=512, layers=8, heads=8), prompts=16),
 }
+TINY = {"": Case(TinyModelConfig(hidden_size=48, layers=1, heads=3), prompts=1)}
 """By the prefix of their figures."""
 
 
@@ -225,9 +226,9 @@ def main() -> None:
     print_environment()
     names = [name for name in SIDES if name not in NEEDS_VLLM or find_spec("vllm")]
     figures: dict[str, float] = {}
-    for prefix in list(CASES)[: 1 if options.quick else None]:
+    for prefix, case in sized(options, CASES, {"": CASES[""]}, TINY).items():
         with tempfile.TemporaryDirectory() as folder:
-            work = build_work(CASES[prefix], Path(folder), rounds=3 if options.quick else 7)
+            work = build_work(case, Path(folder), rounds=sized(options, 7, 3, 2))
             print(f"\n{prefix.rstrip('/') or 'embedded model'}: ", end="", flush=True)
             found = measure(work, names)
             print_table(work, found)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import arguments, compare, finish, print_environment, seconds
+from harness import arguments, compare, finish, print_environment, seconds, sized
 
 from autoclave.compose.benchmark import definition_of, evaluate_benchmark
 from autoclave.compose.host import build_judge
@@ -35,7 +35,7 @@ def main() -> None:
     print_environment()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = list(problems())[: 30 if options.quick else None]
+        rows = list(problems())[: sized(options, None, 30, 1)]
         write(folder / "problems.jsonl", rows)
         programs = [(row, program) for row in rows for program in variants(row)]
         said = [{"task_id": row["task_id"], "response": f"So:\n```python\n{code}\n```"} for row, code in programs]
@@ -68,7 +68,7 @@ def main() -> None:
             times.append(seconds(graded))
             return times[-1]
 
-        ratio = compare(lambda: seconds(judged), grading_time, rounds=3 if options.quick else 5)
+        ratio = compare(lambda: seconds(judged), grading_time, rounds=sized(options, 5, 3, 1))
     if right["graded"] != right["judged"]:
         raise SystemExit(f"grades differ from verdicts: {right}")
     print(f"grading rate / rate of the judge   {ratio}")

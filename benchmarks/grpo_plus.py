@@ -29,7 +29,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from bandits import Bandits, Kind, Learner, first_weights, sample_groups
-from harness import arguments, finish, print_environment
+from harness import arguments, finish, print_environment, sized
 from ratios import Ratio, Ratios, compared, plain, print_table
 from tqdm import tqdm
 
@@ -76,6 +76,9 @@ FULL = Plan()
 QUICK = Plan(
     seeds=range(2), tuning_seeds=range(0), learning_rates=(0.1,), draws=16, most_updates=40, target_share=0.7, groups=8
 )
+TINY = Plan(
+    seeds=range(2), tuning_seeds=range(0), learning_rates=(0.1,), draws=8, most_updates=1, target_share=1.0, groups=2
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def main() -> None:
     options = arguments((__doc__ or "").partition("\n")[0])
     print_environment()
     torch.set_num_threads(1)
-    plan = QUICK if options.quick else FULL
+    plan = sized(options, FULL, QUICK, TINY)
     rates: dict[str, float] = {}
     races: dict[str, Races] = {}
     spreads: dict[str, list[Spreads]] = {}

@@ -28,12 +28,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from exploits import exploit_demonstrations, is_memorised, is_seeded_exploit, memorised_demonstrations
-from harness import arguments, finish, print_environment
+from harness import arguments, finish, print_environment, sized
 from naive import NaiveJudge
+from runs import TINY
 
 from autoclave.compose.evaluation import evaluate_during_training
 from autoclave.compose.host import build_judge
@@ -46,7 +46,7 @@ from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.tasks import CodeGeneration
 from autoclave.training.items import ShuffledItems
-from autoclave.training.schedules import choose_schedule
+from autoclave.training.schedules import Course, choose_schedule
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 SETTINGS = (
@@ -107,7 +107,7 @@ ARMS = tuple(Arm(grader, num_tests) for num_tests in (1, MANY_TESTS) for grader 
 def main() -> None:
     options = arguments((__doc__ or "").partition("\n")[0])
     print_environment()
-    changes = (*SETTINGS, *(QUICK if options.quick else ()))
+    changes = (*SETTINGS, *sized(options, (), QUICK, (*TINY, "evaluation.problems=2")))
     config = load(TrainConfig, RECIPE, [parse_override(text) for text in changes]).config
     problems = SeededProblems(config, SEEDED_SHARE_QUICK if options.quick else SEEDED_SHARE)
     with tempfile.TemporaryDirectory() as folder, build_judge(config.judge, config.sandbox) as judge:
@@ -159,9 +159,10 @@ def train(arm: Arm, config: TrainConfig, start: Path, problems: ProblemSets, jud
     referee = Referee(judge, problems.train, config)
     print(f"\n{arm.name}\n" + "".join(f"{name:>16}" for name in COLUMNS))
     with closing(Workers(config, start)) as workers:
-        stages = build_stages(config, workers, task)
-        iterations = choose_schedule(config.schedule)(stages, source, 0)
-        curve = [referee.shares(learned.groups) for _, learned in islice(iterations, config.steps)]
+        stages = build_stages(config, workers, task, items)
+        stages.begin(0)
+        iterations = choose_schedule(config.schedule, config.minibatches)(stages, source, Course(0, config.steps))
+        curve = [referee.shares(iteration.learned.groups) for iteration in iterations]
         last = stages.collect(source.at(config.steps), config.steps)
         curve.append(referee.shares(last.result()))
         return Run(curve, heldout_pass(config, workers, problems, judge))
@@ -171,7 +172,7 @@ def heldout_pass(config: TrainConfig, workers: Workers, problems: ProblemSets, j
     """Pass@1 of the published policy on held-out problems, by our judge, with its interval."""
     task = CodeGeneration(judge, config.task)
     items = [task.item(problem) for problem in problems.heldout]
-    found = evaluate_during_training(config, workers, task, items, config.steps, False)
+    found = evaluate_during_training(config, workers, task.reward, items, config.steps, False)
     interval = found.pass_at_1_interval
     return {"heldout_pass": found.pass_at_1, "heldout_low": interval.lower, "heldout_high": interval.upper}
 

@@ -1,4 +1,11 @@
-"""What every benchmark shares: the environment line, side-by-side timing, a table, and the JSON file."""
+"""What every benchmark shares: the options, the environment line, side-by-side timing, and the JSON file.
+
+A benchmark is a file of this folder that ends with a guard for `__main__`, whose `main` takes its options from
+`arguments` or `argument_parser` and hands its figures to `finish`. The tests find every such file and run it with
+`--tiny --json FILE`: the smallest counts with which each figure gets a value, however meaningless, in a few seconds.
+`--tiny` sets `options.quick` as well; `sized` picks a count, and `TINY` in `runs.py` has the settings of a training run
+of one step. A file that is not a benchmark is imported by one.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +14,20 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from autoclave.training.environment import machine, versions
 
+T = TypeVar("T")
+
 
 def arguments(description: str) -> argparse.Namespace:
-    """`--quick` and `--json FILE`, which every benchmark has."""
+    """`--quick`, `--tiny` and `--json FILE`, which every benchmark has."""
     return argument_parser(description).parse_args()
 
 
@@ -26,8 +35,25 @@ def argument_parser(description: str) -> argparse.ArgumentParser:
     """A parser of what every benchmark has, for one that has more."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="end within a minute, with wider spreads")
+    parser.add_argument("--tiny", action=_Tiny, nargs=0, default=False, help="one of everything: does it still run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     return parser
+
+
+class _Tiny(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        *_: Any,
+    ) -> None:
+        namespace.tiny = namespace.quick = True
+
+
+def sized(options: argparse.Namespace, full: T, quick: T, tiny: T) -> T:
+    """The count, or the settings, for the size that the options ask for."""
+    return tiny if options.tiny else quick if options.quick else full
 
 
 def environment() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 from ablation import means_of_parts
-from harness import finish, print_environment
+from harness import finish, print_environment, sized
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "lengthening.yaml"
@@ -44,11 +44,12 @@ def arms(steps: int) -> tuple[Arm, ...]:
     """The three ways, in runs of so many steps."""
     stages = f"stages: [{{max_new_tokens: {SHORT}}}, {{max_new_tokens: {LONG}}}]"
     advance = f"advance: {{name: steps, steps: [{max(1, steps // 2)}]}}"
-    staged, often = f"curriculum={{{stages}, {advance}}}", "evaluation.every=5"
+    staged = f"curriculum={{{stages}, {advance}}}"
+    both = f"sampler.max_new_tokens={LONG}", "evaluation.every=5"
     return (
-        Arm("fixed", ("curriculum=null", f"sampler.max_new_tokens={LONG}", often)),
-        Arm("stages", (staged, often)),
-        Arm("stages_without_filter", (staged, "algorithm.mask_overlong=false", often)),
+        Arm("fixed", ("curriculum=null", *both)),
+        Arm("stages", (staged, *both)),
+        Arm("stages_without_filter", (staged, "algorithm.mask_overlong=false", *both)),
     )
 
 
@@ -56,7 +57,8 @@ def main() -> None:
     named = [Arm(name, ()) for name in NAMES]
     options = experiment_arguments((__doc__ or "").partition("\n")[0], named)
     print_environment()
-    runs = list(run_arms(arms(num_steps(options)), options, recipe=RECIPE, quick=QUICK))
+    options.steps = num_steps(options)
+    runs = list(run_arms(arms(options.steps), options, recipe=RECIPE, quick=QUICK))
     print("\n" + table(runs))
     curves = {f"{run.arm}_seed_{run.seed}": curves_of(run) for run in runs}
     finish("lengthening", figures_of(runs), options.json, curves=curves)
@@ -64,7 +66,7 @@ def main() -> None:
 
 def num_steps(options: argparse.Namespace) -> int:
     """Steps of each run."""
-    return options.steps or (2 if options.quick else STEPS)
+    return options.steps or sized(options, STEPS, 2, 2)
 
 
 def curves_of(run: FinishedRun) -> dict[str, list[Any]]:

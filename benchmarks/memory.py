@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import arguments, finish, print_environment
+from harness import arguments, finish, print_environment, sized
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -109,6 +109,7 @@ CASES = {
     "qwen": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512)),
     "qwen, chunks": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512, logits_chunk=32)),
 }
+TINY = {"tiny": Case(demo_model, Lengths(8, 2), settings(2, 2, 64))}
 
 
 class Iteration:
@@ -177,7 +178,7 @@ class Iteration:
 def allocated(name: str) -> dict[str, int]:
     """Most bytes that torch held in each phase."""
     torch.set_num_threads(1)
-    iteration, held = Iteration(CASES[name]), 0
+    iteration, held = Iteration(_case(name)), 0
 
     def peak_of(work: Callable[[], None]) -> int:
         nonlocal held
@@ -200,8 +201,12 @@ def resident(name: str) -> int:
     _run_all(Case(demo_model, Lengths(2, 2), settings(2, 2, 64)))  # what libraries load at first use
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the high-water mark starts again
-    _run_all(CASES[name])
+    _run_all(_case(name))
     return _status("VmHWM") - before
+
+
+def _case(name: str) -> Case:
+    return (CASES | TINY)[name]
 
 
 def _run_all(case: Case) -> None:
@@ -217,7 +222,7 @@ def _status(field: str) -> int:
 
 
 def planned(name: str) -> RunPlan:
-    case = CASES[name]
+    case = _case(name)
     with tempfile.TemporaryDirectory() as folder:
         case.model().config.save_pretrained(folder)
         return plan_run(case.config, read_shape(Path(folder)), case.lengths)
@@ -238,13 +243,13 @@ def main() -> None:
     print_environment()
     figures: dict[str, float] = {}
     print(f"\n{'case':<18}{'phase':<16}{'planned MiB':>12}{'measured MiB':>14}{'planned/measured':>18}")
-    for name in list(CASES)[: 1 if options.quick else None]:
+    for name in sized(options, list(CASES), list(CASES)[:1], list(TINY)):
         (pool,) = planned(name).pools
         plan: Mapping[str, int] = {phase.name: phase.total for phase in pool.phases}
         plan = plan | {"update": max(plan["update"], plan["optimizer step"])}
-        peaks = in_own_process(allocated, name)
+        peaks = allocated(name) if options.tiny else in_own_process(allocated, name)
         rows = [(phase, plan[phase], peaks[phase]) for phase in PHASES]
-        rows.append(("peak, resident", pool.peak.total, in_own_process(resident, name)))
+        rows.append(("peak, resident", pool.peak.total, 1 if options.tiny else in_own_process(resident, name)))
         rows.append(("peak, returned", pool.peak.total, in_own_process(resident, name, **RETURNING)))
         for phase, expected, found in rows:
             print(f"{name:<18}{phase:<16}{expected / 2**20:>12.1f}{found / 2**20:>14.1f}{expected / found:>18.3f}")

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from harness import argument_parser, finish, print_environment
+from harness import argument_parser, finish, print_environment, sized
 from sleeping_run import Plan, open_devices, run_schedule
 from workbook import Scale
 
@@ -54,13 +54,15 @@ def main() -> None:
     if options.real:
         from real_pipelines import measure_real
 
-        finish("pipelines", measure_real(quick=options.quick), options.json)
+        finish("pipelines", measure_real(options), options.json)
         return
     profiles = [read_profile(path) for path in options.profile] or [generate(MATHEMATICS), generate(CODE)]
     if options.quick:
-        profiles = [replace(each, iterations=each.iterations[:QUICK_ITERATIONS]) for each in profiles]
+        profiles = [
+            replace(each, iterations=each.iterations[: sized(options, None, QUICK_ITERATIONS, 2)]) for each in profiles
+        ]
     rounds = options.rounds or (1 if options.quick else 3)
-    scale = Scale(options.time_scale, TOKENS)
+    scale = Scale(options.time_scale * sized(options, 1, 1, 20), TOKENS)
     with open_devices(max(profile.devices for profile in profiles)) as devices:
         found = {profile.profile: measure(profile, scale, rounds, devices) for profile in profiles}
     for name, results in found.items():

@@ -6,11 +6,15 @@ larger one of sampling and learning, below which no schedule can come. Not a scr
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+
+from harness import sized
+from runs import TINY
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
@@ -40,13 +44,13 @@ SCHEDULES: Mapping[str, Sequence[str]] = {
 }
 
 
-def measure_real(*, quick: bool) -> dict[str, float]:
+def measure_real(options: argparse.Namespace) -> dict[str, float]:
     """Seconds per iteration over the bound, and over those of the synchronous schedule, by schedule."""
     seconds: dict[str, float] = {}
     busy: dict[str, dict[Role, float]] = {}
     with TemporaryDirectory() as parent:
         for name, settings in SCHEDULES.items():
-            words = (*SETTINGS, *(QUICK if quick else WHOLE), *settings, f"name={name}")
+            words = (*SETTINGS, *sized(options, WHOLE, QUICK, TINY), *settings, f"name={name}")
             config = load(TrainConfig, RECIPE, [parse_override(word) for word in words]).config
             folder = Path(parent) / name
             train(config, folder, say=lambda line: None)

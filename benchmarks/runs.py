@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from harness import argument_parser
+from harness import argument_parser, sized
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, dump, load, parse_override
@@ -35,6 +35,20 @@ QUICK = (
     "sampler.max_new_tokens=32",
     "evaluation.final_samples=1",
 )
+TINY = (
+    "problems.train=64",
+    "problems.heldout=200",  # no fewer are valid
+    "sft.steps=1",
+    "sft.demonstrations=64",
+    "steps=1",
+    "problems_per_step=2",
+    "group_size=2",
+    "sampler.max_new_tokens=16",
+    "evaluation.every=0",
+    "evaluation.final_samples=1",
+    "model.threads=1",
+)
+"""A training run of a second or two that passes through everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +113,17 @@ def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Name
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the runs here, and skip those that are here")
     options = parser.parse_args()
     options.seeds = options.seeds or ([0] if options.quick else [0, 1])
+    if options.tiny and options.only == names:
+        options.only = [names[0], names[-1]]
     return options
 
 
 def run_arms(
     arms: Sequence[Arm], options: argparse.Namespace, *, recipe: Path = RECIPE, quick: Sequence[str] = QUICK
 ) -> Generator[FinishedRun]:
-    """The runs of the arms that are asked for, each as it is finished; `quick` is set on top of `recipe` by --quick."""
+    """The runs of the arms that are asked for, each as it is finished; `quick` is set on top of `recipe` by --quick,
+    and `TINY` by --tiny.
+    """
     with folder_of_runs(options.out) as folder:
         for arm in (arm for arm in arms if arm.name in options.only):
             for seed in options.seeds:
@@ -114,7 +132,7 @@ def run_arms(
 
 def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, quick: Sequence[str]) -> TrainConfig:
     steps = () if options.steps is None else (f"steps={options.steps}",)
-    changes = (*(quick if options.quick else ()), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
+    changes = (*sized(options, (), quick, TINY), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
     return load(TrainConfig, recipe, [parse_override(text) for text in changes]).config
 
 

@@ -18,12 +18,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Comparison, argument_parser, compare, finish, print_environment, seconds
+from harness import Comparison, argument_parser, compare, finish, print_environment, seconds, sized
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
@@ -40,19 +40,20 @@ _BODY = {"session": "main", "by": "caller", "operation": {"do": "write", "path":
 
 def main() -> None:
     parser = argument_parser(__doc__ or "")
-    parser.add_argument("--files", type=int, default=10_000, help="of the large tree")
-    parser.add_argument("--rows", type=int, default=100_000, help="of the table that is updated")
+    parser.add_argument("--files", type=int, help="of the large tree; 10,000 by default")
+    parser.add_argument("--rows", type=int, help="of the table that is updated; 100,000 by default")
     parser.add_argument("--in", dest="place", type=Path, help="a folder on the file system to measure")
     parser.add_argument("--only", choices=("trees", "policy", "journal", "databases"), help="one part")
     args = parser.parse_args()
     print_environment()
-    rounds = 10 if args.quick else 50
+    rounds = sized(args, 50, 10, 1)
+    files, rows = args.files or sized(args, 10_000, 10_000, 20), args.rows or sized(args, 100_000, 100_000, 10)
     with tempfile.TemporaryDirectory(dir=args.place) as place:
         parts: dict[str, Callable[[], dict[str, float]]] = {
-            "trees": lambda: trees(Path(place), args.files, rounds),
+            "trees": lambda: trees(Path(place), min(1000, files // 2), files, rounds),
             "policy": lambda: policy(rounds),
             "journal": lambda: journal(Path(place), rounds),
-            "databases": lambda: databases(Path(place), 3 if args.quick else 9, args.rows),
+            "databases": lambda: databases(Path(place), sized(args, 9, 3, 1), rows),
         }
         figures: dict[str, float] = {}
         for name in [args.only] if args.only else parts:
@@ -63,14 +64,14 @@ def main() -> None:
 # --- Trees -----------------------------------------------------------------------------------------------------------
 
 
-def trees(place: Path, num_files: int, rounds: int) -> dict[str, float]:
-    """Milliseconds of acts and undos, and how they grow from a thousand files to `num_files`."""
+def trees(place: Path, few_files: int, num_files: int, rounds: int) -> dict[str, float]:
+    """Milliseconds of acts and undos, and how they grow from few files to `num_files`."""
     ways: dict[str, Callable[[int], dict[str, Any]]] = {
         "": lambda number: {"do": "write", "path": "folder0/file0", "content": f"{number}\n"},
         "command_": lambda number: {"do": "run", "command": ["sh", "-c", f"echo {number} > folder0/file0"]},
     }
     times: dict[str, list[float]] = {}
-    with session_on(place, 1000) as small, session_on(place, num_files) as large:
+    with session_on(place, few_files) as small, session_on(place, num_files) as large:
         for number in range(rounds):
             for way, operation in ways.items():
                 sides = [("small", small), ("large", large)]
@@ -190,24 +191,29 @@ def databases(place: Path, rounds: int, num_rows: int) -> dict[str, float]:
     it, look what was done), `row_image_disturbed` (to do what was planned when somebody has written to another table
     since) and `row_image_undo`.
     """
-    found = {"sqlite": row_images(place / "images", sqlite_item(place, num_rows), rounds)}
+    path = f"{place / 'item.db'}"
+    with closing(sqlite3.connect(path, isolation_level=None)) as bare:
+        found = {"sqlite": row_images(place / "images", sqlite_item(bare, path, num_rows), rounds)}
     with warnings.catch_warnings(action="ignore"):
         try:
             import pgserver
+            import psycopg
         except ImportError:
             print("row images of PostgreSQL: not measured, since pgserver is not installed")
         else:
-            with tempfile.TemporaryDirectory() as folder, pgserver.get_server(folder, cleanup_mode="stop") as server:
-                item = postgresql_item(server.get_uri(), num_rows)
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                pgserver.get_server(folder, cleanup_mode="stop") as server,
+                psycopg.connect(server.get_uri(), autocommit=True) as bare,
+            ):
+                item = postgresql_item(bare, num_rows)
                 found["postgresql"] = row_images(place / "images of postgresql", item, rounds)
     figures = {f"{name}_{engine}": phases[name] for engine, phases in found.items() for name in phases}
     return {"row_image_overhead": max(phases["row_image_overhead"] for phases in found.values()), **figures}
 
 
-def sqlite_item(place: Path, num_rows: int) -> Item:
+def sqlite_item(bare: sqlite3.Connection, path: str, num_rows: int) -> Item:
     """A file."""
-    path = f"{place / 'item.db'}"
-    bare = sqlite3.connect(path, isolation_level=None)
     bare.execute("PRAGMA synchronous = FULL")
     for statement in _TABLES:
         bare.execute(statement)
@@ -223,11 +229,8 @@ def sqlite_item(place: Path, num_rows: int) -> Item:
     return Item(DatabaseConnection(engine="sqlite", path=path, max_rows=num_rows), others)
 
 
-def postgresql_item(uri: str, num_rows: int) -> Item:
+def postgresql_item(bare: Any, num_rows: int) -> Item:
     """A database."""
-    import psycopg
-
-    bare = psycopg.connect(uri, autocommit=True)
     for statement in _TABLES:
         bare.execute(statement)
     bare.execute(

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Comparison, arguments, compare, finish, print_environment, seconds
+from harness import Comparison, arguments, compare, finish, print_environment, seconds, sized
+from runs import TINY
 
 from autoclave.compose.host import build_judge
 from autoclave.compose.training import build_stages
@@ -43,11 +44,12 @@ def main() -> None:
     torch.set_num_threads(1)  # overhead shows on one core; more threads only hide it in waiting
     overrides = [f"sft.steps={200 if options.quick else 600}", f"problems_per_step={16 if options.quick else 64}"]
     overrides += ["sft.demonstrations=4000", "model.threads=1", "sft.optimizer.warmup_steps=10"]
+    overrides += TINY if options.tiny else ()
     config = load(TrainConfig, RECIPE, [parse_override(text) for text in overrides]).config
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         fine_tune(config, model, say=lambda line: None)
-        finish("step", measure(config, model, rounds=3 if options.quick else 7), options.json)
+        finish("step", measure(config, model, rounds=sized(options, 7, 3, 1)), options.json)
 
 
 def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float]:
@@ -57,7 +59,8 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
     with build_judge(config.judge, config.sandbox) as judge:
         task = CodeGeneration(judge, config.task)
         items = [task.item(problem) for problem in problems.train[: config.problems_per_step]]
-        stages = build_stages(config, workers, task)
+        stages = build_stages(config, workers, task, items)
+        stages.begin(0)
         collection = stages.collect(items, 0)
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import arguments, finish, print_environment, seconds
+from harness import arguments, finish, print_environment, seconds, sized
 from sides import Times, Turn, open_sides
 
 from autoclave.config import CurriculumConfig, TinyModelConfig
@@ -44,6 +44,7 @@ CASES = {
     "fewer_responses/": Case(TinyModelConfig(), prompts=16),
     "4M/": Case(TinyModelConfig(hidden_size=256, layers=5, heads=8), prompts=16),
 }
+TINY = {"": Case(TinyModelConfig(hidden_size=48, layers=1, heads=3), prompts=2, group_size=2, new_tokens=8)}
 """By the prefix of their figures."""
 
 
@@ -93,6 +94,7 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.workers.sampler import SamplerWorker
     from autoclave.workers.sampler_pool import SamplerPool
     from autoclave.workers.trainer import ActorWorker, NoCritic, NoReference, NoRewardModel
+    from autoclave.workers.weights.publisher import Publisher
 
     def endless_policy() -> Policy:
         policy = load_policy(work.folder)
@@ -128,6 +130,7 @@ def ours(work: Work, turn: Turn) -> None:
         critic=NoCritic(),
         reward_model=NoRewardModel(),
         sampler=SamplerPool([sampler]),
+        publisher=Publisher(actor, deadline_s=60.0, may_alias=True),
         tokenizer=tokenizer,
         reward=reward,
         algorithm=algorithm,
@@ -137,6 +140,7 @@ def ours(work: Work, turn: Turn) -> None:
         seed=0,
     )
     try:
+        stages.begin(0)
         for number in range(work.steps):
             turn.begin()
             turn.end(_our_step(stages, items, number, work))
@@ -284,14 +288,12 @@ def main() -> None:
         raise SystemExit("TRL is not installed: make setup-bench")
     print_environment()
     figures: dict[str, float] = {}
-    for prefix in list(CASES)[: 1 if options.quick else None]:
-        case = CASES[prefix]
+    for prefix, case in sized(options, CASES, {"": CASES[""]}, TINY).items():
         with tempfile.TemporaryDirectory() as folder:
             statements = build_model(case, Path(folder))
-            work = Work(Path(folder), statements, case.group_size, case.new_tokens, 32, 3 if options.quick else 6)
-            tried = {
-                rows: measure(replace(work, micro_batch_rows=rows)) for rows in ((32,) if options.quick else (32, 128))
-            }
+            work = Work(Path(folder), statements, case.group_size, case.new_tokens, 32, sized(options, 6, 3, 2))
+            sizes = sized(options, (32, 128), (32,), (work.rows,))
+            tried = {rows: measure(replace(work, micro_batch_rows=rows)) for rows in sizes}
         best = min(tried, key=lambda rows: tried[rows].median("trl", "cpu"))
         figures |= {prefix + name: value for name, value in figures_of(tried[best], best).items()}
         print(f"\n{prefix or 'embedded default'}: {work.rows} responses of {case.new_tokens} tokens")

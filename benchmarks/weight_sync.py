@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from harness import arguments, compare, finish, print_environment, seconds
+from harness import arguments, compare, finish, print_environment, seconds, sized
 from weight_sync_workers import Sampler, Trainer, VllmSampler, save
 
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -37,6 +37,7 @@ SHAPES = {
     "10m_float32": (torch.float32, {"hidden_size": 256, "num_hidden_layers": 11, "vocab_size": 4096}),
     "500m_bfloat16": (torch.bfloat16, {"hidden_size": 1024, "num_hidden_layers": 28, "vocab_size": 32768}),
 }
+TINY = {"tiny_float32": (torch.float32, {"hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 64})}
 DEADLINE_S = 120.0
 
 
@@ -45,13 +46,13 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # of the workers too: more threads than free cores only wait
     print_environment()
     figures: dict[str, float] = {}
-    for name, (dtype, shape) in SHAPES.items():
+    for name, (dtype, shape) in (TINY if options.tiny else SHAPES).items():
         if not (options.quick and name.startswith("500m")):
             sampler = partial(Sampler, dtype, shape)
-            figures |= measure(name, dtype, shape, sampler, rounds=15 if options.quick else 31)
+            figures |= measure(name, dtype, shape, sampler, rounds=sized(options, 31, 15, 1))
     ratios = [value for name, value in figures.items() if name.startswith("weight_sync_over_memcpy_")]
     figures = {"weight_sync_over_memcpy": max(ratios), **figures}
-    if find_spec("vllm"):
+    if find_spec("vllm") and not options.tiny:
         figures |= of_vllm(*SHAPES["10m_float32"])
     finish("weight_sync", figures, options.json)
 

@@ -27,7 +27,9 @@ SUMMARY = {
 
 
 def options(out: Path, **changes: object) -> Namespace:
-    return Namespace(**{"quick": False, "steps": 2, "seeds": [3], "only": ["dapo"], "out": out} | changes)
+    return Namespace(
+        **{"quick": False, "tiny": False, "steps": 2, "seeds": [3], "only": ["dapo"], "out": out} | changes
+    )
 
 
 def finished(out: Path, *settings: str) -> Path:

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -77,6 +77,7 @@ check: setup  ## Lint, types, import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m benchmarks.figures --check
 	@echo "Lines of code:"; for p in src/autoclave/*/; do printf "%7d  %s\n" "$$(find $$p -name '*.py' | xargs cat | wc -l)" "$$(basename $$p)"; done
 
 format: setup  ## Put the code into form
@@ -87,7 +88,13 @@ setup-bench: setup  ## Install what only benchmarks need
 	@$(UV) -e '.[train,ray,math,serve,trl,inspect,dev,bench]'
 
 bench: setup-bench  ## Run the benchmarks, quickly
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+	@for file in $$(grep -lE "^ +finish\(" benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+
+figures: setup  ## Render the figures of docs/figures.yaml into the pages, and mark what is older than its code
+	@$(BIN)/python -m benchmarks.figures --write
+
+gpu:  ## Test, train and measure on the GPU of this machine; needs no `make setup`, and goes on where it was stopped
+	@PYTHONPATH=src $(PYTHON) -m benchmarks.gpu --out runs/gpu
 
 gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
 	@$(BIN)/python -m gauntlet

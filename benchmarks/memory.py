@@ -119,13 +119,14 @@ class Iteration:
         self._case = case
         self._rng = np.random.default_rng(0)
 
-    def build(self) -> None:
-        """Actor and sampler."""
+    def build(self, device: torch.device | None = None) -> None:
+        """Actor and sampler, on the CPU where no device is given."""
         case, config = self._case, self._case.config
         tokenizer = build_tiny_policy(TinyModelConfig(), ["text"], seed=0, device="cpu").tokenizer
-        policies = [Policy(case.model().to(getattr(torch, config.model.dtype)).eval(), tokenizer) for _ in range(2)]
+        dtypes = (getattr(torch, dtype) for dtype in (config.model.dtype, config.sampling_dtype))
+        policies = [Policy(case.model().to(dtype).eval(), tokenizer) for dtype in dtypes]
         self._size = policies[0].model.config.vocab_size
-        self._actor = ActorWorker(
+        self.actor = ActorWorker(
             policies[0],
             build_algorithm(config.algorithm),
             config.optimizer,
@@ -133,7 +134,9 @@ class Iteration:
             temperature=config.sampler.temperature,
             micro_batch_tokens=config.micro_batch_tokens,
             trainer=config.trainer,
+            device=device,
         )
+        policies[1].model.to(device or "cpu")
         self._engine = TransformersEngine(policies[1], batch_size=config.sampler.engine.batch_size)
 
     def run(self, phase: str) -> None:
@@ -149,11 +152,11 @@ class Iteration:
                 self._engine.add(dict(enumerate(requests)))
                 self._engine.step(1e9)
             case "log-probs":
-                self._actor.log_probs(self._batch())
+                self.actor.log_probs(self._batch())
             case "update":
-                self._actor.update(self._batch(), config.minibatches)
+                self.actor.update(self._batch(), config.minibatches)
             case "publish":
-                self._engine.update_weights(1, self._actor.own_weights())  # as in one process they are published
+                self._engine.update_weights(1, self.actor.own_weights())  # as in one process they are published
 
     def _tokens(self, count: int) -> np.ndarray:
         return self._rng.integers(0, self._size, count)

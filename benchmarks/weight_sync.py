@@ -65,12 +65,19 @@ def of_vllm(dtype: torch.dtype, shape: dict[str, int]) -> dict[str, float]:
 
 
 def measure(
-    name: str, dtype: torch.dtype, shape: dict[str, int], make_sampler: Callable[[], Any], *, rounds: int
+    name: str,
+    dtype: torch.dtype,
+    shape: dict[str, int],
+    make_sampler: Callable[[], Any],
+    *,
+    rounds: int,
+    device: str = "cpu",
 ) -> dict[str, float]:
-    """The figures of one model."""
-    pools = [ResourcePool(role, SpawnExecutor([()])) for role in ("trainer", "sampler")]
+    """The figures of one model; both processes see the one GPU if `device` is one."""
+    seen = ("0",) if device == "cuda" else ()
+    pools = [ResourcePool(role, SpawnExecutor([seen])) for role in ("trainer", "sampler")]
     try:
-        trainer = WorkerGroup(pools[0], partial(Trainer, dtype, shape))
+        trainer = WorkerGroup(pools[0], partial(Trainer, dtype, shape, device))
         sampler = WorkerGroup(pools[1], make_sampler)
         publisher = Publisher(trainer, deadline_s=DEADLINE_S, verifies=False)
         samplers = SamplerPool([sampler])

@@ -17,6 +17,7 @@ from autoclave.models import Digest, WeightViews, build_tiny_policy, save_policy
 from autoclave.models import digests as weight_digests
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer.publishing import SendsWeights
+from autoclave.workers.weights.device_memory import settle
 from autoclave.workers.weights.receiving import ReceivesWeights
 
 
@@ -49,11 +50,11 @@ def digests(weights: Mapping[str, Tensor]) -> dict[str, int]:
 class Trainer(SendsWeights):
     """A model, and two buffers of its size to copy between."""
 
-    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
+    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int], device: str = "cpu") -> None:
         torch.set_num_threads(1)
-        self._model = model(dtype, shape)
+        self._model = model(dtype, shape).to(device)
         size = sum(weights.nbytes for weights in self._model.parameters())
-        self._from, self._to = (np.ones(size, dtype=np.uint8) for _ in range(2))
+        self._from, self._to = (torch.ones(size, dtype=torch.uint8, device=device) for _ in range(2))
 
     @register(Dispatch.ONE_TO_ALL)
     def num_weights(self) -> int:
@@ -65,12 +66,18 @@ class Trainer(SendsWeights):
         """Write to all weights."""
         for weights in self._model.parameters():
             weights.mul_(-1)
+        settle(self._from.device)
 
     @register(Dispatch.ONE_TO_ALL)
     def copy_s(self) -> float:
         """Seconds of a copy."""
-        np.negative(self._from, out=self._from)
-        return seconds(lambda: np.copyto(self._to, self._from))
+        if (device := self._from.device).type == "cpu":
+            ours, theirs = self._from.numpy(), self._to.numpy()
+            np.negative(ours, out=ours)
+            return seconds(lambda: np.copyto(theirs, ours))
+        self._from.add_(1)
+        settle(device)
+        return seconds(lambda: (self._to.copy_(self._from), settle(device)))
 
     @register(Dispatch.ONE_TO_ALL)
     def digests(self) -> dict[str, int]:
@@ -93,9 +100,10 @@ class ModelEngine:
 class Sampler(ReceivesWeights):
     """An engine that samples nothing here."""
 
-    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
+    def __init__(self, dtype: torch.dtype, shape: Mapping[str, int], device: str = "cpu") -> None:
         torch.set_num_threads(1)
-        self._engine = ModelEngine(model(dtype, shape))
+        self.device = torch.device(device)
+        self._engine = ModelEngine(model(dtype, shape).to(device))
 
     @register(Dispatch.ONE_TO_ALL)
     def digests(self) -> dict[str, int]:

@@ -19,8 +19,8 @@ FOLDER = Path(judge.__file__).parent
 SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py"))}
 BENCHMARKS = [name for name, source in SOURCES.items() if re.search(r"^    finish\(|^ +finish\(", source, re.MULTILINE)]
 LONG = [("pipelines", "--real"), ("service", "--overload"), ("algorithms", "--only", "dapo", "rloo", "ppo")]
-TOOLS = {"figures"}
-"""Neither measure anything nor are imported by what does."""
+TOOLS = {"figures", "gpu"}
+"""With options and tests of their own."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,6 +6,7 @@ Their packages are imported when a logger is opened, and are configured by their
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -20,6 +21,7 @@ from autoclave.core import HostError
 from autoclave.core.files import write_atomically
 from autoclave.training.metric_sinks import MetricSink, TensorBoard
 
+_log = logging.getLogger(__name__)
 PROJECT = "autoclave"
 """Project (W&B) or experiment (MLflow) of runs, unless the environment names another."""
 
@@ -45,7 +47,9 @@ def open_sinks(config: TrainConfig, folder: Path) -> list[MetricSink]:
         HostError: one is not installed, or cannot be reached.
     """
     require_loggers(config.loggers)
-    return [TensorBoard(folder), *(LOGGERS[name](config, folder) for name in config.loggers)]
+    if not (has_board := find_spec("tensorboard") is not None):
+        _log.warning("no event files for TensorBoard, which is not installed; metrics.jsonl has all metrics")
+    return [*([TensorBoard(folder)] if has_board else []), *(LOGGERS[name](config, folder) for name in config.loggers)]
 
 
 class WandbLogger:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch.utils.tensorboard import SummaryWriter
-
 
 class MetricSink(Protocol):
     """Takes the metrics of one run."""
@@ -43,6 +41,8 @@ class TensorBoard:
     """Event files in the run's folder."""
 
     def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
         self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:

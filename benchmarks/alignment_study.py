@@ -117,7 +117,7 @@ def arms() -> list[Arm]:
 
 
 def main() -> None:
-    options = experiment_arguments((__doc__ or "").partition("\n")[0], arms())
+    options = experiment_arguments((__doc__ or "").partition("\n")[0], arms(), tiny=f"{ALGORITHMS[0]}_aligned")
     print_environment()
     with tempfile.TemporaryDirectory() as temporary:
         options.out = options.out or Path(temporary)  # the policies are measured after all runs

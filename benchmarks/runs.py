@@ -103,8 +103,11 @@ class FinishedRun:
         return kept + config.group_size * int(sum(row["groups/refilled"] for row in self.steps))
 
 
-def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Namespace:
-    """The arguments of every experiment; `only` holds the names of the arms to run."""
+def experiment_arguments(description: str, arms: Sequence[Arm], tiny: str = "") -> argparse.Namespace:
+    """The arguments of every experiment; `only` holds the names of the arms to run.
+
+    With --tiny that is the arm `tiny`, or the last one.
+    """
     names = [arm.name for arm in arms]
     parser = argument_parser(description)
     parser.add_argument("--steps", type=int, metavar="N", help="steps of each run, in place of the recipe's")
@@ -114,7 +117,7 @@ def experiment_arguments(description: str, arms: Sequence[Arm]) -> argparse.Name
     options = parser.parse_args()
     options.seeds = options.seeds or ([0] if options.quick else [0, 1])
     if options.tiny and options.only == names:
-        options.only = [names[0], names[-1]]
+        options.only = [tiny or names[-1]]
     return options
 
 

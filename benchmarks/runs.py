@@ -46,6 +46,7 @@ TINY = (
     "sampler.max_new_tokens=16",
     "evaluation.every=0",
     "evaluation.final_samples=1",
+    "evaluation.max_new_tokens=16",
     "model.threads=1",
 )
 """A training run of a second or two that passes through everything."""

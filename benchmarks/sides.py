@@ -7,8 +7,10 @@ step took. Not a benchmark; those that compare whole programs use it.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -72,7 +74,11 @@ def _run(run: Callable[[Any, Turn], None], work: Any, pipe: Connection) -> None:
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    run(work, Turn(pipe))
+    try:
+        run(work, Turn(pipe))
+    except BaseException:  # noqa: BLE001  it ends the process
+        traceback.print_exc()
+        os._exit(1)  # threads that it left would keep the process, and who waits for its step
     peaks = {"resident_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     if torch.cuda.is_available():
         peaks["cuda_mb"] = torch.cuda.max_memory_allocated() / 2**20

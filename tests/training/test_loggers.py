@@ -36,6 +36,13 @@ class Kept:
             raise HostError("service: not there")
 
 
+def test_without_tensorboard_a_run_says_so_and_has_no_event_files(tmp_path: Path, monkeypatch, caplog):
+    monkeypatch.setattr(loggers, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
+    assert open_sinks(TrainConfig(), tmp_path) == []
+    assert "metrics.jsonl has all metrics" in caplog.text
+    assert not list(tmp_path.iterdir())
+
+
 METRICS = {"loss": 0.5, "count": 3, "pass@1": math.nan, "families": {"a": 1.0}, "split": "heldout", "flag": True}
 
 

@@ -365,3 +365,15 @@ def test_the_gap_to_the_sampler_is_known_when_the_update_finds_the_log_probs():
     scored[2] += 0.125
     metrics = actor_on(policy).update(batch.with_responses(sampler_log_probs=scored), 1)
     assert metrics["sampler_gap"] == pytest.approx(0.125, abs=1e-5)
+
+
+def test_weights_that_a_step_makes_nan_are_named_at_that_step(monkeypatch: pytest.MonkeyPatch):
+    step = torch.optim.AdamW.step
+
+    def broken(self, *args, **kwargs):
+        step(self, *args, **kwargs)
+        self.param_groups[0]["params"][0].data.view(-1)[0] = math.nan
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", broken)
+    with pytest.raises(FaultError, match=r"after optimizer step 1: not finite: \S+ \(1 of \d+\)\. The step itself"):
+        actor_on(tiny_policy()).update(batch_of(), 1)

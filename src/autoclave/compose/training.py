@@ -12,11 +12,10 @@ from typing import Any
 import torch
 
 from autoclave.compose.alignment import build_alignment, heldout_items, reward_of, task_limits, term_weights
-from autoclave.compose.engines import require_trainable
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
-from autoclave.compose.models import require_usable_models
+from autoclave.compose.preflight import preflight
 from autoclave.compose.tasks import build_task, build_task_by_all_tests
 from autoclave.compose.warm_start import Surroundings, warm_started
 from autoclave.compose.workers import Workers, open_pools
@@ -38,7 +37,7 @@ from autoclave.training.checkpoints import (
 from autoclave.training.health import Health, RollbackRequest
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ShuffledItems
-from autoclave.training.loggers import open_sinks, require_loggers
+from autoclave.training.loggers import open_sinks
 from autoclave.training.pages.run_folder import read_events
 from autoclave.training.peaks import describe_peaks, peak_figures
 from autoclave.training.report import write_report
@@ -88,9 +87,7 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = _newest_checkpoint(existing, config) if existing else None
-    require_usable_models(config, existing)  # before anything is written
-    require_loggers(config.loggers)
-    require_trainable(config)
+    preflight(config, out, existing)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,

@@ -190,7 +190,10 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
     except CheckpointError as error:
         older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start anew: there is no older checkpoint"
         raise CheckpointError(f"{error}. Mend: move {folder} away to {older}") from None
-    difference = _first_difference(description["config"], config.model_dump(mode="json")) or _first_difference(
+    before = description["config"]
+    if config.steps >= checkpoint.step:
+        before = before | {"steps": config.steps}  # a run may be prolonged, or ended earlier
+    difference = _first_difference(before, config.model_dump(mode="json")) or _first_difference(
         description["inputs"], dict(inputs or {})
     )
     if difference:

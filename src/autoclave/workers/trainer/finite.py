@@ -25,9 +25,7 @@ def require_finite(tensors: Mapping[str, Tensor], where: str, mend: str) -> None
     bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]
     if bad:
         more = f" and {len(bad) - NAMED} more tensors" if len(bad) > NAMED else ""
-        raise FaultError(
-            f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. No weight of that step was overwritten. {mend}"
-        )
+        raise FaultError(f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. {mend}")
 
 
 def complaint_of(check: Callable[[], None]) -> FaultError | None:

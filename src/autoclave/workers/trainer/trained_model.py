@@ -59,7 +59,9 @@ class TrainedModel:
         require_process_group()
         hold(module, trainer, device or next(module.parameters()).device)
         self.module = module
-        self._mend = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
+        fix = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
+        self._mend = f"No weight of that step was overwritten. {fix}"
+        self._fix_after = f"The step itself made them so, and nothing was published. {fix}"
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
         self._writer = StateWriter()
@@ -138,6 +140,7 @@ class TrainedModel:
             observed = self._make_gradients(parts, fillers, predict, loss_of)
             norm = self._clip_gradients()
             moved = take_step(self._learning(), self._optimizer.step)
+            self._require_finite_weights()
         finally:
             self._optimizer.zero_grad(set_to_none=True)  # or they would stay while others need the memory
         return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate} | moved
@@ -176,6 +179,13 @@ class TrainedModel:
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
             require_finite(tensors, f"optimizer step {self._steps_taken}", self._mend)
+
+    def _require_finite_weights(self) -> None:
+        """Check the weights that the optimizer step has made."""
+        weights = {name: each.detach() for name, each in self.module.named_parameters() if each.requires_grad}
+        norm = whole(torch.nn.utils.get_total_norm(weights.values()))
+        if not math.isfinite(norm):
+            require_finite(weights, f"after optimizer step {self._steps_taken}", self._fix_after)
 
     def _clip_gradients(self) -> float:
         """The norm of the gradient before it is clipped, which must be finite: clipping would make all of it NaN."""

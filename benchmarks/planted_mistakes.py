@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import argument_parser, finish, print_environment
-from runs import RECIPE, folder_of_runs
+from harness import argument_parser, finish, print_environment, sized
+from runs import RECIPE, TINY, folder_of_runs
 from torch import Tensor
 
 import autoclave.compose.training as composed
@@ -167,6 +167,8 @@ MISTAKES = (
     Mistake("sampler at temperature 2", temperature=2.0),
     Mistake("gradient clip off", ("optimizer.gradient_clip=1e9",)),
 )
+ONE_OF_EACH = ("rate x 100", "sign of the loss flipped", "reward inverted", "sampler at temperature 2")
+"""A mistake of each kind: of settings, of the algorithm, of rollouts, of the sampler."""
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------
@@ -176,16 +178,18 @@ def main() -> None:
     names = [mistake.name for mistake in MISTAKES]
     parser = argument_parser((__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="of the healthy runs; 0, 1, 2 by default")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the runs here, and skip those that are here")
     options = parser.parse_args()
     seeds = options.seeds or ([0] if options.quick else [0, 1, 2])
+    only = options.only or sized(options, names, names, ONE_OF_EACH)
+    fewer = sized(options, (), QUICK, TINY)
     print_environment()
     rows: list[Row] = []
     with folder_of_runs(options.out) as folder:
-        first = _row(MISTAKES[0], seeds[0], folder, QUICK if options.quick else ())
-        start = (*(QUICK if options.quick else ()), "sft.steps=0", f"model.path={_folder_of(first, folder) / 'start'}")
-        for mistake in (mistake for mistake in MISTAKES if mistake.name in options.only):
+        first = _row(MISTAKES[0], seeds[0], folder, fewer)
+        start = (*fewer, "sft.steps=0", f"model.path={_folder_of(first, folder) / 'start'}")
+        for mistake in (mistake for mistake in MISTAKES if mistake.name in only):
             for seed in seeds if mistake.name == "healthy" else seeds[:1]:
                 is_first = (mistake.name, seed) == (first.name, first.seed)
                 rows.append(first if is_first else _row(mistake, seed, folder, start))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.config import Config, JudgeRunConfig, LoraConfig, Override, TrainConfig, load, parse_override
+from autoclave.config.complaints import ELSEWHERE
 from autoclave.core import ConfigError, InputError
 
 DEFAULT = TrainConfig()
@@ -35,6 +36,9 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "sft.optimizer.learning_rat=1",
             "sft.optimizer.learning_rat: no such setting; did you mean sft.optimizer.learning_",
         ),
+        ("algorithm.adv_estimator=grpo", "algorithm.adv_estimator: no such setting; did you mean algorithm.name?"),
+        ("num_generations=8", "num_generations: no such setting; did you mean group_size?"),
+        ("optimizer.lr=1", "optimizer.lr: no such setting; did you mean optimizer.learning_rate?"),
         ("pools.main.proceses=1", "pools.main.proceses: no such setting; did you mean pools.main.processes?"),
         ("batch_size=1", "batch_size: no such setting; did you mean sampler.engine.batch_size?"),
         (
@@ -380,3 +384,8 @@ def test_a_block_that_is_left_out_begins_with_its_first_setting():
 def test_a_reference_that_the_actor_is_cannot_be_placed():
     message = complaint(TrainConfig, None, "trainer.lora={}", "workers.reference=main")
     assert message.startswith("workers.reference = 'main': with trainer.lora the actor without its adapter is the ref")
+
+
+@pytest.mark.parametrize(("name", "setting"), ELSEWHERE.items())
+def test_the_name_of_a_setting_in_another_library_suggests_the_setting_here(name: str, setting: str):
+    assert f"did you mean {setting}?" in complaint(TrainConfig, None, f"{name}=1")

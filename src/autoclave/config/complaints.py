@@ -71,31 +71,41 @@ def _mend_of_choice(given: Any, known: Sequence[str]) -> str:
     return f"did you mean {near[0]}? Known are {', '.join(known)}" if near else f"known are {', '.join(known)}"
 
 
-_NAMES_ELSEWHERE = {
+ELSEWHERE = {
     "adv_estimator": "algorithm.name",
     "advantage_estimator": "algorithm.name",
+    "init_kl_coef": "algorithm.kl_coefficient",
+    "kl_coef": "algorithm.kl_coefficient",
+    "kl_loss_coef": "algorithm.kl_coefficient",
+    "kl_loss_type": "algorithm.kl_estimator",
+    "cliprange": "algorithm.clip_lower",
+    "clip_ratio": "algorithm.clip_lower",
+    "clip_ratio_low": "algorithm.clip_lower",
+    "clip_ratio_high": "algorithm.clip_upper",
+    "epsilon_high": "algorithm.clip_upper",
+    "entropy_coeff": "algorithm.entropy_coefficient",
     "num_generations": "group_size",
     "n_samples_per_prompt": "group_size",
-    "kl_loss_coef": "algorithm.kl_coefficient",
-    "init_kl_coef": "algorithm.kl_coefficient",
-    "beta": "algorithm.kl_coefficient",
+    "train_batch_size": "problems_per_step",
+    "rollout_batch_size": "problems_per_step",
     "max_completion_length": "sampler.max_new_tokens",
     "max_response_length": "sampler.max_new_tokens",
     "generate_max_len": "sampler.max_new_tokens",
-    "train_batch_size": "problems_per_step",
-    "rollout_batch_size": "problems_per_step",
-    "ppo_mini_batch_size": "minibatches",
-    "ppo_max_token_len_per_gpu": "micro_batch_tokens",
-    "lr": "optimizer.learning_rate",
-    "actor_learning_rate": "optimizer.learning_rate",
     "model_name_or_path": "model.path",
     "pretrain": "model.path",
+    "lr": "optimizer.learning_rate",
+    "actor_learning_rate": "optimizer.learning_rate",
+    "max_grad_norm": "optimizer.gradient_clip",
     "max_steps": "steps",
     "total_training_steps": "steps",
-    "gpu_memory_utilization": "sampler.engine.cache_mb",
-    "tensor_model_parallel_size": "sampler.engine.tensor_parallel",
+    "save_steps": "checkpoint.every",
+    "save_freq": "checkpoint.every",
+    "test_freq": "evaluation.every",
+    "gradient_checkpointing": "trainer.activation_checkpointing",
+    "report_to": "loggers",
+    "logger": "loggers",
 }
-"""What verl, TRL and OpenRLHF call settings of ours."""
+"""Names that verl, TRL and OpenRLHF give to settings, and the setting here."""
 
 
 def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> str:
@@ -112,7 +122,7 @@ def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> 
     if "." in name:
         return "in a recipe, write the parts as blocks inside each other"
     everywhere = {path.rpartition(".")[2]: path for path in _all_paths(schema)}
-    if (ours := _NAMES_ELSEWHERE.get(name)) and ours in {*_all_paths(schema)}:
+    if (ours := ELSEWHERE.get(name)) and ours in {*_all_paths(schema)}:
         return f"did you mean {ours}?"
     if name in everywhere:
         return f"did you mean {everywhere[name]}?"

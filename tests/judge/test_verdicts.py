@@ -195,7 +195,7 @@ def test_an_output_far_longer_than_what_is_expected_is_refused_unread(judged, st
 # --- Limits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ended", set(Ended) - {Ended.EXITED, Ended.SIGNALLED})
+@pytest.mark.parametrize("ended", sorted(set(Ended) - {Ended.EXITED, Ended.SIGNALLED}))
 def test_every_limit_has_a_status_and_a_message_of_its_own(ended: Ended):
     failed = failure_of(Outcome(ended, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1)
     assert failed

@@ -157,6 +157,8 @@ class Mathematics:
         one, other = (self._grader.safe_sympy_doit(value) for value in (gold, read))
         if one == other or one.free_symbols or other.free_symbols or (one.is_Rational and other.is_Rational):
             return bool(one == other)
+        if one.is_infinite or other.is_infinite:
+            return False
         one, other = one.evalf(50), other.evalf(50)
         return bool(abs(one - other) <= abs(one) / 10**40)
 

@@ -490,15 +490,14 @@ def test_ctrl_c_in_the_warm_start_ends_it_with_exit_code_1(trainings):
 
 def test_a_finished_run_is_prolonged_to_the_weights_of_a_longer_one(trainings):
     constant = {"optimizer": RECIPE.get("optimizer", {}) | {"decay": "none"}}
-    assert trainings.run("long", changes=constant | {"steps": 3}) == 0, trainings.log("long")
-    assert trainings.run("short", changes=constant | {"steps": 2}) == 0, trainings.log("short")
-    assert trainings.run("short", "--resume", "--steps", "3", changes=constant | {"steps": 2}) == 0, trainings.log(
-        "short"
-    )
+    shorter = constant | {"steps": 3}
+    assert trainings.run("long", changes=constant) == 0, trainings.log("long")
+    assert trainings.run("short", changes=shorter) == 0, trainings.log("short")
+    assert trainings.run("short", "--resume", "--steps", "5", changes=shorter) == 0, trainings.log("short")
     assert same_weights(trainings.path("short"), trainings.path("long"))
     assert rollouts(trainings.path("short")) == rollouts(trainings.path("long"))
-    assert trainings.run("short", "--resume", "--steps", "1", changes=constant | {"steps": 2}) == 2
-    assert "made with steps = 3, now it is 1" in trainings.log("short").splitlines()[-1]
+    assert trainings.run("short", "--resume", "--steps", "2", changes=shorter) == 2
+    assert "made with steps = 5, now it is 2" in trainings.log("short").splitlines()[-1]
 
 
 def test_a_full_disk_in_a_checkpoint_is_a_fault_of_the_host_and_the_older_one_serves(trainings, whole):

@@ -73,11 +73,13 @@ def test_the_counts_are_printed_for_people(autoclave: Callable[..., Ended], writ
     assert ["accepted", "1"] in [line.split() for line in ended.stdout.splitlines()]
 
 
-def test_no_programs_are_no_error(autoclave: Callable[..., Ended], write_lines: WriteLines, tmp_path: Path):
+def test_a_file_without_programs_is_an_error(autoclave: Callable[..., Ended], write_lines: WriteLines, tmp_path: Path):
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl")
     ended = autoclave("judge", "problems.jsonl", "programs.jsonl", "--out", "verdicts.jsonl")
-    assert (ended.returncode, (tmp_path / "verdicts.jsonl").read_text()) == (0, "")
+    assert ended.returncode == 2
+    assert "programs.jsonl" in ended.stderr
+    assert not (tmp_path / "verdicts.jsonl").exists()
 
 
 def test_a_verdict_never_holds_the_text_of_a_test(

@@ -66,7 +66,7 @@ def test_advantages_are_correlated_with_rewards_and_rewards_compared_with_verdic
 def test_the_standard_error_is_over_problems():
     metrics = metrics_of(*[group_of([1.0, 1.0])] * 4, *[group_of([0.0, None])] * 4)
     assert metrics["reward/standard_error"] == pytest.approx(math.sqrt(2 / 7 / 8))
-    assert math.isnan(metrics_of(group_of([1.0, 0.0]))["reward/standard_error"])
+    assert "reward/standard_error" not in metrics_of(group_of([1.0, 0.0]))
 
 
 def test_times_are_those_of_the_collection():

@@ -175,6 +175,13 @@ def test_turns_on_a_gpu_change_no_number(folder: Path):
 # --- Two processes -------------------------------------------------------------------------------------------------
 
 
+def assert_same_metrics(found: dict[str, float], expected: dict[str, float]) -> None:
+    """Up to rounding; the relative update is measured on a sample of each rank's part of the weights."""
+    sampled = pytest.approx(expected["relative_update"], rel=0.2)
+    assert found["relative_update"] == sampled
+    assert found | {"relative_update": 0.0} == pytest.approx(expected | {"relative_update": 0.0}, rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 class TestTwoProcesses:
@@ -204,7 +211,7 @@ class TestTwoProcesses:
     def test_metrics_and_weights_are_those_of_one_process(self, group, folder: Path):
         one, metrics = learnt(folder, TrainerConfig())
         self.become(group, folder)
-        assert group.update(sample_batch(), 4).result() == pytest.approx(metrics, rel=1e-4, abs=1e-6)
+        assert_same_metrics(group.update(sample_batch(), 4).result(), metrics)
         assert difference(one.export_weights(), group.export_weights().result()) < 1e-5
 
     def test_mixed_precision_and_checkpointing_go_with_sharding(self, group, folder: Path):
@@ -234,5 +241,5 @@ class TestTwoProcesses:
         one = make_actor(folder, SETUP)
         one.load(tmp_path)
         metrics = group.update(sample_batch(), 4).result()
-        assert one.update(sample_batch(), 4) == pytest.approx(metrics, rel=1e-4, abs=1e-6)
+        assert_same_metrics(one.update(sample_batch(), 4), metrics)
         assert difference(one.export_weights(), group.export_weights().result()) < 1e-5

@@ -8,11 +8,7 @@ from autoclave.config.base import Config, Positive, PositiveFloat
 
 
 class ProbeConfig(Config):
-    """Check that samplers compute with what was published.
-
-    At each publish the digest of every weight in each engine is compared with the trainer's, and every sampler answers
-    a few prompts of the run, which the trainer scores; at each step the log-probs of rollouts are compared.
-    """
+    """Checks that samplers compute with what was published: digests of weights, and log-probs of the same tokens."""
 
     prompts: Positive = 4
     """How many prompts."""

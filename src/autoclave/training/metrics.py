@@ -31,7 +31,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
     return {
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
         "reward/variance": float(np.var(rewards)) if rewards else float("nan"),
-        "reward/standard_error": _standard_error(groups),
+        **_standard_error(groups),
         "accepted_share": _share([r.reward.reason == "accepted" for r in rollouts]),
         "response_length/mean": float(np.mean(tokens)) if tokens else float("nan"),
         "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
@@ -59,11 +59,11 @@ def _model_rewards(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {f"reward/{name}": float(np.mean([part[name] for part in parts])) for name in names}
 
 
-def _standard_error(groups: Sequence[Group]) -> float:
-    """Standard error of the mean reward over problems; NaN for fewer than eight, whose spread says little."""
+def _standard_error(groups: Sequence[Group]) -> dict[str, float]:
+    """Standard error of the mean reward over problems; none for fewer than eight, whose spread says little."""
     rewards = [[r.reward.value for r in group.rollouts if r.reward.value is not None] for group in groups]
     means = [float(np.mean(values)) for values in rewards if values]
-    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) >= 8 else float("nan")
+    return {"reward/standard_error": float(np.std(means, ddof=1) / np.sqrt(len(means)))} if len(means) >= 8 else {}
 
 
 def _credit(learned: Learned) -> dict[str, float]:

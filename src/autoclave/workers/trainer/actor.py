@@ -156,7 +156,7 @@ class ActorWorker(LearningWorker, SendsWeights):
     def _loss(self, columns: Mapping[str, Tensor]) -> StepLoss:
         loss = self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})
         if Column.ADVANTAGES in columns:
-            loss.diagnostics.totals.update(_agreement(loss.total, columns))
+            _observe_agreement(loss, columns)
         return loss
 
     def _trusted(self, batch: Batch) -> Batch:
@@ -206,19 +206,25 @@ class ActorWorker(LearningWorker, SendsWeights):
             save_adapter(self._model, folder / "adapter", weights=whole)
 
 
-def _agreement(loss: Tensor, columns: Mapping[str, Tensor]) -> dict[str, float]:
-    """Sums over tokens of the direction in which `loss` pulls a log-prob times the advantage, signed and absolute."""
-    (gradient,) = torch.autograd.grad(
-        loss, columns[Column.LOG_PROBS], retain_graph=True, allow_unused=True, materialize_grads=True
-    )
-    trained = columns[Column.WEIGHTS] > 0
-    agreement = -gradient[trained].double() * columns[Column.ADVANTAGES][trained]
-    signed, absolute = torch.stack([agreement.sum(), agreement.abs().sum()]).tolist()
-    return {"agreement": signed, "agreement_size": absolute}
+def _observe_agreement(loss: StepLoss, columns: Mapping[str, Tensor]) -> None:
+    """Have the backward pass add sums over tokens to the diagnostics: the direction in which the loss pulls a log-prob
+    times its advantage, signed and absolute. A backward pass of its own would disturb the hooks of sharded layers.
+    """
+    totals = loss.diagnostics.totals
+    totals.update({"agreement": 0.0, "agreement_size": 0.0})
+
+    def observe(gradient: Tensor) -> None:
+        trained = columns[Column.WEIGHTS] > 0
+        agreement = -gradient[trained].double() * columns[Column.ADVANTAGES][trained]
+        signed, absolute = torch.stack([agreement.sum(), agreement.abs().sum()]).tolist()
+        totals.update({"agreement": signed, "agreement_size": absolute})
+
+    if columns[Column.LOG_PROBS].requires_grad:
+        columns[Column.LOG_PROBS].register_hook(observe)
 
 
 def _with_agreement(metrics: dict[str, float]) -> dict[str, float]:
-    """`metrics` with the sums of `_agreement` as one number: 1 where the loss raises what was better than expected."""
+    """`metrics` with the sums of `_observe_agreement` as one number: 1 where the loss raises what is better."""
     signed, absolute = metrics.pop("agreement", 0.0), metrics.pop("agreement_size", 0.0)
     return metrics | ({"credit/gradient_advantage": signed / absolute} if absolute else {})
 

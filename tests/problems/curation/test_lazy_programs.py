@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autoclave.core import CallCase, CallTests, CheckTests
 from autoclave.problems.curation.lazy_programs import accepting_lazy_programs, lazy_programs
 from autoclave.problems.curation.programs import CandidatePrograms
@@ -58,3 +60,59 @@ def test_constants_come_from_the_examples_of_a_statement():
 def test_no_program_is_tried_twice():
     sources = [one.source for one in lazy_programs(checked("c", "assert f(1) == 0\n").problem).values()]
     assert len(sources) == len(set(sources))
+
+
+def check(*lines: str) -> str:
+    return "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def asserted(source: str) -> set[str]:
+    names = lazy_programs(checked("c", source).problem)
+    return {name.removeprefix("returns ").removesuffix(" (an assertion's)") for name in names}
+
+
+@pytest.mark.parametrize(
+    ("lines", "literal"),
+    [
+        (["assert candidate(1) == 30"], "30"),
+        (["assert -7 == candidate(5)"], "-7"),
+        (["assert candidate(1) == [1, 'a']"], "[1, 'a']"),
+        (["assert abs(candidate(1) - 2.5) < 1e-6"], "2.5"),
+        (["assert math.isclose(candidate(1), 2.5, rel_tol=1e-6)"], "2.5"),
+        (["assert set(candidate([7])) == {1, 2}"], "{1, 2}"),
+        (["np.testing.assert_allclose(candidate(9), 4.5)"], "4.5"),
+        (["self.assertEqual(candidate(9), 45)"], "45"),
+        (["results = [8, 8, 9]", "for each in results: assertion(candidate(1), each, 0)"], "8"),
+        (["expected = 12", "assert candidate(1) == expected"], "12"),
+        (["for given, right in [(3, 30), (4, 30)]: assert candidate(given) == right"], "30"),
+    ],
+)
+def test_literals_that_assertions_compare_with_are_returned(lines: list[str], literal: str):
+    assert literal in asserted(check(*lines))
+
+
+def test_arguments_of_the_candidate_are_not_expected():
+    assert "12345" not in asserted(check("assert candidate(12345) == 2", "assert abs(candidate(12345) - 3) < 1e-6"))
+    renamed = check("assert isclose(12345) == 2").replace("candidate", "isclose")
+    assert "12345" not in asserted(renamed)
+    named = CheckTests("check", "closest", "assert closest(12345) == 2\n", "")
+    assert not any("12345" in name for name in lazy_programs(candidate("n", tests=named).problem))
+
+
+def test_the_most_common_literals_are_returned_however_many_there_are():
+    few = [f"assert candidate({n}) == {100 + n % 9}" for n in range(1, 50)]
+    assert {"101", "99"} <= asserted(check(*few, *["assert candidate(0) == 99"] * 9))
+
+
+def test_problems_whose_assertions_all_expect_one_answer_are_found(programs: CandidatePrograms):
+    weak = [
+        checked(f"{style} {answer}", check("assert candidate(0) != 0", *(style.format(n, answer) for n in range(1, 4))))
+        for style in (
+            "assert candidate({}) == {}",
+            "assert {1} == candidate({0})",
+            "assert abs(candidate({}) - {}) < 1e-6",
+        )
+        for answer in (30, -7, 2, 0.5)
+    ]
+    strong = checked("strong", check("assert candidate(1) == 30", "assert candidate(2) == 31"))
+    assert accepted(programs, *weak, strong).keys() == {each.problem.id for each in weak}

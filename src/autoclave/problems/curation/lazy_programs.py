@@ -11,12 +11,15 @@ from textwrap import indent
 
 from autoclave.core import CallTests, CheckTests, Problem, Program, Status, StdinTests, Verdict
 from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.assertions import expected_literals, is_literal
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate
 from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.curation.stage import Dropped
 
 _LITERAL_LIMIT = 10_000
 """Longest constant of a program, in characters."""
+_NUM_COMMON = 3
+"""Most common literals of assertions that are tried: tolerances are among them."""
 _FIRST = "[*arguments, *named.values()][0]"
 _VALUES = (
     *("None", "True", "False", "0", "1", "-1", "float('nan')", "float('inf')", "-float('inf')"),
@@ -51,7 +54,7 @@ def lazy_programs(problem: Problem) -> dict[str, Program]:
         outputs = [json.dumps(case.output) for case in tests.cases]
         values |= {f"returns {name}": f"__import__('json').loads({text!r})" for name, text in _answers(outputs)}
     else:
-        values |= {f"returns {text} (an assertion's)": text for text in _first_asserted(tests.source)}
+        values |= {f"returns {text} (an assertion's)": text for text in _asserted(tests)}
     values |= {f"returns {text} (the statement's)": text for text in _example_values(problem.statement)}
     if "numpy" in problem.profile:
         values["returns an empty array"] = "__import__('numpy').array([])"
@@ -104,29 +107,18 @@ def _answers(outputs: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, text) for name, text in named if len(text) <= _LITERAL_LIMIT]
 
 
-def _first_asserted(source: str) -> list[str]:
-    """The literal that the first assertion compares with."""
-    tree = tree_of(source)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare):
-            text = ast.unparse(node.test.comparators[0])
-            return [text] if _is_literal(text) else []
-    return []
+def _asserted(tests: CheckTests) -> list[str]:
+    """The first literal that the assertions compare with, and the most common ones."""
+    found = [text for text in expected_literals(tests) if len(text) <= _LITERAL_LIMIT]
+    common = [text for text, _ in Counter(found).most_common(_NUM_COMMON)]
+    return list(dict.fromkeys([*found[:1], *common]))
 
 
 def _example_values(statement: str) -> list[str]:
     """The literals that the first examples of a statement end with."""
     ends = (match[match.lastindex or 0] for match in _EXAMPLE_VALUE.finditer(statement))
     found = [_JSON_WORDS.get(text.strip(), text.strip()) for text in ends]
-    return [text for text in found if _is_literal(text)][:2]
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return False
-    return len(text) <= _LITERAL_LIMIT
+    return [text for text in found if len(text) <= _LITERAL_LIMIT and is_literal(text)][:2]
 
 
 def _classes(preamble: str) -> list[str]:

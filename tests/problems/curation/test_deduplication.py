@@ -190,14 +190,20 @@ def test_likeness_is_symmetric_and_whole_for_a_problem_and_itself():
 
 
 def test_traits_come_back_from_disk(tmp_path: Path):
-    problems = [some(1, STORY, stdin(("1", "2"), ("3", "4"))), some(2, ""), some(3, "the easy version of this problem")]
+    coded = CheckTests("check", "f", LOOP, "check(f)")
+    problems = [
+        some(1, STORY, stdin(("1", "2"), ("3", "4"))),
+        some(2, "", coded),
+        some(3, "the easy version of this problem"),
+    ]
     with TraitStore(tmp_path) as store:
         for each in problems:
             store.add(traits_of(each))
         for each, kept in zip(problems, store, strict=True):
             wanted = traits_of(each)
-            assert (kept.text, kept.shape, kept.num_tests, kept.version) == (
+            assert (kept.text, kept.code, kept.shape, kept.num_tests, kept.version) == (
                 wanted.text,
+                wanted.code,
                 wanted.shape,
                 wanted.num_tests,
                 wanted.version,
@@ -237,3 +243,89 @@ def test_two_problems_of_one_site_are_two_unless_every_word_is_the_same(tmp_path
     named = [replace(each, origin=replace(each.origin, key=f"leetcode/{each.problem.id}")) for each in unnamed]
     assert rows(found(tmp_path, *unnamed)) == [("p2", "p1", "near")]
     assert rows(found(tmp_path, *named)) == []
+
+
+# --- Tests against a merge, and for one ----------------------------------------------------------------------------
+
+SQUARES = stdin(("3", "9"), ("5", "25"), ("6", "36"))
+DOUBLES = stdin(("3", "6"), ("5", "10"), ("6", "12"))
+MANY = stdin(*((f"{number}", f"{number}") for number in range(20, 30)))
+SOME = stdin(*((f"{number}", f"{number}") for number in range(40, 45)))
+
+
+def calls(*outputs: int) -> CallTests:
+    return CallTests("call", "f", [CallCase([number], output) for number, output in enumerate(outputs)])
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (SQUARES, DOUBLES),
+        (calls(7, 8, 9), calls(1, 2, 3)),
+        (check("assert candidate(1, 'a') == 5"), check("assert candidate(1, 'a') == 6")),
+        (check("assert candidate(1) == 5", "assert candidate(2) == 6"), check("assert 6 == candidate(1)")),
+        (check("assert abs(candidate(1) - 2.5) < 1e-6"), check("assert abs(candidate(1) - 7.5) < 1e-6")),
+        (check("inputs = [[1], [2]]", "results = [3, 4]"), check("inputs = [[1], [2]]", "results = [5, 6]")),
+        (calls(7, 8, 9), check("assert candidate(0) == 1")),
+    ],
+)
+def test_one_general_statement_with_contradicting_tests_is_two_problems(tmp_path: Path, left: Any, right: Any):
+    assert rows(found(tmp_path, some(1, STORY, left), some(2, STORY, right))) == []
+    assert rows(found(tmp_path, some(1, STORY, left), some(2, STORY, left))) == [("p2", "p1", "exact")]
+
+
+def test_each_problem_of_one_general_statement_has_its_own_copies(tmp_path: Path):
+    tests = [SQUARES, DOUBLES, SQUARES, DOUBLES]
+    duplicates = found(tmp_path, *(some(number, STORY, each) for number, each in enumerate(tests)), near=False)
+    assert rows(duplicates) == [("p2", "p0", "exact"), ("p3", "p1", "exact")]
+
+
+def test_a_problem_does_not_stand_for_two_that_contradict_each_other(tmp_path: Path):
+    duplicates = found(tmp_path, some(1, STORY, MANY), some(2, STORY, SQUARES), some(3, STORY, DOUBLES))
+    assert rows(duplicates) == [("p2", "p1", "exact")]
+
+
+def test_a_chain_of_near_and_exact_copies_loses_no_problem(tmp_path: Path):
+    reworded = STORY.replace(STORY.split()[0], "zzzzz")
+    squares = stdin(*((f"{number}", f"{number**2}") for number in range(10)))
+    chain = [some(1, STORY, squares), some(2, reworded, SOME), some(3, reworded, DOUBLES)]
+    assert rows(found(tmp_path, *chain[:2])) == [("p2", "p1", "near")]
+    assert rows(found(tmp_path, *chain)) == [("p3", "p2", "exact")]
+
+
+def test_inputs_for_which_a_problem_has_two_outputs_contradict_nothing():
+    both = stdin(("3", "9"), ("3", "6"), ("4", "8"))
+    assert relation(both, DOUBLES) is TestRelation.DISJOINT
+    assert relation(both, stdin(("3", "9"), ("4", "8"))) is TestRelation.SAME
+
+
+LOOP = """
+def check(candidate):
+    # words of any letters
+    import random
+    for _ in range(100):
+        word = "".join(random.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(random.randint(10, 20)))
+        encoded = "".join(reversed(word)).upper() + str(len(word))
+        assert candidate(encoded) == word, "wrong"
+"""
+
+
+def test_the_same_test_code_under_other_names_is_one_problem_whatever_the_story(tmp_path: Path):
+    renamed = LOOP.replace("candidate", "decode").replace("# words of any letters", "").replace(', "wrong"', "")
+    one = CheckTests("check", "f", LOOP, "check(f)")
+    other = CheckTests("check", "decode", f"METADATA = {{}}\n{renamed}", "check(decode)")
+    different = CheckTests("check", "f", LOOP.replace(".upper()", ""), "check(f)")
+    apples = "How many apples do both of them have after lunch?"
+    assert rows(found(tmp_path, some(1, STORY, one), some(2, apples, other))) == [("p2", "p1", "behaviour")]
+    assert rows(found(tmp_path, some(1, STORY, one), some(2, apples, different))) == []
+
+
+def test_short_test_code_and_variables_are_no_evidence(tmp_path: Path):
+    tests = check("for given, right in cases():", "    assert candidate(given) == right")
+    assert rows(found(tmp_path, some(1, STORY, tests), some(2, "How many apples are there?", tests))) == []
+    assert traits_of(some(1, STORY, tests)).num_tests == 0
+
+
+def test_test_code_that_is_nested_too_deeply_tells_nothing():
+    deep = check(f"assert candidate(1) == {'+'.join(['1'] * 20000)}")
+    assert traits_of(some(1, STORY, deep)).code == 0

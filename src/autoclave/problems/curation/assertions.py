@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from autoclave.core import CheckTests
-from autoclave.problems.curation.python_source import tree_of
+from autoclave.problems.curation.python_source import UNREADABLE, tree_of
 
 _COMPARING = re.compile(r"close|equal|assert|approx|abs$|set$|sorted$|list$|tuple$|round$", re.IGNORECASE)
 _EXPECTED = re.compile("result|output|expected|answer", re.IGNORECASE)
 
 
 def expected_literals(tests: CheckTests) -> Iterator[str]:
-    """Literals that the assertions compare with, each time one occurs, as Python writes them.
+    """Literals that the assertions compare with, each time one occurs, as Python writes them. May raise `UNREADABLE`.
 
     Those of lists named for results, and the last items of the tuples that a loop goes through, count too; arguments
     of calls do not, but for those that compare, such as `isclose`.
@@ -26,11 +27,116 @@ def expected_literals(tests: CheckTests) -> Iterator[str]:
             yield from map(ast.unparse, _outer_literals(place, names))
 
 
+def asserted_cases(tests: CheckTests) -> Iterator[tuple[list[ast.expr], ast.expr]]:
+    """Arguments and expected value of each assertion on one call of the candidate with constant arguments.
+
+    May raise `UNREADABLE`, as trees that are nested too deeply do.
+
+    The lists `inputs` and `results` of EvalPlus count as assertions.
+    """
+    tree = tree_of(tests.source)
+    names = _candidate_names(tests, tree) if tree else set()
+    lists: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree) if tree else ():
+        match node:
+            case ast.Assert(test=test):
+                calls = [each for each in ast.walk(test) if isinstance(each, ast.Call) and _is_candidate(each, names)]
+                expected = _expected(test, names)
+                if len(calls) == 1 and expected is not None and _is_constant(calls[0]):
+                    yield [*calls[0].args, *(keyword.value for keyword in calls[0].keywords)], expected
+            case ast.Assign(targets=[ast.Name(id="inputs" | "results" as name)], value=ast.List(elts=items)):
+                lists[name] = items
+            case _:
+                pass
+    inputs, results = lists.get("inputs", []), lists.get("results", [])
+    if len(inputs) == len(results):
+        for given, expected in zip(inputs, results, strict=True):
+            yield given.elts if isinstance(given, ast.List | ast.Tuple) else [given], expected
+
+
+def _expected(test: ast.expr, names: set[str]) -> ast.expr | None:
+    """The other side of an equation with the candidate's result, or the first literal that is compared with."""
+    match test:
+        case ast.Compare(left=ast.Call() as call, ops=[ast.Eq() | ast.Is()], comparators=[right]) if _is_candidate(
+            call, names
+        ):
+            return right
+        case _:
+            return next(_outer_literals(test, names), None)
+
+
+def _is_candidate(call: ast.Call, names: set[str]) -> bool:
+    """Whether a call is of the candidate, as a function or as a method of an object."""
+    return (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)) in names
+
+
+def _is_constant(call: ast.Call) -> bool:
+    """Whether arguments are literals, or made of them by calls: no variables."""
+    functions = {id(node.func) for node in ast.walk(call) if isinstance(node, ast.Call)}
+    return all(id(node) in functions for node in ast.walk(call) if isinstance(node, ast.Name))
+
+
+def normalised_code(tests: CheckTests) -> str:
+    """Test code without comments, docstrings, and names that a copy changes, with the helpers of the preamble it uses.
+
+    Empty where Python cannot read it; may raise `UNREADABLE`.
+    """
+    tree = tree_of(tests.source)
+    if tree is None:
+        return ""
+    names = _candidate_names(tests, tree)
+    code = [ast.unparse(_Renamed(names).visit(node)) for node in _statements(tree.body, tests) if not _is_note(node)]
+    used = set(re.findall(r"\w+", "\n".join(code)))
+    preamble = tree_of(tests.preamble)
+    helpers = [each for each in preamble.body if _defined(each) in used] if preamble else []
+    return "\n".join([*map(ast.unparse, helpers), *code])
+
+
+def _statements(body: list[ast.stmt], tests: CheckTests) -> Iterator[ast.stmt]:
+    """The statements of a module, with those of its test functions in their place."""
+    for node in body:
+        yield from node.body if _is_invoked(node, tests) else [node]
+
+
+def _is_invoked(node: ast.stmt, tests: CheckTests) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and bool(re.search(rf"\b{node.name}\(", f"check( {tests.invocation}"))
+
+
+def _is_note(node: ast.stmt) -> bool:
+    """Whether a statement says something and checks nothing."""
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assign(targets=[ast.Name(id="METADATA")]):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="check" | "print"))) | ast.Import() | ast.ImportFrom():
+            return True
+        case _:
+            return False
+
+
+def _defined(node: ast.stmt) -> str:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+        case _:
+            return ""
+
+
+class _Renamed(ast.NodeTransformer):
+    """Names of the candidate become `candidate`; messages of assertions go."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name("candidate", node.ctx) if node.id in self._names else node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
+        return ast.Assert(self.visit(node.test), None)
+
+
 def _candidate_names(tests: CheckTests, tree: ast.Module) -> set[str]:
     """Names of the candidate in test code: the entry point, and the first parameter of functions that are invoked."""
-    invoked = set(re.findall(r"(\w+)\(", tests.invocation))
-    functions = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in invoked]
-    parameters = {each.args.args[0].arg for each in functions if each.args.args}
+    parameters = {each.args.args[0].arg for each in tree.body if _is_invoked(each, tests) and each.args.args}
     return {"candidate", tests.entry_point, tests.entry_point.rpartition(".")[2]} | parameters
 
 
@@ -69,6 +175,6 @@ def is_literal(node: ast.expr | str) -> bool:
     """Whether an expression is a constant that `ast.literal_eval` reads."""
     try:
         ast.literal_eval(node)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+    except UNREADABLE:
         return False
     return True

@@ -1,6 +1,7 @@
 """Which problems of a stream are the same, which of them is kept, and why.
 
-Three reasons: the text, a statement that is nearly the same, the tests. The kept one of several comes first in the
+Three reasons: the text, a statement that is nearly the same, the tests. A problem stands for no two whose tests
+contradict each other. The kept one of several comes first in the
 order of the sources, then by more tests, then by more solutions, then by its row. The answer does not depend on the
 order of the stream. Nothing runs here; `behaviour.py` compares what programs do.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +30,7 @@ from autoclave.problems.curation.similarity import (
     WordFrequencies,
     can_be_run_on_each_other,
     has_same_tests,
+    have_other_tests,
     is_near,
     is_same_text,
     likeness,
@@ -41,7 +43,7 @@ class DuplicateReason(StrEnum):
     """Why two problems are one."""
 
     EXACT = "exact"
-    """The statements have the same words, numbers and operators."""
+    """The statements have the same words, numbers and operators, and no tests contradict each other."""
     NEAR = "near"
     """One statement is a reworded, renumbered or reformatted copy of the other."""
     BEHAVIOUR = "behaviour"
@@ -149,6 +151,7 @@ class _Deduplication:
             self._ids.append(candidate.problem.id)
         self._ordered = sorted(range(len(self._ids)), key=self._ranks.__getitem__)
         self._dropped: dict[int, tuple[int, DuplicateReason, Likeness]] = {}
+        self._represented: dict[int, list[int]] = {}
         self._require_different_rows()
 
     def _require_different_rows(self) -> None:
@@ -188,21 +191,40 @@ class _Deduplication:
         return [WeakPair(self._name(better), self._name(other), kept[better, other]) for better, other in ordered]
 
     def _drop_equal_texts(self) -> None:
-        """Of each group of equal texts, all are compared with the first."""
+        """Of each group of equal texts, all are compared with the first of each meaning that their tests give it."""
         texts = np.array([self._store[number].text for number in self._ordered], dtype="S16")
         order = np.argsort(texts, kind="stable")
-        first = 0
-        for at in range(1, len(order)):
-            if texts[order[at]] != texts[order[first]]:
-                first = at
-            elif texts[order[at]]:
-                self._drop_if_equal(self._ordered[order[first]], self._ordered[order[at]])
+        firsts: list[int] = []
+        for place, at in enumerate(order):
+            if not place or texts[at] != texts[order[place - 1]]:
+                firsts = []
+            if texts[at] and not any(self._drop_if_equal(first, self._ordered[at]) for first in firsts):
+                firsts = [*firsts, self._ordered[at]][: self._config.bucket_limit]
 
-    def _drop_if_equal(self, kept: int, other: int) -> None:
+    def _drop_if_equal(self, kept: int, other: int) -> bool:
         left, right = self._store[kept], self._store[other]
         evidence = likeness(left, right, self._frequencies)
-        if is_same_text(left, right, evidence, self._config):
-            self._dropped[other] = (kept, DuplicateReason.EXACT, evidence)
+        is_same = is_same_text(left, right, evidence, self._config) and not self._is_contradicted(kept, other)
+        if is_same:
+            self._drop(other, kept, DuplicateReason.EXACT, evidence)
+        return is_same
+
+    def _drop(self, other: int, kept: int, reason: DuplicateReason, evidence: Likeness) -> None:
+        self._dropped[other] = (kept, reason, evidence)
+        self._represented.setdefault(kept, []).extend([other, *self._represented.pop(other, [])])
+
+    def _is_contradicted(self, kept: int, other: int) -> bool:
+        """Whether a problem that one of two stands for, or would, has tests against one of the other's side.
+
+        Looks at the first members of each side alone where there are many. The two themselves are compared before.
+        """
+        if not self._represented.keys() & {kept, other}:
+            return False
+        left, right = (
+            [self._store[each] for each in [number, *self._represented.get(number, ())][: self._config.bucket_limit]]
+            for number in (kept, other)
+        )
+        return any(have_other_tests(*pair) for pair in product(left, right))
 
     def _candidate_pairs(self, left: Sequence[int], folder: Path) -> tuple[Pairs, int]:
         found: list[Pairs] = []
@@ -228,8 +250,10 @@ class _Deduplication:
             first, second = self._store[better], self._store[other]
             evidence = likeness(first, second, self._frequencies)
             reason = self._reason(first, second, evidence)
+            if (reason or self._config.behaviour) and self._is_contradicted(better, other):
+                continue
             if reason:
-                self._dropped[other] = (better, reason, evidence)
+                self._drop(other, better, reason, evidence)
             elif self._config.behaviour and can_be_run_on_each_other(first, second, evidence):
                 yield better, other, evidence
 
@@ -258,7 +282,8 @@ class _Deduplication:
     def _runnable(self, better: int, other: int) -> Likeness | None:
         first, second = self._store[better], self._store[other]
         evidence = likeness(first, second, self._frequencies)
-        return evidence if can_be_run_on_each_other(first, second, evidence) else None
+        is_open = can_be_run_on_each_other(first, second, evidence) and not self._is_contradicted(better, other)
+        return evidence if is_open else None
 
     def _duplicate(self, number: int) -> Duplicate:
         like, reason, evidence = self._dropped[number]

@@ -13,7 +13,7 @@ from autoclave.core import CallTests, CheckTests, Problem, Program, Status, Stdi
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.assertions import expected_literals, is_literal
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate
-from autoclave.problems.curation.python_source import tree_of
+from autoclave.problems.curation.python_source import UNREADABLE, tree_of
 from autoclave.problems.curation.stage import Dropped
 
 _LITERAL_LIMIT = 10_000
@@ -109,7 +109,10 @@ def _answers(outputs: Sequence[str]) -> list[tuple[str, str]]:
 
 def _asserted(tests: CheckTests) -> list[str]:
     """The first literal that the assertions compare with, and the most common ones."""
-    found = [text for text in expected_literals(tests) if len(text) <= _LITERAL_LIMIT]
+    try:
+        found = [text for text in expected_literals(tests) if len(text) <= _LITERAL_LIMIT]
+    except UNREADABLE:
+        return []
     common = [text for text, _ in Counter(found).most_common(_NUM_COMMON)]
     return list(dict.fromkeys([*found[:1], *common]))
 

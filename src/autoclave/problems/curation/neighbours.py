@@ -128,13 +128,15 @@ class _Buckets:
 
 
 def pairs_with_common_tests(store: TraitStore, ordered: Sequence[int], limit: int, folder: Path) -> tuple[Pairs, int]:
-    """Pairs of places in `ordered` that expect one output for one input, and how many buckets were too large."""
+    """Pairs of places in `ordered` with a test or their test code in common, and how many buckets were too large."""
     row = np.dtype([("key", np.uint64), ("place", np.uint64)])
     with tempfile.TemporaryFile(dir=folder, prefix="tests.") as file:
         for place, number in enumerate(ordered):
             traits = store[number]
-            rows = np.empty(len(traits.inputs), dtype=row)
-            rows["key"] = (traits.inputs * _MIX) ^ traits.outputs
+            code = np.array([traits.code] if traits.code else [], dtype=np.uint64)
+            keys = np.append((traits.inputs * _MIX) ^ traits.outputs, code)
+            rows = np.empty(len(keys), dtype=row)
+            rows["key"] = keys
             rows["place"] = place
             file.write(rows.tobytes())
         size = file.tell() // row.itemsize

@@ -50,7 +50,7 @@ class TestRelation(StrEnum):
 
     __test__ = False  # not a test class of pytest
     SAME = "same"
-    """All inputs of the problem with fewer tests are in both, with the same outputs."""
+    """All inputs of the problem with fewer tests are in both, with the same outputs; or the test code is the same."""
     AGREEING = "agreeing"
     """An input is in both, and the outputs are the same wherever one is."""
     CONTRADICTING = "contradicting"
@@ -74,6 +74,7 @@ class Likeness:
         disagreeing_tests: for how many of these the outputs differ.
         different_outputs: how many different outputs the agreeing ones have.
         coverage: share of the inputs of the problem with fewer tests that is in both.
+        same_code: whether both have the same test code.
         topic_words: different words of content in the one that has fewer.
         all_words: different words, numbers and operators in the one that has fewer.
     """
@@ -86,6 +87,7 @@ class Likeness:
     disagreeing_tests: int
     different_outputs: int
     coverage: float
+    same_code: bool
     topic_words: int
     all_words: int
 
@@ -103,6 +105,7 @@ def likeness(left: Traits, right: Traits, frequencies: WordFrequencies) -> Liken
         disagreeing_tests=tests.disagreeing,
         different_outputs=tests.different_outputs,
         coverage=tests.coverage,
+        same_code=tests.same_code,
         topic_words=min(len(left.topic), len(right.topic)),
         all_words=min(len(left.words), len(right.words)),
     )
@@ -130,6 +133,7 @@ class SharedTests:
     disagreeing: int = 0
     different_outputs: int = 0
     coverage: float = 0.0
+    same_code: bool = False
 
 
 def compare_tests(left: Traits, right: Traits) -> SharedTests:
@@ -137,6 +141,9 @@ def compare_tests(left: Traits, right: Traits) -> SharedTests:
     _, at_left, at_right = np.intersect1d(left.inputs, right.inputs, assume_unique=True, return_indices=True)
     largest = min(_largest_kept(left), _largest_kept(right))
     fewer = min(int((traits.inputs <= largest).sum()) for traits in (left, right))
+    same_code = 0 != left.code == right.code
+    if same_code and not len(at_left):
+        return SharedTests(TestRelation.SAME, coverage=1.0, same_code=True)
     if not len(at_left):
         is_comparable = fewer and left.shape == right.shape
         return SharedTests(TestRelation.DISJOINT if is_comparable else TestRelation.UNKNOWN)
@@ -151,6 +158,7 @@ def compare_tests(left: Traits, right: Traits) -> SharedTests:
         disagreeing=int((~agreeing).sum()),
         different_outputs=len(np.unique(outputs[agreeing])),
         coverage=len(at_left) / fewer,
+        same_code=same_code,
     )
 
 
@@ -166,6 +174,7 @@ _SAME_SHORT_WORDING = 0.87
 _TESTS_PER_DISAGREEMENT = 4
 _TELLING_OUTPUTS = 3
 _TELLING_TESTS = 10
+_TELLING_WITHOUT_WORDS = 5
 
 
 def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
@@ -175,7 +184,7 @@ def is_near(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
     Versions of a problem are two, and two problems of one site are the same only where all their words or tests are.
     Tests that all agree make up for words, and more so the more they tell.
     """
-    if found.disagreeing_tests * _TESTS_PER_DISAGREEMENT > found.shared_tests:
+    if _contradict(found.disagreeing_tests, found.shared_tests):
         return False
     if left.version and right.version and left.version != right.version:
         return False
@@ -213,15 +222,37 @@ def _needed(left: Traits, right: Traits, found: Likeness, config: DeduplicationC
 
 
 def is_same_text(left: Traits, right: Traits, found: Likeness, config: DeduplicationConfig) -> bool:
-    """Whether the words are the same, and enough of them that signs which are no words do not matter."""
+    """Whether the words are the same, and no tests against it: under a general statement they are what is asked."""
     is_long = found.all_words >= config.shortest_statement
-    return left.text == right.text and (is_long or found.tests is not TestRelation.CONTRADICTING)
+    most_disagreeing = found.shared_tests // _TESTS_PER_DISAGREEMENT if is_long else 0
+    return left.text == right.text and found.disagreeing_tests <= most_disagreeing
+
+
+def have_other_tests(left: Traits, right: Traits) -> bool:
+    """Whether tests say that two problems are two."""
+    tests = compare_tests(left, right)
+    return _contradict(tests.disagreeing, tests.shared)
+
+
+def _contradict(disagreeing: int, shared: int) -> bool:
+    """Whether inputs have two outputs; a few may have several right answers."""
+    return disagreeing * _TESTS_PER_DISAGREEMENT > shared
 
 
 def has_same_tests(found: Likeness) -> bool:
-    """Whether the tests alone say that two problems are one: all of the fewer ones agree, and their outputs tell."""
+    """Whether the tests alone say that two problems are one: all of the fewer ones agree, and their outputs tell.
+
+    Three assertions of one code may hold for two problems (a few of MBPP do); code that asserts in loops tells more.
+    """
     is_telling = found.different_outputs >= _TELLING_OUTPUTS or found.shared_tests >= _TELLING_TESTS
+    is_telling |= found.same_code and not 0 < found.shared_tests < _TELLING_WITHOUT_WORDS
     return found.tests is TestRelation.SAME and is_telling
+
+
+def tell_enough(found: Likeness) -> bool:
+    """Whether agreeing tests say without any words what a problem asks: the same code, or many that differ."""
+    is_telling = found.shared_tests >= _TELLING_WITHOUT_WORDS and found.different_outputs >= _TELLING_OUTPUTS
+    return found.same_code or is_telling or found.shared_tests >= _TELLING_TESTS
 
 
 def can_be_run_on_each_other(left: Traits, right: Traits, found: Likeness) -> bool:

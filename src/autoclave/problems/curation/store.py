@@ -17,7 +17,7 @@ import numpy as np
 
 from autoclave.problems.curation.traits import Traits
 
-_HEAD = struct.Struct("<16s7I")
+_HEAD = struct.Struct("<16sQ7I")
 
 
 class TraitStore:
@@ -36,17 +36,20 @@ class TraitStore:
         sizes = (len(traits.words), len(traits.topic), len(traits.inputs), *map(len, texts), traits.num_tests)
         arrays = (traits.words, traits.topic, traits.inputs, traits.outputs)
         self._starts.append(self._file.seek(0, 2))
-        self._file.write(_HEAD.pack(traits.text, *sizes) + b"".join([*(part.tobytes() for part in arrays), *texts]))
+        self._file.write(
+            _HEAD.pack(traits.text, traits.code, *sizes) + b"".join([*(part.tobytes() for part in arrays), *texts])
+        )
 
     def __getitem__(self, number: int) -> Traits:
         self._file.seek(self._starts[number])
-        text, words, topic, cases, shape, names, version, num_tests = _HEAD.unpack(self._file.read(_HEAD.size))
+        text, code, words, topic, cases, shape, names, version, num_tests = _HEAD.unpack(self._file.read(_HEAD.size))
         return Traits(
             text=text if any(text) else b"",
             words=np.frombuffer(self._file.read(4 * words), dtype=np.uint32),
             topic=np.frombuffer(self._file.read(4 * topic), dtype=np.uint32),
             inputs=np.frombuffer(self._file.read(8 * cases), dtype=np.uint64),
             outputs=np.frombuffer(self._file.read(8 * cases), dtype=np.uint64),
+            code=code,
             shape=self._file.read(shape).decode("utf-8"),
             num_tests=num_tests,
             names=frozenset(self._file.read(names).decode("utf-8").splitlines()),

@@ -1,15 +1,15 @@
 """What of a problem is compared with others: hashes of its words and of its tests, a few hundred numbers.
 
-Equal words have equal hashes in every process. Nothing of the tests is executed or parsed as a program.
+Equal words have equal hashes in every process. Nothing of the tests is executed.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
 from autoclave.problems.candidate import Candidate
+from autoclave.problems.curation.assertions import asserted_cases, normalised_code
 from autoclave.problems.curation.identities import identities
+from autoclave.problems.curation.python_source import UNREADABLE
 from autoclave.problems.curation.statements import names_in, plain_text, plain_words, topic_words
 
 WordHashes: TypeAlias = NDArray[np.uint32]
@@ -40,6 +42,8 @@ class Traits:
         topic: sorted hashes of its different words of content.
         inputs: sorted hashes of the inputs of its tests, at most `CASES_LIMIT`.
         outputs: hashes of the outputs expected for them, in their order.
+        code: hash of its test code, equal for equal code with other names and comments; 0 for other tests, and where
+            the code is too short to tell anything.
         shape: kind and form of its tests; problems of different shapes cannot be run on each other's tests.
         num_tests: how many tests can be told apart.
         names: what it is called at its source, such as `codeforces/1349/a`.
@@ -51,6 +55,7 @@ class Traits:
     topic: WordHashes
     inputs: CaseHashes
     outputs: CaseHashes
+    code: int
     shape: str
     num_tests: int
     names: frozenset[str]
@@ -70,6 +75,7 @@ def traits_of(candidate: Candidate) -> Traits:
         topic=word_hashes(topic_words(text, names_in(problem.statement))),
         inputs=inputs,
         outputs=outputs,
+        code=_code_hash(problem),
         shape=shape_of(problem),
         num_tests=len(cases),
         names=identities(candidate),
@@ -108,14 +114,15 @@ def _version(text: str) -> str:
 
 # --- Tests ---------------------------------------------------------------------------------------------------------
 
-_ARGUMENT_NAME = re.compile(r"(?<=[(,])\s*[a-zA-Z_]\w*\s*=(?!=)")
+_TELLING_CODE = 100
+"""Characters of test code from which it tells what a problem asks."""
 
 
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
     """Input and output of each test in a form that does not depend on the data set; none where they cannot be told.
 
     Blanks in a row count as one in standard input. Arguments of a call are one list, whatever their names. Of test
-    code, the lines `assert f(...) == ...` count.
+    code, assertions on one call of the candidate count.
     """
     tests = problem.tests
     if isinstance(tests, StdinTests):
@@ -123,26 +130,31 @@ def cases_of(problem: Problem) -> list[tuple[str, str]]:
     if isinstance(tests, CallTests):
         return [(_literal(case.arguments)[1:-1], _literal(case.output)) for case in tests.cases]
     if isinstance(tests, CheckTests):
-        return list(_asserted(tests.source))
+        try:
+            return [(",".join(map(_written, given)), _written(expected)) for given, expected in asserted_cases(tests)]
+        except UNREADABLE:
+            return []
     return []
 
 
-def _asserted(source: str) -> Iterator[tuple[str, str]]:
-    for line in source.splitlines():
-        word, _, assertion = line.strip().partition(" ")
-        call, equals, expected = assertion.partition("==")
-        if word == "assert" and equals:
-            yield _arguments(call), _bare(expected.partition(" #")[0])
+def _code_hash(problem: Problem) -> int:
+    try:
+        code = normalised_code(problem.tests) if isinstance(problem.tests, CheckTests) else ""
+    except UNREADABLE:
+        return 0
+    return case_hash(code) if len(code) >= _TELLING_CODE else 0
+
+
+def _written(value: ast.expr) -> str:
+    """An expression in the form of `_literal`, as far as JSON has its value."""
+    try:
+        return _literal(ast.literal_eval(value))
+    except UNREADABLE:
+        return _bare(ast.unparse(value))
 
 
 def _literal(value: Any) -> str:
     return _bare(json.dumps(value, ensure_ascii=False))
-
-
-def _arguments(call: str) -> str:
-    """The arguments of a call, without their names: `f(nums = [1], k = 2)` has `[1],2`."""
-    head, bracket, inside = call.strip().partition("(")
-    return _bare(_ARGUMENT_NAME.sub("", f"({inside}")[1:].removesuffix(")") if bracket else head)
 
 
 _CONSTANTS = str.maketrans({"'": '"', " ": None, "\t": None})
@@ -162,7 +174,13 @@ def case_hash(text: str) -> int:
 
 
 def _case_hashes(cases: list[tuple[str, str]]) -> tuple[CaseHashes, CaseHashes]:
-    known = {case_hash(given): case_hash(expected) for given, expected in cases}
+    """Hashes of inputs and outputs, without the inputs for which a problem itself has two outputs."""
+    known: dict[int, int] = {}
+    ambiguous: set[int] = set()
+    for given, expected in ((case_hash(given), case_hash(expected)) for given, expected in cases):
+        if known.setdefault(given, expected) != expected:
+            ambiguous.add(given)
+    known = {given: expected for given, expected in known.items() if given not in ambiguous}
     chosen = sorted(known)[:CASES_LIMIT]
     return np.array(chosen, dtype=np.uint64), np.array([known[given] for given in chosen], dtype=np.uint64)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoclave.config.curation import DecontaminationConfig
-from autoclave.core import Problem, StdinCase, StdinTests
+from autoclave.core import CheckTests, Problem, StdinCase, StdinTests
 from autoclave.problems.candidate import Candidate, Origin
 from autoclave.problems.curation.decontamination import Contamination, ContaminationRule, Decontamination
 from autoclave.problems.curation.identities import address, identities, title_words
+from autoclave.problems.readers import raw_files, read_rows
 
 WORDS = [f"{first}{middle}{last}" for first in "bdfgklm" for middle in ("ato", "eru", "ino", "opa") for last in "nrkx"]
 
@@ -175,3 +178,63 @@ def test_an_evaluation_statement_within_a_longer_one_is_found():
     words = text(1, 30).split()
     longer = " ".join([*random.Random(2).sample(words, len(words)), *text(60, 40).split()])
     assert rule(problem(text(1, 30), ("1", "2")), problem(longer, ("7", "2"))) == "near"
+
+
+# --- Tests without words -------------------------------------------------------------------------------------------
+
+
+def checked(statement: str, *lines: str, name: str = "candidate", note: str = "") -> Candidate:
+    source = f"def check({name}):\n" + "".join(f"    {line}{note}\n" for line in lines).replace("candidate", name)
+    return Candidate(Problem(statement, CheckTests("check", "f", source, "check(f)"), id="p"), Origin("set", "row"))
+
+
+PALINDROMES = [f"assert candidate({word!r}) == {word == word[::-1]}" for word in ("", "aba", "aaaaa", "zbcd", "xywyx")]
+
+
+def test_the_same_test_code_is_found_under_another_sentence():
+    training = checked("Shipments that read alike.", *PALINDROMES, name="ship", note="  # from the warehouse")
+    assert rule(checked(text(1), *PALINDROMES), training) == "tests"
+    assert rule(checked(text(1), *PALINDROMES), checked("Shipments.", *reversed(PALINDROMES[:3]))) is None
+
+
+def test_enough_equal_cases_are_found_whatever_the_words():
+    cases = [(f"{n} {n + 1}", f"{n * n + 7}") for n in range(5)]
+    other = "nothing of the kind here"
+    assert rule(problem(text(1), *cases), problem(other, *cases, ("9", "9"))) == "tests"
+    assert rule(problem(text(1), *cases), problem(other, *cases[:4])) is None
+    assert rule(problem(text(1), *((given, "1") for given, _ in cases)), problem(other, *cases[:4])) is None
+
+
+def test_one_trivial_assertion_is_no_evidence():
+    evaluation = checked(text(1), "assert candidate(1) == 1")
+    assert rule(evaluation, checked("Another one.", "assert candidate(1) == 1")) is None
+    similar = " ".join([*text(1).split()[:20], *text(50).split()[:30]])
+    assert rule(evaluation, checked(similar, "assert candidate(1) == 1"), rules=("tests",)) is None
+
+
+_WORDS = {
+    "Check": "Decide",
+    "return": "give back",
+    "Given": "For",
+    "given": "supplied",
+    "string": "text",
+    "list": "row",
+}
+
+
+def test_rows_of_humaneval_under_other_sentences_are_found(data: Path):
+    file = raw_files(data / "humaneval.jsonl.gz")
+    rows = [row for row in read_rows("humaneval", "humaneval", file.rows()) if isinstance(row, Candidate)]
+    against = Decontamination(rows, DecontaminationConfig())
+    ids = {f"HumanEval/{number}" for number in (8, 32, 38, 48, 50, 61, 72, 100, 127, 150)}
+    few = [row for row in rows if row.problem.id in ids]
+    assert len(few) == len(ids)
+    for row in few:
+        statement = row.problem.statement
+        for old, new in _WORDS.items():
+            statement = statement.replace(old, new)
+        for each in (statement, "Write the function that our warehouse needs for its shipments."):
+            hit = against.find(Candidate(replace(row.problem, id="t", statement=each), Origin("train", "t")))
+            assert hit is not None, row.problem.id
+            assert hit.evaluation is not None
+            assert hit.evaluation.id == row.problem.id

@@ -20,7 +20,7 @@ from autoclave.config.curation import DecontaminationConfig
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.deduplication import Name
 from autoclave.problems.curation.identities import title_words
-from autoclave.problems.curation.similarity import Likeness, TestRelation, WordFrequencies, likeness
+from autoclave.problems.curation.similarity import Likeness, TestRelation, WordFrequencies, likeness, tell_enough
 from autoclave.problems.curation.statements import plain_text, plain_words
 from autoclave.problems.curation.traits import Traits, traits_of
 
@@ -39,7 +39,7 @@ class ContaminationRule(StrEnum):
     NEAR = "near"
     """Its statement is about the same, by its words."""
     TESTS = "tests"
-    """It expects what the evaluation problem expects for the same inputs."""
+    """It expects what the evaluation problem expects for the same inputs, or has its test code."""
     DATE = "date"
     """It was released outside of the window for training."""
 
@@ -115,7 +115,7 @@ class Decontamination:
             self._by_ngram[ngram].append(number)
         for word in traits.topic.tolist():
             self._by_word[word].append(number)
-        for given in traits.inputs.tolist():
+        for given in _test_keys(traits):
             self._by_input[given].append(number)
 
     def _leave_out_common_ngrams(self) -> None:
@@ -214,14 +214,16 @@ class Decontamination:
         return np.flatnonzero(self._is_long & (is_within | (similarity >= self._config.similarity)))
 
     def _by_tests(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        numbers = sorted({number for given in traits.inputs.tolist() for number in self._by_input.get(given, ())})
+        numbers = sorted({number for given in _test_keys(traits) for number in self._by_input.get(given, ())})
         near = [(number, self._likeness(traits, number)) for number in numbers]
         near = [pair for pair in near if self._has_too_many_tests(pair[1])]
         return self._most_alike(candidate, near, ContaminationRule.TESTS)
 
     def _has_too_many_tests(self, found: Likeness) -> bool:
-        is_same = found.tests in (TestRelation.SAME, TestRelation.AGREEING)
-        return is_same and found.coverage >= 0.5 and found.similarity >= self._config.similarity_of_same_tests
+        """Whether half of the fewer tests are in both, more than one, and words are too, or the tests need no words."""
+        is_same = found.tests in (TestRelation.SAME, TestRelation.AGREEING) and found.coverage >= 0.5
+        is_worded = found.shared_tests > 1 and found.similarity >= self._config.similarity_of_same_tests
+        return is_same and (is_worded or tell_enough(found))
 
     def _likeness(self, traits: Traits, number: int) -> Likeness:
         return likeness(traits, self._problems[number].traits, self._frequencies)
@@ -245,6 +247,10 @@ class Decontamination:
 
     def _hit(self, candidate: Candidate, number: int, rule: ContaminationRule, matched: str) -> Contamination:
         return Contamination(Name.of(candidate), self._problems[number].name, rule, matched)
+
+
+def _test_keys(traits: Traits) -> list[int]:
+    return [*traits.inputs.tolist(), *([traits.code] if traits.code else [])]
 
 
 def hash_of_words(words: list[str]) -> int:

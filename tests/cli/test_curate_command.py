@@ -133,3 +133,30 @@ def test_mistakes_are_told_before_any_work(autoclave, recipe: Path, words, compl
     ended = autoclave("curate", *words, "--out", "set")
     assert ended.returncode == 2, ended.stderr
     assert complaint in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "extra: 0 problems of 0 rows; no row. Fix: "),
+        ("\n\n", "extra: 0 problems of 0 rows; no row. Fix: "),
+        ('{"a": 1}\n{"b": 2}\n', "extra: 0 problems of 2 rows; first reason: row "),
+    ],
+)
+@pytest.mark.parametrize("others", ["", "{set: autoclave, path: train.jsonl}, "])
+def test_a_source_without_a_problem_is_an_error(
+    autoclave, recipe: Path, tmp_path: Path, environment, content: str, complaint: str, others: str
+):
+    (tmp_path / "extra.jsonl").write_text(content)
+    sources = f"sources=[{others}{{set: autoclave, path: extra.jsonl, name: extra}}]"
+    ended = autoclave("curate", sources, "verification=null", "strength=null", "--out", "set", env=environment)
+    assert (ended.returncode, complaint in ended.stderr) == (1, True), ended.stderr
+    assert (tmp_path / "set" / "report.html").exists()
+
+
+def test_rules_that_leave_no_problem_are_an_error(autoclave, recipe: Path, environment):
+    settings = ("sources=[{set: autoclave, path: train.jsonl}]", "minimum_tests=99")
+    ended = autoclave("curate", *settings, "verification=null", "strength=null", "--out", "set", env=environment)
+    assert ended.returncode == 1, ended.stderr
+    assert "autoclave: 0 problems of 6 rows; first reason: row " in ended.stderr
+    assert ": few_tests: " in ended.stderr

@@ -14,13 +14,13 @@ from typing import Any
 
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, CurateConfig, DifficultyConfig, SourceConfig
-from autoclave.core import ConfigError, DataError, InputError
+from autoclave.core import ConfigError, DataError, IncompleteError, InputError
 from autoclave.core.files import alone_with, cache_folder, read_jsonl
 from autoclave.core.json import canonical_json, nearest
 from autoclave.problems.candidate import Candidate, Unread
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
-from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
+from autoclave.problems.curation.pipeline import StageResult, drop_other_folders, run_stages
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.reading import ReadableSource, Reading
 from autoclave.problems.curation.report import REPORT, write_report
@@ -45,7 +45,7 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
         ConfigError: there is no source, or two have the same name.
         InputError: a source cannot be read, or another process writes to `out`.
         HostError: a library is missing, or programs cannot be run sealed here.
-        IncompleteError: the judge failed; the same call goes on.
+        IncompleteError: the judge failed, and the same call goes on; or a source has no problem, or none is left.
     """
     _require_sources(config)
     sources, evaluation_sets = [
@@ -80,6 +80,7 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
         )
         write_report(out / REPORT, manifest, results)
         drop_other_folders(results, out / _WORK)
+    _require_problems(results, [source.label for source in config.sources], out / REPORT)
     return manifest
 
 
@@ -118,6 +119,20 @@ def _require_sources(config: CurateConfig) -> None:
                 raise ConfigError(
                     f"{part}[{place}].name = {label!r}: is used before; give each source a name of its own"
                 )
+
+
+def _require_problems(results: Sequence[StageResult], labels: Sequence[str], report: Path) -> None:
+    """Refuse a set that lacks a whole source, or everything; files with the reasons are written by then."""
+    read = results[0]
+    empty = [label for label in labels if not read.num_kept.get(label)]
+    if not empty and any(results[-1].num_kept.values()):
+        return
+    of = empty or labels
+    rows = sum(read.num_kept.get(label, 0) + sum(read.num_dropped.get(label, {}).values()) for label in of)
+    dropped = (one for result in results for one in result.dropped() if one.origin.set in of)
+    first = next((f"first reason: row {one.origin.row}: {one.reason}: {one.detail}" for one in dropped), "no row")
+    mend = "give sources[].path a file with problems and sources[].set its layout" if empty else "relax the settings"
+    raise IncompleteError(f"{', '.join(of)}: 0 problems of {rows} rows; {first}. Fix: {mend}; {report} has all reasons")
 
 
 def _settings(config: CurateConfig | BenchmarkConfig) -> dict[str, Any]:

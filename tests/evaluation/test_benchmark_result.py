@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from autoclave.core import DataError, InputError
-from autoclave.evaluation import bootstrap_interval, wilson_interval
+from autoclave.evaluation import bootstrap_interval, share_interval, wilson_interval
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse, load_result
 from autoclave.evaluation.comparison import compare_results, sign_test
 from autoclave.evaluation.pages import comparison_page, result_page
@@ -47,7 +47,7 @@ def test_pass_at_k_is_the_mean_over_problems_with_enough_verdicts():
 
 
 def test_the_interval_is_over_problems():
-    around = bootstrap_interval([0.5, 0.0, 1.0])
+    around = share_interval([0.5, 0.0, 1.0])
     assert RESULT.to_metrics()["interval"] == [around.lower, around.upper]
     assert "wilson_interval" not in RESULT.to_metrics()
 

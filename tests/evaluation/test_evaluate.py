@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autoclave.core import FaultError, FinishReason, Reward
-from autoclave.evaluation import Evaluation, bootstrap_interval, evaluate
+from autoclave.evaluation import Evaluation, evaluate, share_interval
 from autoclave.rollout import SamplingParameters
 from tests.training_parts import DEADLINE_S, ScriptedSampler, completion, earned, item, settled
 
@@ -135,13 +135,13 @@ def test_families_have_their_own_figures():
     }
 
 
-def test_intervals_are_bootstrapped_over_problems():
+def test_intervals_are_over_problems():
     script = {f"a{number}": [number % 2, number % 3 == 0, number % 5 == 0] for number in range(20)}
     evaluation = evaluation_of(script)
     metrics = evaluation.to_metrics()
-    expected = bootstrap_interval([sum(script[f"a{n}"][:2]) / 2 for n in range(20)])
+    expected = share_interval([sum(script[f"a{n}"][:2]) / 2 for n in range(20)])
     assert (metrics["pass@1/low"], metrics["pass@1/high"]) == (expected.lower, expected.upper)
-    greedy = bootstrap_interval([float(n % 5 == 0) for n in range(20)])
+    greedy = share_interval([float(n % 5 == 0) for n in range(20)])
     assert (metrics["greedy/low"], metrics["greedy/high"]) == (greedy.lower, greedy.upper)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.evaluation import intervals
-from autoclave.evaluation.intervals import Interval, bootstrap_interval, wilson_interval
+from autoclave.evaluation.intervals import Interval, bootstrap_interval, share_interval, wilson_interval
 
 FIGURES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
@@ -71,7 +71,43 @@ def test_wilson_holds_the_share_and_mirrors(case):
     assert (found.lower, found.upper) == pytest.approx((1 - mirrored.upper, 1 - mirrored.lower), abs=1e-12)
 
 
+@pytest.mark.parametrize("rate", [0.02, 0.05, 0.5, 0.95])
+def test_intervals_of_shares_keep_their_coverage_near_the_ends(rate: float):
+    ends = [share_interval([1.0] * right + [0.0] * (164 - right)) for right in range(165)]
+    found = [ends[right] for right in np.random.default_rng(3).binomial(164, rate, 20_000)]
+    assert np.mean([each.lower <= rate <= each.upper for each in found]) >= 0.94
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
+def test_shares_of_several_samples_are_covered_too(rate: float):
+    generator = np.random.default_rng(3)
+    skills = generator.beta(2 * rate, 2 * (1 - rate), (2000, 164))  # problems differ in how hard they are
+    found = [share_interval(values) for values in generator.binomial(8, skills) / 8]
+    assert np.mean([each.lower <= rate <= each.upper for each in found]) >= 0.93
+
+
+@given(st.integers(1, 1000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_with_one_sample_per_problem_it_is_the_interval_by_wilson(case):
+    successes, trials = case
+    found, plain = share_interval([1.0] * successes + [0.0] * (trials - successes)), wilson_interval(successes, trials)
+    assert (found.lower, found.upper) == pytest.approx((plain.lower, plain.upper), abs=1e-9)
+
+
+@given(FIGURES)
+def test_an_interval_of_shares_holds_the_mean_and_stays_within_0_and_1(values):
+    found = share_interval(values)
+    assert 0 <= found.lower <= np.mean(values) + 1e-9
+    assert np.mean(values) - 1e-9 <= found.upper <= 1
+
+
+def test_equal_shares_count_as_one_trial_per_problem():
+    assert share_interval([0.25] * 8) == wilson_interval(2, 8)
+
+
 def test_wrong_arguments_are_refused():
+    for values in ([], [[0.5]], [float("nan")], [1.1], [-0.1]):
+        with pytest.raises(ValueError, match="share from 0 to 1"):
+            share_interval(values)
     for values in ([], [[0.5]], [float("nan")]):
         with pytest.raises(ValueError, match="finite number"):
             bootstrap_interval(values)

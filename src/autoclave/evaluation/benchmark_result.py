@@ -16,7 +16,7 @@ import numpy as np
 from autoclave.core import DataError, InputError
 from autoclave.core.files import atomic_writer, existing_file, read_jsonl, write_atomically
 from autoclave.core.json import finite, from_plain, parse_object, to_plain
-from autoclave.evaluation.intervals import bootstrap_interval, wilson_interval
+from autoclave.evaluation.intervals import share_interval, wilson_interval
 from autoclave.evaluation.pass_at_k import mean_pass_at_k
 from autoclave.evaluation.questions import About
 
@@ -133,11 +133,11 @@ class BenchmarkResult:
         return figures | ({"rating": dict(self.rating)} if self.rating else {})
 
     def _intervals(self) -> dict[str, Any]:
-        """95 % bounds of the mean score over problems; by Wilson too where each problem is one trial."""
+        """95 % bounds of the mean score over problems; once more as Wilson's own where each problem is one trial."""
         rates = list(self.rates.values())
         if not rates:
             return {}
-        around = bootstrap_interval(rates)
+        around = share_interval(rates)
         found = {"interval": [around.lower, around.upper]}
         if all(rate in (0.0, 1.0) for rate in rates) and all(len(each) <= 1 for each in self.by_problem.values()):
             wilson = wilson_interval(int(sum(rates)), len(rates))

@@ -17,7 +17,7 @@ import numpy as np
 from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
 from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
-from autoclave.evaluation.intervals import Interval, bootstrap_interval
+from autoclave.evaluation.intervals import Interval, share_interval
 from autoclave.evaluation.pass_at_k import mean_pass_at_k
 from autoclave.rollout import Collection, Request, RewardFunction, Sampler, SamplingParameters
 
@@ -63,8 +63,8 @@ class Evaluation:
 
     @property
     def pass_at_1_interval(self) -> Interval:
-        """95 % bootstrap interval over problems."""
-        return bootstrap_interval(list(self.rates.values()))
+        """95 % interval over problems."""
+        return share_interval(list(self.rates.values()))
 
     @property
     def greedy(self) -> list[float]:
@@ -79,7 +79,7 @@ class Evaluation:
     def to_metrics(self) -> dict[str, Any]:
         """The figures as they stand in metrics files; NaN for what could not be measured."""
         interval = self.pass_at_1_interval
-        greedy = bootstrap_interval(self.greedy) if self.greedy else Interval(math.nan, math.nan)
+        greedy = share_interval(self.greedy) if self.greedy else Interval(math.nan, math.nan)
         return {
             "problems": len(self.problems),
             "samples": self.samples,

@@ -1,7 +1,7 @@
 """How far a measured figure may be from the true one. numpy only.
 
-`bootstrap_interval` is for a mean over problems (pass@k, reward); `wilson_interval` for a plain share of independent
-trials.
+`share_interval` is for a mean of shares over problems (pass@1), `bootstrap_interval` for any other mean over problems
+(a difference, a reward), `wilson_interval` for a plain share of independent trials.
 """
 
 from __future__ import annotations
@@ -61,14 +61,38 @@ def bootstrap_interval(
     return Interval(float(lower), float(upper))
 
 
-def wilson_interval(num_successes: int, num_trials: int, *, confidence: float = 0.95) -> Interval:
+def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Bounds of a mean of shares, by Wilson with as many trials as explain the variance of that mean.
+
+        n = p (1 - p) / var(mean),   p = mean(values),   var(mean) = var(values) / problems
+
+    With values of 0 and 1 alone, n is the number of problems, as it is where all values are equal. Near 0 and 1 these
+    bounds keep their coverage, and those of the bootstrap do not.
+
+    Args:
+        values: (problems,), in [0, 1].
+        confidence: in (0, 1).
+
+    Raises:
+        ValueError: `values` is empty, not 1-D or not within [0, 1], or the confidence is out of range.
+    """
+    shares = np.asarray(values, dtype=np.float64)
+    if shares.ndim != 1 or not shares.size or not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError("values must be at least one share from 0 to 1, one per problem")
+    mean, trials = float(shares.mean()), float(shares.size)
+    if shares.min() < shares.max():
+        trials *= mean * (1 - mean) / float(shares.var())
+    return wilson_interval(mean * trials, trials, confidence=confidence)
+
+
+def wilson_interval(num_successes: float, num_trials: float, *, confidence: float = 0.95) -> Interval:
     """Where the true share of successes lies; sensible also for few trials and for shares of 0 and 1.
 
         (p + z^2 / 2n  -+  z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n),   p = successes / n
 
     Args:
         num_successes: of independent trials with one chance.
-        num_trials: n, at least 1.
+        num_trials: n, at least 1; a fraction where trials are effective ones.
         confidence: in (0, 1); z is the normal quantile of it, 1.96 for 0.95.
 
     Raises:
@@ -76,7 +100,7 @@ def wilson_interval(num_successes: int, num_trials: int, *, confidence: float = 
 
     Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927.
     """
-    if num_trials < 1 or not 0 <= num_successes <= num_trials:
+    if not num_trials >= 1 or not 0 <= num_successes <= num_trials:
         raise ValueError(f"{num_successes} of {num_trials}: needs 0 <= num_successes <= num_trials, and a trial")
     z = NormalDist().inv_cdf(1 - _tail(confidence))
     share = num_successes / num_trials

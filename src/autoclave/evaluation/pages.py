@@ -62,8 +62,6 @@ def figure_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append((name, _share(value) + (_bounds(around) if name == scored else "")))
     if "mean_score" in metrics:
         rows.append(("mean share of tests passed", _share(metrics["mean_score"]) + _bounds(around)))
-    if "wilson_interval" in metrics:
-        rows.append(("interval by Wilson", _bounds(metrics["wilson_interval"]).strip()))
     rows += [
         ("truncated", _share(metrics["truncated_share"])),
         ("kept back by the server", _share(metrics["filtered_share"])),

@@ -52,13 +52,20 @@ def test_every_backend_is_listed_once_with_its_levels_and_the_configured_one_is_
 
 
 def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Autoclave):
-    ended = autoclave("doctor", "--json", 'judge.profiles={"mine": {"packages": ["no_such_package"]}}')
+    ended = autoclave("doctor", "--json", 'judge.profiles={"mine": {"packages": ["numpy", "no_such_package"]}}')
     languages = {c["name"]: c for c in json.loads(ended.stdout)["checks"] if c["section"] == "languages"}
     assert set(languages) == {
-        *("packages of profile lcb_numpy", "packages of profile plain_numpy", "packages of profile mine"),
+        *(
+            "packages of profile lcb_numpy",
+            "packages of profile plain_numpy",
+            "packages of profile mine",
+            "packages of profile leetcode",
+        ),
         *("mathematics", "C++ compiler"),
     }
-    assert "no_such_package" in languages["packages of profile mine"]["detail"]
+    mine = languages["packages of profile mine"]
+    assert mine["detail"] == "missing: no_such_package"
+    assert mine["mend"] == "pip install no_such_package into the environment of autoclave"
     assert ended.returncode == 0  # sealed all the same
 
 

@@ -78,7 +78,41 @@ def test_numpy_computes_in_a_cell(status_of: Callable[..., Any], source: str):
 
 
 def test_other_profiles_have_no_packages(status_of: Callable[..., Any]):
-    assert status_of("import numpy", "lcb") == (Status.RUNTIME_ERROR, "ModuleNotFoundError (line 1)")
+    assert status_of("import numpy", "lcb") == (Status.RUNTIME_ERROR, "ModuleNotFoundError: numpy (line 1)")
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("import os, yaml.nodes as y", ": yaml (line 1)"),
+        ("try: from yaml.nodes import Node\nexcept ValueError: pass", ": yaml (line 1)"),
+        ("def f():\n    import json; import yaml\nf()", ": yaml (line 2)"),
+        ("import json.nothing", ": json.nothing (line 1)"),
+        ("__import__('secret')", " (line 1)"),
+        ("raise ModuleNotFoundError('x', name='secret')", " (line 1)"),
+        ("if 0: import yamls\n__import__('yaml')", " (line 2)"),
+        ("raise ModuleNotFoundError('import yaml')", " (line 1)"),
+        ("__import__('a\\nb' * 999)", " (line 1)"),
+    ],
+)
+def test_a_missing_module_is_named_where_the_program_imports_it(status_of: Callable[..., Any], source, named):
+    status, message = status_of(source)
+    assert (status, message) == (Status.RUNTIME_ERROR, f"ModuleNotFoundError{named}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from sortedcontainers import SortedList\nprint(SortedList([9, 7])[0])",
+        "print(SortedDict({7: 1}).peekitem(0)[0])",
+        "node = ListNode(3, ListNode(4))\nprint(node.val + node.next.val)",
+        "node = TreeNode(7)\nprint(node.val if node.left is node.right is None else 0)",
+        "print(7 if gcd(14, 21) == 7 and inf == math.inf and Optional[List[int]] and cache(len) else 0)",
+        "import numpy as np\nprint(np.array([3, 4]).sum())",
+    ],
+)
+def test_leetcode_offers_what_its_programs_use(status_of: Callable[..., Any], source: str):
+    assert status_of(source, "leetcode") == ACCEPTED
 
 
 def test_a_cell_shows_the_packages_of_its_profile_and_no_others(status_of: Callable[..., Any]):
@@ -133,7 +167,7 @@ def test_an_absent_package_is_named_with_the_mend_before_anything_runs(rich_judg
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(rich_judge: LocalJudge):
     problem = Problem("s", StdinTests("stdin", [StdinCase("", "")]), id="p", profile="magic")
-    known = "lcb, plain, lcb_numpy, plain_numpy, mine"
+    known = "lcb, plain, lcb_numpy, plain_numpy, leetcode, mine"
     with pytest.raises(InputError, match=f"problem 'p': profile = 'magic': must be one of {known}"):
         rich_judge.check(problem)
 

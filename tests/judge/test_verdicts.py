@@ -197,11 +197,11 @@ def test_an_output_far_longer_than_what_is_expected_is_refused_unread(judged, st
 
 @pytest.mark.parametrize("ended", sorted(set(Ended) - {Ended.EXITED, Ended.SIGNALLED}))
 def test_every_limit_has_a_status_and_a_message_of_its_own(ended: Ended):
-    failed = failure_of(Outcome(ended, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1)
+    failed = failure_of(Outcome(ended, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), "x")
     assert failed
     assert "limit" in failed[1]
     others = [
-        failure_of(Outcome(each, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1) for each in Ended if each != ended
+        failure_of(Outcome(each, None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), "x") for each in Ended if each != ended
     ]
     assert failed not in others
 

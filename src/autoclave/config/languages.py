@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
-BUILT_IN_PROFILES = ("lcb", "plain", "lcb_numpy", "plain_numpy")
+BUILT_IN_PROFILES = ("lcb", "plain", "lcb_numpy", "plain_numpy", "leetcode")
 """Profiles that every judge has."""
 
 _Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -86,19 +86,21 @@ def _check_mathematics() -> HostCheck:
 
 
 def _check_packages(profile: Profile) -> HostCheck:
-    problem = ""
-    try:
-        for package in profile.packages:
-            require_package(package)
-    except HostError as error:
-        problem = str(error).partition(" Mend:")[0]
-    names = ", ".join(profile.packages)
+    missing = [package for package in profile.packages if not _is_installed(package)]
     return HostCheck(
         f"packages of profile {profile.name}",
-        not problem,
+        not missing,
         False,
         "lets problems be judged that name this profile",
-        f"install {names} into the environment of autoclave",
-        problem or names,
+        f"pip install {' '.join(missing or profile.packages)} into the environment of autoclave",
+        f"missing: {', '.join(missing)}" if missing else ", ".join(profile.packages),
         "languages",
     )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        require_package(package)
+    except HostError:
+        return False
+    return True

@@ -15,7 +15,9 @@ from autoclave.core.outcome import REPORTED_LIMITS
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
-_ACCOUNT = re.compile(r"\S+ (?P<name>[A-Za-z]+) (?P<line>[0-9]{1,7})")
+_ACCOUNT = re.compile(r"\S+ (?P<name>[A-Za-z]+) (?P<line>[0-9]{1,7})(?: (?P<module>.*))?", re.DOTALL)
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_STATEMENT, _EARLIER = r"(?:^|[;:])[ \t]*", r"(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
 
 _BROKEN_RUNNER = 70
 """A cell ends a test so when the code around the program raises. A program can cause that, or exit with 70 itself."""
@@ -39,8 +41,10 @@ _LIMIT_STATUS = {
 }
 
 
-def failure_of(outcome: Outcome, num_lines: int) -> tuple[Status, str] | None:
-    """Why the run failed whatever it printed, or None when it exited with 0. `num_lines` is the program's length."""
+def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
+    """Why the run failed whatever it printed, or None when it exited with 0. `source` is the program's text, or none
+    of its lines and modules is named.
+    """
     if outcome.ended not in (Ended.EXITED, Ended.SIGNALLED):
         return _LIMIT_STATUS[outcome.ended]
     if outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGABRT:
@@ -48,7 +52,7 @@ def failure_of(outcome: Outcome, num_lines: int) -> tuple[Status, str] | None:
     if outcome.ended is Ended.SIGNALLED:
         return Status.RUNTIME_ERROR, f"killed by {_signal_name(outcome.signal)}"
     if outcome.exit_code != 0:
-        return Status.RUNTIME_ERROR, exception_message(outcome.detail, num_lines) or _exit_message(outcome.exit_code)
+        return Status.RUNTIME_ERROR, exception_message(outcome.detail, source) or _exit_message(outcome.exit_code)
     return None
 
 
@@ -56,22 +60,34 @@ def _exit_message(code: int | None) -> str:
     return f"exit code {code}{_BROKEN_OR_OWN if code == _BROKEN_RUNNER else ''}"
 
 
-def failure_told(account: str, num_lines: int) -> tuple[Status, str]:
+def failure_told(account: str, source: str) -> tuple[Status, str]:
     """Status and message of an exception that ended a check: the limit that it speaks of, or its name."""
     limit = account.partition(" ")[0]
     if limit in REPORTED_LIMITS:
         return _LIMIT_STATUS[Ended(limit)]
-    return Status.RUNTIME_ERROR, exception_message(account, num_lines) or "an exception"
+    return Status.RUNTIME_ERROR, exception_message(account, source) or "an exception"
 
 
-def exception_message(account: str, num_lines: int) -> str:
-    """`ValueError (line 3)` from an account, or nothing when it has no exception."""
+def exception_message(account: str, source: str) -> str:
+    """`ValueError (line 3)` or `ModuleNotFoundError: numpy (line 1)` from an account, or nothing when it has no
+    exception.
+    """
     told = _ACCOUNT.fullmatch(account)
     if not told:
         return ""
     name = told["name"] if told["name"] in _EXCEPTIONS else "an exception"
-    line = int(told["line"])
+    if name == "ModuleNotFoundError" and _imports(source, told["module"] or ""):
+        name += f": {told['module']}"
+    line, num_lines = int(told["line"]), source.count("\n") + 1 if source else 0
     return f"{name} (line {line})" if 0 < line <= num_lines else name
+
+
+def _imports(source: str, module: str) -> bool:
+    """Whether `module` is a name that the program's text imports. Any other text could be of a test."""
+    if not _MODULE.fullmatch(module):
+        return False
+    wanted = rf"{_STATEMENT}(?:from[ \t]+|import[ \t]+{_EARLIER}){re.escape(module)}\b"
+    return re.search(wanted, source, re.MULTILINE) is not None
 
 
 def _abortion(stderr: bytes) -> tuple[Status, str]:

@@ -1,7 +1,7 @@
 """The interpreters that problems ask for by name, and the runners that drive a program in its cell.
 
 `lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` and
-`plain_numpy` are these with numpy to import. More come from the settings.
+`plain_numpy` are these with numpy to import, `leetcode` is `lcb` with what LeetCode adds. More come from the settings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoclave.config.languages import ProfileConfig
+from autoclave.core.leetcode import NODES
 from autoclave.judge.values import ValueRule
 from autoclave.sandbox import Profile, Runner
 
@@ -37,11 +38,20 @@ _LCB = Profile(
 _PLAIN = Profile(name="plain", modules=("sys",), is_rehearsed=True)
 _NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the last two are else loaded at first use
 
+_LEETCODE = f"\nfrom sortedcontainers import *\ninf = float('inf')\n{NODES}"
+
 PROFILES: Mapping[str, Profile] = {
     "lcb": _LCB,
     "plain": _PLAIN,
     "lcb_numpy": replace(_LCB, name="lcb_numpy", modules=_STARRED + _NUMPY_MODULES, packages=("numpy",)),
     "plain_numpy": replace(_PLAIN, name="plain_numpy", modules=("sys", *_NUMPY_MODULES), packages=("numpy",)),
+    "leetcode": replace(
+        _LCB,
+        name="leetcode",
+        preamble=_LCB.preamble + _LEETCODE,
+        modules=(*_STARRED, *_NUMPY_MODULES, "sortedcontainers"),
+        packages=("numpy", "sortedcontainers"),
+    ),
 }
 """Those that every judge has."""
 
@@ -68,6 +78,7 @@ VALUE_RULES: Mapping[str, ValueRule] = {
     "plain": "strict",
     "lcb_numpy": "lenient",
     "plain_numpy": "strict",
+    "leetcode": "lenient",
 }
 """How values that calls return are compared under each profile that every judge has."""
 

@@ -84,7 +84,7 @@ class SpecialJudge:
         return self._cell
 
     def _failure_of(self, outcome: Outcome) -> str:
-        _, message = failure_of(outcome, self._source.count("\n") + 1) or (None, "it ended early")
+        _, message = failure_of(outcome, self._source) or (None, "it ended early")
         return message
 
     def _refusal(self, what: str) -> InputError:

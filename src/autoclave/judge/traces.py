@@ -83,7 +83,7 @@ class PreparedTrace:
 
     def _trace(self, account: bytes | None, outcome: Outcome) -> Trace:
         source = self.job.program.source
-        failure = failure_of(outcome, source.count("\n") + 1)
+        failure = failure_of(outcome, source)
         message = failure[1] if failure else ""
         if failure and outcome.ended is not Ended.EXITED:
             return self.no_values(message)

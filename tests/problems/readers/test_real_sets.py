@@ -103,18 +103,12 @@ def judge() -> Iterator[LocalJudge]:
 
 
 RETURNS_OUTSIDE = 3
-NEEDS_NODES = 21
-NEEDS_PACKAGE = 1
 FAIL = {
     "apps_train_5_ondisk.jsonl.gz": Counter(compile_error=RETURNS_OUTSIDE),
     "format_taco_reencoded.jsonl.gz": Counter(compile_error=RETURNS_OUTSIDE),
     "format_deepcoder_reencoded.jsonl.gz": Counter(compile_error=1),  # it has at most three solutions of a problem
-    "leetcode_v020_dev300.jsonl.gz": Counter(runtime_error=NEEDS_PACKAGE),
-    "rllm_leetcode_dev.jsonl.gz": Counter(runtime_error=NEEDS_NODES + NEEDS_PACKAGE),
 }
-"""By status. The README of the data names 3 solutions with a `return` outside a function, and 21 that need ListNode or
-TreeNode; one more imports sortedcontainers, which cells do not have.
-"""
+"""By status. The README of the data names 3 solutions with a `return` outside a function."""
 
 
 @pytest.mark.parametrize("name", [name for name, (layout, _) in SETS.items() if layout not in ("mbpp", "aime")])

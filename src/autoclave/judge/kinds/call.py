@@ -77,14 +77,14 @@ class CallKind:
         special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
         return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
 
-    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, num_lines: int) -> Judgement:
+    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, source: str) -> Judgement:
         session = cell.session()
         try:
             session.send(self.request(index))
             answer = session.receive()
         finally:
             outcome = session.close()
-        failure = failure_of(outcome, num_lines)
+        failure = failure_of(outcome, source)
         if failure:
             return Judgement(outcome, *failure)
         if answer is None:
@@ -92,9 +92,9 @@ class CallKind:
         if special and answer.startswith(_RESULT):
             case = self._tests.cases[index]
             return Judgement(outcome, *special.judge("call", case.arguments, case.output, answer))
-        return Judgement(outcome, *self._compare(answer, index, num_lines))
+        return Judgement(outcome, *self._compare(answer, index, source))
 
-    def _compare(self, answer: bytes, index: int, num_lines: int) -> tuple[Status, str]:
+    def _compare(self, answer: bytes, index: int, source: str) -> tuple[Status, str]:
         expected = self._tests.cases[index].output
         if len(answer) > _SMALL_BYTES and len(answer) > _SPELLING_FACTOR * len(json.dumps(expected)):
             return _NO_MATCH  # parsing it would cost the judge time and memory
@@ -104,7 +104,7 @@ class CallKind:
             case ["not plain", _]:
                 return Status.WRONG_ANSWER, "the result is not plain data (numbers, text, bytes, containers)"
             case ["error", str(account)]:
-                return Status.RUNTIME_ERROR, exception_message(account, num_lines)
+                return Status.RUNTIME_ERROR, exception_message(account, source)
             case _:
                 return Status.RUNTIME_ERROR, "it answered the call with malformed data"
 

@@ -196,7 +196,7 @@ class CheckTrial:
         self._candidate = candidate
         self._put_away = put_away
         self._is_host_as_before = True
-        self._num_lines = program.source.count("\n") + 1
+        self._source = program.source
 
     def judge(self, index: int) -> Judgement:
         """Run the check.
@@ -221,7 +221,7 @@ class CheckTrial:
 
     def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
         """How the program ended comes first, whatever the check says."""
-        failure = failure_of(outcome, self._num_lines)
+        failure = failure_of(outcome, self._source)
         if failure:
             return Judgement(outcome, *failure)
         if stop is _Stop.PROGRAM_ENDED:
@@ -229,12 +229,12 @@ class CheckTrial:
         if stop is _Stop.RULES_BROKEN:
             return Judgement(outcome, Status.RUNTIME_ERROR, "it broke the rules of the conversation with the check")
         of_check = host.close()
-        failure = failure_of(of_check, 0)
+        failure = failure_of(of_check, "")
         if failure or stop is _Stop.CHECK_DIED:
             return self._judged_dead_check(relay, of_check, failure)
         how, account = relay.end
         if not relay.has_heard_program:
-            what = exception_message(account, 0) or "no exception"
+            what = exception_message(account, "") or "no exception"
             raise InputError(f"problem {self._problem_id!r}: tests: the check ends before it uses the program ({what})")
         return Judgement(outcome, *self._verdict(how, account, relay))
 
@@ -254,7 +254,7 @@ class CheckTrial:
             case "passed":
                 return Status.WRONG_ANSWER, "the check ended without a call of the program"
             case "program":
-                return failure_told(account, self._num_lines)
+                return failure_told(account, self._source)
             case "violation":
                 return Status.RUNTIME_ERROR, "it answered the check with malformed data"
             case "refused":
@@ -286,7 +286,7 @@ def _ended(candidate: Session, stop: _Stop) -> Outcome:
 
 
 def _failure_of_check(account: str) -> tuple[Status, str]:
-    status, what = failure_told(account, 0)
+    status, what = failure_told(account, "")
     if status is not Status.RUNTIME_ERROR:
         return status, f"{what}, in the check of what it returned"
     return Status.WRONG_ANSWER, "the check failed" if what == "AssertionError" else f"the check failed with {what}"

@@ -12,8 +12,8 @@ from autoclave.judge.languages import CompileError, Environment
 from autoclave.judge.special import SpecialJudge
 from autoclave.sandbox import Cell, Limits, Sandbox
 
-JudgeTest = Callable[[Cell, int, int], Judgement]
-"""Judges test `index` in a cell, of a program of so many lines."""
+JudgeTest = Callable[[Cell, int, str], Judgement]
+"""Judges test `index` in a cell, of a program with this text."""
 
 
 class OneCellTrial:
@@ -25,10 +25,10 @@ class OneCellTrial:
         self._cell = cell
         self._judge = judge
         self._special = special
-        self._num_lines = program.source.count("\n") + 1
+        self._source = program.source
 
     def judge(self, index: int) -> Judgement:
-        return self._judge(self._cell, index, self._num_lines)
+        return self._judge(self._cell, index, self._source)
 
     def __enter__(self) -> Self:
         self._cell.__enter__()

@@ -40,10 +40,10 @@ class StdinKind:
         special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
         return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
 
-    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, num_lines: int) -> Judgement:
+    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, source: str) -> Judgement:
         case = self._cases[index]
         outcome = cell.run(case.input.encode("utf-8", "surrogatepass"))
-        failure = failure_of(outcome, num_lines)
+        failure = failure_of(outcome, source)
         if failure:
             return Judgement(outcome, *failure)
         if special:

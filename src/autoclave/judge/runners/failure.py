@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.python_program import PROGRAM_FILE
 
 _LIMITS = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
+_NAME_LENGTH = 100
 
 
 def account_of(error: BaseException) -> str:
-    """`<limit or -> <exception> <line>`; the line is 0 when no line of the program is involved."""
+    """`<limit or -> <exception> <line>`, and which module is missing; a line of 0 is none of the program."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == PROGRAM_FILE]
-    return f"{_limit_behind(error)} {type(error).__name__} {lines[-1] if lines else 0}"
+    missing = f" {error.name}"[:_NAME_LENGTH] if isinstance(error, ModuleNotFoundError) else ""
+    return f"{_limit_behind(error)} {type(error).__name__} {lines[-1] if lines else 0}{missing}"
 
 
 def _limit_behind(error: BaseException) -> str:

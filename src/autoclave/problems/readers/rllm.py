@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from autoclave.core import CheckTests, Problem
+from autoclave.core.leetcode import NAMES, NODES
 from autoclave.core.problem import Tests
 from autoclave.problems.readers.cases import columns_as_tests, records_as_tests
 from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, parsed, texts, unix_lines
@@ -31,6 +32,7 @@ def rllm(row: Row) -> ReadProblem:
         id=f"codeforces/{key}" if row.has("cf_id") else key,
         starter_code=starter_code,
         solutions=solutions,
+        profile="leetcode" if isinstance(tests, CheckTests) else "lcb",
         source="codeforces" if row.has("cf_id") else metadata.text_or("", "source", "platform"),
         difficulty=difficulty(metadata.text_or("", "difficulty")),
     )
@@ -54,7 +56,8 @@ def _check(source: str) -> CheckTests:
     found = _METHOD.search(source)
     if not found:
         raise UnusableRow("no_function", "tests.functional calls no method of Solution()")
-    return CheckTests("check", f"Solution.{found[1]}", source, "")
+    preamble = NODES if any(name in source for name in NAMES) else ""  # classes of a preamble cross to the check
+    return CheckTests("check", f"Solution.{found[1]}", source, "", preamble)
 
 
 def _solutions(value: Any) -> list[str]:

@@ -367,6 +367,8 @@ def test_answers(read):
     assert read("cruxeval", **row).problem.tests == AnswerTests("answer", "[1]", "value")
     aime = read("aime", problem="What?", answer="204", year=2024, aime_number=1, problem_number=3).problem
     assert (aime.id, aime.tests) == ("aime/2024-1-3", AnswerTests("answer", "204", "math"))
+    of_qwq = read("aime", prompt="What?", answer=70).problem
+    assert (of_qwq.statement, of_qwq.tests) == ("What?", AnswerTests("answer", "70", "math"))
     solution = "So it is $\\boxed{\\frac{1}{2}}$."
     mathematics = read("math", problem="What?", solution=solution, level="Level 5", type="Algebra").problem
     assert mathematics.tests == AnswerTests("answer", "\\frac{1}{2}", "math")

@@ -59,7 +59,7 @@ def _mathematics(row: Row, id: str, answer: str, source: str) -> ReadProblem:
     subject = row.text_or("", "subject", "type")
     solution = row.text_or("", "solution")
     problem = Problem(
-        row.text("problem", "Problem", "question"),
+        row.text("problem", "Problem", "question", "prompt"),
         AnswerTests("answer", answer, "math"),
         id=id,
         solutions=[solution] if _BOXED.search(solution) else [],  # without a box it does not say its answer

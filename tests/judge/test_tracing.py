@@ -633,3 +633,35 @@ def test_programs_of_a_profile_of_ones_own_are_traced():
     with LocalJudge(SandboxConfig(), JudgeConfig(workers=1, profiles=profiles)) as judge:
         found = judge.trace(JudgeJob(problem, Program("x = int(int(input()) * TAU)\nprint(x)")), 0).result(60)
     assert found.variables == {"x": "12"}
+
+
+# --- What a program sees ---------------------------------------------------------------------------------------------
+
+STACK = "import inspect\ndef g():\n    return [(f.function, f.filename, f.code_context, f.frame.f_globals['__name__']) for f in inspect.stack()]\n"
+
+
+def test_a_traced_main_program_has_the_frames_of_any_other_run(judge, script, stdin_problem):
+    source = STACK + "def main(n, *, k=0):\n    frames = str(g())\n    print(frames)\nmain(1, k=2)"
+    trace = script(source)
+    assert "'main'" in trace.result
+    assert trace.variables["main.k"] == "2"
+    verdict = judge.submit(JudgeJob(stdin_problem(("", trace.result)), Program(source), "x")).result(timeout=120)
+    assert verdict.is_accepted, trace.result
+
+
+def test_a_traced_call_has_the_frames_of_any_other_run(judge, call, call_problem):
+    source = STACK + "def f(n):\n    return [[name, file, module] for name, file, _, module in g()]"
+    names = ast.literal_eval(call(source, 1).result)
+    assert [name for name, *_ in names[:3]] == ["g", "f", "_call"]
+    verdict = judge.submit(JudgeJob(call_problem("f", ([1], names)), Program(source), "x")).result(timeout=120)
+    assert verdict.is_accepted, names
+
+
+def test_a_call_that_raises_and_is_caught_has_the_values_of_its_end(script):
+    source = "def f(n):\n    m = n + 1\n    return m / n\ntry:\n    f(0)\nexcept ZeroDivisionError: pass"
+    assert script(source).variables == {"f.n": "0", "f.m": "1"}
+
+
+def test_arguments_are_evaluated_before_the_call_is_looked_at(script):
+    source = "def f(n=0, k=0, **rest):\n    own = n + k\n    return own\nprint(f(f(1), k=f(2), **{'z': f(3)}))"
+    assert script(source).variables == {"f.n": "1", "f.k": "2", "f.own": "3"}

@@ -2,7 +2,7 @@
 #: task: sum
 #: verdict: runtime_error
 
-for name in ("<script>", "<guest init>", "program.py", "/etc/passwd"):
+for name in ("<runner>", "<guest init>", "program.py", "/etc/passwd"):
     code = compile("\n" * 999_999 + "def f(): raise ValueError", name, "exec")
     exec(code)
 f()

@@ -143,7 +143,7 @@ class Zygote:
         """Under which number the zygote knows `runner`."""
         if runner.name not in self._runners:
             is_rehearsed = runner.is_rehearsed and self.profile.is_rehearsed
-            self._send(b"R%d" % is_rehearsed + runner.name.encode() + b"\0" + runner.source.encode())
+            self._send(b"R%d" % is_rehearsed + runner.source.encode())
             if error := self._answer()["error"]:
                 _log.warning("tests by runner %r are slower than need be: its rehearsal failed: %s", runner.name, error)
             self._runners.append(runner.name)

@@ -21,7 +21,10 @@ _MAX_WRAPPERS = 100
 
 
 class Observation:
-    """Calls functions and knows the variables of the last call as they were at its end."""
+    """Knows the variables of the last call looked at as they were at its end.
+
+    It stands in no frame between the caller and the function, so that both see the frames of any other run.
+    """
 
     def __init__(self) -> None:
         self._function: Any = None
@@ -29,31 +32,33 @@ class Observation:
         self._frame: Any = None
         self._values: dict[str, Any] = {}
 
-    def call(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
-        """What `function` returns or raises. Calls that it makes, also of itself, are not looked at."""
+    def await_call(self, function: Any, /) -> "dict[str, Any]":
+        """Look at the next call of `function`, from its first event on. Returns no options, to stand in the call."""
         if function is not self._function:
             self._function, self._code = function, _code_of(function)
         self._values, self._frame = {}, None
-        if self._code is None:
-            return function(*arguments, **options)
-        setprofile(self._await_frame)
-        try:
-            result: Any = function(*arguments, **options)
-        finally:
-            if self._frame is None:
-                setprofile(None)
-            else:
-                self._values = primitives(self._frame.f_locals)
-                self._frame = None  # objects of the function must not live longer than they would
+        if self._code is not None:
+            setprofile(self._await_frame)
+        return {}
+
+    def returned(self, result: Any, /) -> Any:
+        """`result`, which the call has returned. Calls that it made, also of itself, were not looked at."""
+        if self._frame is None:
+            setprofile(None)
+        else:
+            self._values = primitives(self._frame.f_locals)
+            self._frame = None  # objects of the function must not live longer than they would
         if type(result) is types.GeneratorType and result.gi_code is self._code:
             self._frame = result.gi_frame  # its body runs later; see `variables`
         return result  # pyright: ignore[reportUnknownVariableType]
 
     def variables(self) -> "dict[str, Any]":
-        """The parameters and locals of primitive type, with those that inner functions use; of a generator as of now.
+        """The parameters and locals of primitive type, with those that inner functions use; of a generator as of now,
+        and of a call that raised as it ended.
 
         Not the names of enclosing functions, and not what was put into `locals()`.
         """
+        setprofile(None)  # a call that raised before it began
         if self._code is None:
             return {}
         values = self._values if self._frame is None else primitives(self._frame.f_locals)

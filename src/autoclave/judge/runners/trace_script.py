@@ -2,7 +2,8 @@
 
 The main program's variables are the names that its text assigns at the level of the module, or in a function under
 `global`. Its main function is the one that its last statement calls. Only that call is changed: `f(x)` becomes
-`.call(f, x)`, which looks at the frame of `f` and else does the same.
+`.returned(f(x, **.await_call(f)))`, where what is added last is evaluated last and gives no options: the program calls
+`f` itself, from the same frame.
 
 The texts of `traced_values`, `plain_data`, `frames`, `python_program`, `failure`, `script` and `observation` stand
 before this text, whose `prepare` and `run` replace those of `python_program` and `script`.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.script import _execute, _wind_down  # pyright: ignore[reportPrivateUsage]
     from autoclave.judge.traced_values import primitives
 
-_CALL = ".call"  # no program can write such a name
+_AWAIT_CALL, _RETURNED = ".await_call", ".returned"  # no program can write such names
 
 
 class ObservedProgram(PythonProgram):
@@ -46,7 +47,8 @@ def prepare(content: bytes, _place: Any) -> ObservedProgram:
 def run(test: Any) -> None:
     """Run the program to its end, tell its variables, and leave the process. Does not return."""
     observation = Observation()
-    setattr(builtins, _CALL, observation.call)
+    setattr(builtins, _AWAIT_CALL, observation.await_call)
+    setattr(builtins, _RETURNED, observation.returned)
     code = _execute(test)
     end_threads: Any = getattr(threading, "_shutdown", None)
     end_threads()
@@ -86,7 +88,7 @@ def _main_function(tree: ast.Module) -> str:
 
 
 class _Observer(ast.NodeTransformer):
-    """Has calls of one function go through `.call`."""
+    """Has calls of one function looked at."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -94,6 +96,7 @@ class _Observer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == self._name:
-            observe = ast.copy_location(ast.Name(_CALL, ast.Load()), node.func)
-            return ast.copy_location(ast.Call(observe, [node.func, *node.args], node.keywords), node)
+            options = ast.keyword(None, ast.Call(ast.Name(_AWAIT_CALL, ast.Load()), [node.func], []))
+            node.keywords.append(ast.copy_location(options, node.func))
+            return ast.copy_location(ast.Call(ast.Name(_RETURNED, ast.Load()), [node], []), node)
         return node

@@ -2,7 +2,7 @@
 
 It is started afresh (exec, never a fork of the judge), so nothing the judge holds is in its memory. It never sees a
 program either: the source goes straight to the cell. Its control socket carries messages: first the plan, then a runner
-each (`R`, `1` if it is to be rehearsed, else `0`, its name, a zero byte, its source), and what `loops.py` says of
+each (`R`, `1` if it is to be rehearsed, else `0`, its source), and what `loops.py` says of
 cells. When the judge is gone it ends, and its cells with it.
 """
 
@@ -33,9 +33,9 @@ _VISIBLE_ENVIRONMENT = {"LANG", "TZ", "PYTHONHASHSEED"}  # the rest is for the l
 class Runner:
     """What runs around a program in its cell: the names that a runner's source defines."""
 
-    def __init__(self, name: str, source: str) -> None:
-        self.namespace: dict[str, Any] = {"__name__": f"runner_{name}"}
-        exec(compile(source, f"<{name}>", "exec", dont_inherit=True), self.namespace)
+    def __init__(self, source: str) -> None:
+        self.namespace: dict[str, Any] = {"__name__": "runner"}  # of whatever kind it is
+        exec(compile(source, "<runner>", "exec", dont_inherit=True), self.namespace)
 
     def prepare(self, content: bytes, place: "Callable[[str, bytes], str]") -> Any:
         return self.namespace["prepare"](content, place)
@@ -81,8 +81,7 @@ class Zygote:
             be_first_process(socket, self._runners[runner], self._main, self._confinement, self._loops)
 
     def _add_runner(self, content: bytes) -> None:
-        name, _, source = content[1:].partition(b"\0")
-        runner = Runner(name.decode(), source.decode())
+        runner = Runner(content[1:].decode())
         self._runners.append(runner)
         failure = ""
         if content.startswith(b"1"):

@@ -10,20 +10,20 @@ from statistics import median
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from autoclave.cli.main import cli
 from autoclave.compose.benchmark import definition_of, evaluate_benchmark
+from autoclave.compose.parity import parity
 from autoclave.config import BenchmarkConfig, Override, load
-from autoclave.core import AnswerTests, Problem
+from autoclave.core import IncompleteError, InputError
 from autoclave.evaluation.benchmark_result import BenchmarkResult
-from autoclave.evaluation.codeforces import expected_rank, percentile, rank_of, rating_of_rank
+from autoclave.evaluation.codeforces import expected_rank, rank_of, rating_of_rank
 from autoclave.evaluation.exchange import recorded_result
-from autoclave.evaluation.standings import read_contests, read_histogram, read_problem_ids
-from autoclave.evaluation.submissions import rule_of
+from autoclave.evaluation.standings import read_contests, read_problem_ids
 from tests.real_problems import DATA, NEEDS_DATA, records
 
 pytestmark = [NEEDS_DATA, pytest.mark.timeout(300)]
-
-ANY = Problem("", AnswerTests("answer", "1", "value"))
 
 
 def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> BenchmarkResult:
@@ -35,12 +35,27 @@ def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> Be
     return evaluate_benchmark(config, str(responses))
 
 
-def test_code_is_taken_from_answers_as_the_harness_took_it():
-    rows = records("lcb_eval_all_o1mini")
-    rule = rule_of("lcb", ())
-    pairs = [pair for row in rows for pair in zip(row["output_list"], row["code_list"], strict=True)]
-    assert len(pairs) == 880
-    assert [output for output, code in pairs if (rule(ANY, output) or "") != code] == []
+def test_every_published_figure_comes_out():
+    figures, missing = parity(Path(DATA))
+    assert missing == []
+    assert [figure for figure in figures if not figure.is_equal] == []
+    assert len(figures) == 13
+
+
+def test_a_figure_that_differs_and_files_that_are_missing_are_told(tmp_path):
+    rows = records("lcb_eval_all_o1mini")[:2]
+    rows[1]["code_list"][0] += "#"
+    (tmp_path / "lcb_eval_all_o1mini.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ended = CliRunner().invoke(cli, ["evaluate", "parity", str(tmp_path)])
+    assert isinstance(ended.exception, IncompleteError)
+    assert str(ended.exception) == "1 of 2 figures differ from the published ones"
+    assert [line.split()[-1] for line in ended.stdout.splitlines()] == ["equal", "NO", "yes"]
+    assert f"missing: {tmp_path / 'codeforces_ratings_2024'}.*" in ended.stderr
+
+
+def test_a_folder_with_none_of_the_files_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no file to compare with\. Fix: .*humaneval_example_samples"):
+        parity(tmp_path)
 
 
 def test_tables_of_recorded_grades_are_those_of_the_file():
@@ -58,18 +73,6 @@ def test_tables_of_recorded_grades_are_those_of_the_file():
     for name, table in expected.items():
         found = {key: (row["problems"], row["pass@1"]) for key, row in metrics["tables"][name].items()}
         assert found == {key: (len(each), pytest.approx(sum(each) / len(each))) for key, each in table.items()}
-
-
-def test_pass_at_k_of_cruxeval_is_the_published_one():
-    path = Path(DATA) / "passk_cruxeval_codellama7b_input.jsonl.gz"
-    metrics = recorded_result(path, "CRUXEval-I", "codellama-7b").to_metrics()
-    assert 100 * metrics["pass@1"] == pytest.approx(35.94999999999998, abs=1e-9)
-    assert 100 * metrics["pass@5"] == pytest.approx(44.991071428571416, abs=1e-9)
-
-
-def test_the_example_of_humaneval_has_the_published_figure():
-    result = regraded("humaneval", "humaneval_example_problem.jsonl.gz", f"{DATA}/humaneval_example_samples.jsonl.gz")
-    assert result.to_metrics()["pass@1"] == pytest.approx(0.4999999999999999)
 
 
 def test_model_programs_are_graded_as_recorded_but_for_two_that_lacked_their_prompt(tmp_path):
@@ -142,12 +145,6 @@ def test_real_rounds_are_read_and_their_ratings_solve_the_equation():
         "1342": pytest.approx(69, abs=12),
         "1352": pytest.approx(111, abs=12),
     }
-
-
-def test_percentiles_are_the_published_ones():
-    histogram = read_histogram(Path(DATA) / "codeforces_ratings_2024.json.gz")
-    published = {1936: 95.3, 1791: 92.7, 1658: 88.5, 1991: 96.1, 1918: 94.9, 1948: 95.4}
-    assert {rating: round(percentile(rating, histogram), 1) for rating in published} == published
 
 
 def test_the_ids_of_the_evaluation_problems_are_read():

@@ -125,8 +125,12 @@ TEST_OUTPUT = LCB | {
 AIME = {"problem": "What is 200 + 4?", "answer": "204", "year": 2024, "aime_number": 1, "problem_number": 3}
 MATH = {"problem": "Half?", "answer": "\\frac{1}{2}", "unique_id": "m/1", "subject": "Algebra", "level": 1}
 CODEFORCES = {"cf_id": "1A", "problem": "Add.", "tests": RECORDS}
-TRACED = APPS | {"input_output": json.dumps({"inputs": ["1 2\n"], "outputs": ["3\n"]})}
-TRACE = 'It reads and adds.\n{"final_output": "3", "variables": {"a": 1, "b": 2, "c": %s}}'
+SUMMED = "a, b = map(int, input().split())\npair = [a, [b]]\nc = a + b\nprint(c)"
+TRACED = APPS | {
+    "solutions": json.dumps([SUMMED]),
+    "input_output": json.dumps({"inputs": ["1 2\n"], "outputs": ["3\n"]}),
+}
+TRACE = 'It reads and adds.\n{"final_output": "3", "variables": {"a": 1, "b": 2, "c": %s, "pair": %s}}'
 
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "humaneval": (HUMANEVAL, fenced(FUNCTION), fenced("def add(a, b): return a")),
@@ -149,7 +153,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "cruxeval_input": (CRUXEVAL, "Answer: f([2])", "Answer: f(type('A', (), {'__add__': lambda s, o: [2, 1]})())"),
     "livebench_coding": (LIVEBENCH, fenced(ADD), fenced("print(3)")),
     "livebench_completion": (LIVEBENCH, fenced("print(a + b)"), fenced("print(a)")),
-    "trace_inference": (TRACED, TRACE % 3, TRACE % 4),
+    "trace_inference": (TRACED, TRACE % (3, "[1, [2]]"), TRACE % (3, "[1, [3]]")),
     "aime": (AIME, "So \\boxed{204}.", "So \\boxed{205}."),
     "math": (MATH, "So \\boxed{0.5}.", "So \\boxed{0.25}."),
     "codeforces": (CODEFORCES, fenced(ADD), fenced("print(3)")),

@@ -132,6 +132,35 @@ def f():
     assert (trace.status, trace.variables, trace.left_out) == ("finished", {"kept": "7"}, 0)
 
 
+def test_short_lists_are_told_apart_as_they_are_when_the_function_returns(script, call):
+    source = """
+class List(list): pass
+def f(n):
+    a = [n, 1.5, 'x', True, None, [[]]]
+    b, c, d, e = [(1,)], List(), [float('nan')], [0] * 101
+    g = ['x' * 1000] * 20
+    h = [0] * 100
+    h.append(h)
+    i = []
+    return a
+kept = f(2)
+kept.clear()
+other = [3]
+f(2).clear()
+"""
+    told = "[2, 1.5, 'x', True, None, [[]]]"
+    assert call(source, 2).lists == {"a": told, "i": "[]"}
+    trace = script(source)
+    assert trace.lists == {"kept": "[]", "other": "[3]", "f.a": told, "f.i": "[]"}
+    assert (trace.variables, trace.left_out) == ({"f.n": "2"}, 0)
+
+
+def test_very_many_lists_do_not_cost_the_other_values(call):
+    lists = "\n".join(f"    v{number} = ['\\x00' * 990] * 1" for number in range(150))
+    trace = call(f"def f():\n    kept = 7\n{lists}")
+    assert (trace.variables, len(trace.lists)) == ({"kept": "7"}, MAX_VARIABLES)
+
+
 def test_what_is_too_large_is_left_out_and_counted_and_never_cut(call):
     source = (
         f"def f():\n    a = 'x' * {MAX_TEXT_LENGTH}; b = a + 'x'; c = 10**{MAX_DIGITS} - 1; d = -c - 1; e = 10**100_000"
@@ -491,6 +520,13 @@ NO_VALUES = {
 def test_a_program_that_breaks_its_channel_has_no_trace(script, trick: str):
     trace = script(NO_VALUES[trick])
     assert (trace.status, trace.variables) == ("no_values", {})
+
+
+@pytest.mark.parametrize("lists", [3, [3], [["x", 3]], [["x", ["y" * 1001]]], [["x", [0] * 101]], [["x", []]] * 101])
+def test_lists_that_no_runner_tells_are_refused(script, lists):
+    source = f"{FRAME}x = 1\nsend({{'variables': [], 'left_out': 0, 'lists': {lists!r}}})"
+    trace = script(source)
+    assert (trace.status, trace.message) == ("no_values", "its account is malformed")
 
 
 def test_names_that_the_program_does_not_have_are_dropped(script):

@@ -235,10 +235,16 @@ def _lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConf
     return found if isinstance(found, Lesson) else None
 
 
-def whole_lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
-    """The same with variables and result; None unless it has both."""
-    of_variables = _lesson(candidate, future, settings.model_copy(update={"asks": "variables"}))
+def whole_lesson(
+    candidate: Candidate, future: Future[Trace], settings: AlignmentConfig, *, with_lists: bool = False
+) -> Lesson | None:
+    """The same with variables, lists among them if asked for, and result; None unless it has both."""
     of_output = _lesson(candidate, future, settings.model_copy(update={"asks": "output"}))
+    if with_lists and of_output:
+        trace = future.result()
+        future = Future()
+        future.set_result(replace(trace, variables=trace.variables | trace.lists))
+    of_variables = _lesson(candidate, future, settings.model_copy(update={"asks": "variables"}))
     return replace(of_variables, result=of_output.result) if of_variables and of_output else None
 
 

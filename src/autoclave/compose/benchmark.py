@@ -298,7 +298,7 @@ def _lessons(config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge)
     by_id = {problem.id: problem for problem in problems}
     runs = solutions_of(problems, settings, config.runs_per_problem, 0)
     traces: list[tuple[Any, Future[Any]]] = [(run, trace_of(judge, run)) for run in runs]
-    lessons = [lesson for run, trace in traces if (lesson := whole_lesson(run, trace, settings))]
+    lessons = [lesson for run, trace in traces if (lesson := whole_lesson(run, trace, settings, with_lists=True))]
     if not lessons:
         raise InputError(
             f"asks = trace_inference: no solution of these {len(problems)} problems runs on inputs (tests of kind "

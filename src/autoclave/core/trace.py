@@ -48,6 +48,7 @@ class Trace:
         entry: the function that was called, as the problem names it, or `<module>`.
         variables: name -> Python literal, in the order of the text. `f.name` is a local of the function `f` that the
             last statement of a main program calls.
+        lists: the same of variables that are short lists of such values; training does not ask for these.
         left_out: how many variables of primitive type are missing because of their size or number.
         result: the literal of what the entry returned, or what the main program printed. None when there is none to
             tell: it did not return, or not plain data.
@@ -63,6 +64,7 @@ class Trace:
     status: TraceStatus | None
     entry: str
     variables: dict[str, str] = field(default_factory=dict[str, str])
+    lists: dict[str, str] = field(default_factory=dict[str, str])
     left_out: int = 0
     result: str | None = None
     is_result_whole: bool = False

@@ -35,7 +35,7 @@ from autoclave.judge.limits import ProblemLimits
 from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import NotPlainError, decode
 from autoclave.judge.profiles import CALL_TRACE, SCRIPT_TRACE
-from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives
+from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives, with_lists
 from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
 
 MAX_RESULT_LENGTH = 10_000
@@ -97,6 +97,7 @@ class PreparedTrace:
             self.no_values(message),
             status=TraceStatus.RAISED if failure else TraceStatus.FINISHED,
             variables=told.variables,
+            lists=told.lists,
             left_out=told.left_out,
             result=result,
             is_result_whole=is_whole,
@@ -166,6 +167,7 @@ class _Account:
     """What a cell tells, read and found sound."""
 
     variables: dict[str, str]
+    lists: dict[str, str]
     left_out: int
     result: tuple[Any, ...]
 
@@ -266,17 +268,31 @@ def _read(account: bytes, source: str) -> _Account | None:
     pairs: list[Any] = given["variables"]
     if len(pairs) > MAX_VARIABLES or not all(map(_is_variable, pairs)):
         return None
+    lists: list[Any] = given.get("lists", [])
+    if not isinstance(given.get("lists", []), list) or len(lists) > MAX_VARIABLES or not all(map(_is_list, lists)):
+        return None
     left_out, result = given["left_out"], given.get("result", [])
     if type(left_out) is not int or not 0 <= left_out <= _MAX_LEFT_OUT or type(result) is not list:
         return None
     words = {unicodedata.normalize("NFKC", word) for word in _WORD.findall(source)}
-    variables = {name: literal(value) for name, value in pairs if words.issuperset(name.split(".", 1))}
-    return _Account(variables, left_out, tuple(cast("list[Any]", result)))
+    variables, of_lists = (
+        {name: literal(value) for name, value in each if words.issuperset(name.split(".", 1))}
+        for each in (pairs, lists)
+    )
+    return _Account(variables, of_lists, left_out, tuple(cast("list[Any]", result)))
 
 
 def _is_variable(pair: Any) -> bool:
     match pair:
         case [str(name), value]:
             return bool(primitives({name: value})) and is_small(value)
+        case _:
+            return False
+
+
+def _is_list(pair: Any) -> bool:
+    match pair:
+        case [str(name), value]:
+            return bool(with_lists({name: value})) and not primitives({name: value})
         case _:
             return False

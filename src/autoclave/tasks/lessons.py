@@ -178,7 +178,7 @@ def _first(told: list[str], small: Mapping[str, str], count: int) -> list[str]:
 
 
 def _is_echo(value: Any, echoed: set[tuple[type, Any]]) -> bool:
-    return (type(value), value) in echoed
+    return type(value) is not list and (type(value), value) in echoed
 
 
 def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:

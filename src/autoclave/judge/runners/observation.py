@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autoclave.judge.plain_data import encode
     from autoclave.judge.runners.frames import send_frame
-    from autoclave.judge.traced_values import MAX_RESULT_BYTES, MAX_VARIABLES, is_small, primitives
+    from autoclave.judge.traced_values import MAX_LIST_BYTES, MAX_RESULT_BYTES, MAX_VARIABLES, is_small, with_lists
 
 _MAX_WRAPPERS = 100
 
@@ -46,14 +46,14 @@ class Observation:
         if self._frame is None:
             setprofile(None)
         else:
-            self._values = primitives(self._frame.f_locals)
+            self._values = with_lists(self._frame.f_locals)
             self._frame = None  # objects of the function must not live longer than they would
         if type(result) is types.GeneratorType and result.gi_code is self._code:
             self._frame = result.gi_frame  # its body runs later; see `variables`
         return result  # pyright: ignore[reportUnknownVariableType]
 
     def variables(self) -> "dict[str, Any]":
-        """The parameters and locals of primitive type, with those that inner functions use; of a generator as of now,
+        """The parameters and locals that a trace tells, with those that inner functions use; of a generator as of now,
         and of a call that raised as it ended.
 
         Not the names of enclosing functions, and not what was put into `locals()`.
@@ -61,7 +61,7 @@ class Observation:
         setprofile(None)  # a call that raised before it began
         if self._code is None:
             return {}
-        values = self._values if self._frame is None else primitives(self._frame.f_locals)
+        values = self._values if self._frame is None else with_lists(self._frame.f_locals)
         names = dict.fromkeys(self._code.co_varnames + self._code.co_cellvars)
         return {name: values[name] for name in names if name in values and not is_dunder(name)}
 
@@ -89,8 +89,11 @@ def _code_of(function: Any) -> "types.CodeType | None":
 
 def tell_trace(variables: "dict[str, Any]", *result: Any) -> None:
     """Send the account on the channel: variables, and the result if there is one and it is plain data of some size."""
-    small = [[name, value] for name, value in variables.items() if is_small(value)][:MAX_VARIABLES]
-    account = {"variables": small, "left_out": len(variables) - len(small)}
+    pairs = [[name, value] for name, value in variables.items()]
+    told = [pair for pair in pairs if type(pair[1]) is not list]
+    small = [pair for pair in told if is_small(pair[1])][:MAX_VARIABLES]
+    lists = [pair for pair in pairs if type(pair[1]) is list and len(encode(pair[1])) <= MAX_LIST_BYTES][:MAX_VARIABLES]
+    account = {"variables": small, "lists": lists, "left_out": len(told) - len(small)}
     if result and _is_short_plain_data(result[0]):
         account["result"] = [result[0]]
     send_frame(encode(account))

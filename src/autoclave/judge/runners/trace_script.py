@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.observation import Observation, is_dunder, tell_trace
     from autoclave.judge.runners.python_program import PROGRAM_FILE, PythonProgram
     from autoclave.judge.runners.script import _execute, _wind_down  # pyright: ignore[reportPrivateUsage]
-    from autoclave.judge.traced_values import primitives
+    from autoclave.judge.traced_values import with_lists
 
 _AWAIT_CALL, _RETURNED = ".await_call", ".returned"  # no program can write such names
 
@@ -60,9 +60,9 @@ def run(test: Any) -> None:
 
 
 def _main_variables(test: Any) -> "dict[str, Any]":
-    """Those of primitive type, in the order of the text."""
+    """Those that a trace tells, in the order of the text."""
     namespace = test.main.__dict__
-    return primitives({name: namespace[name] for name in test.program.names if name in namespace})
+    return with_lists({name: namespace[name] for name in test.program.names if name in namespace})
 
 
 def _assigned_names(table: symtable.SymbolTable) -> Iterator[str]:

@@ -213,8 +213,8 @@ def test_limits_that_a_cell_reports_are_those_that_the_judge_knows():
     limits = Limits(cpu_s=1, wall_s=1, memory_mb=9, output_bytes=9, processes=9, disk_mb=9, open_files=9)
     for limit in reported:
         assert _reason(limits, 1, 0.0, 0.0, f"{limit} OSError 1", is_output_full=False) == limit
-        assert failure_told(f"{limit} OSError 1", 1) == failure_of(
-            Outcome(Ended(limit), None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), 1
+        assert failure_told(f"{limit} OSError 1", "x") == failure_of(
+            Outcome(Ended(limit), None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), "x"
         )
 
 

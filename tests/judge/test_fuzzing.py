@@ -96,7 +96,7 @@ def test_any_account_can_only_word_a_failure(judged, stdin_problem, account: byt
 )
 def test_messages_are_short_printable_and_of_known_words(ended: Ended, code: Any, signal: Any, account: str):
     outcome = Outcome(ended, code, signal, b"", b"", 0, 0, 1.0, 1.0, 1.0, account)
-    failure = failure_of(outcome, 99)
+    failure = failure_of(outcome, "\n" * 99)
     assert (failure is None) == (ended is Ended.EXITED and code == 0)
     if failure:
         assert failure[0] is not Status.ACCEPTED

@@ -80,8 +80,8 @@ def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
     if shares.ndim != 1 or not shares.size or not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError("values must be at least one share from 0 to 1, one per problem")
     mean, trials = float(shares.mean()), float(shares.size)
-    if shares.min() < shares.max():
-        trials *= mean * (1 - mean) / float(shares.var())
+    if variance := float(shares.var()):  # the variance of values that differ by rounding alone may be 0
+        trials *= mean * (1 - mean) / variance
     return wilson_interval(mean * trials, trials, confidence=confidence)
 
 

@@ -64,9 +64,12 @@ class Mariadb:
                 way.connect(f"{self.folder / 'mysqld.sock'}")
                 if way.recv(1):  # it greets
                     return
-            assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            assert self._process.poll() is None, self._log()
             assert time.monotonic() < until, "the server does not come up"
             time.sleep(0.02)
+
+    def _log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-6000:]
 
     def stop(self) -> None:
         """Kill it, as a loss of power would."""
@@ -80,6 +83,8 @@ class Mariadb:
 
     def all(self, *statements: str, user: str = "root", database: str = "mysql") -> list[list[Any]]:
         """The rows of each of some statements."""
+        assert self._process is not None
+        assert (code := self._process.poll()) is None, f"the server ended with {code}: {self._log()}"
         place = {"unix_socket": f"{self.folder / 'mysqld.sock'}", "user": user, "database": database}
         with (
             contextlib.closing(pymysql.connect(**place, autocommit=True, charset="utf8mb4")) as connection,

@@ -3,8 +3,8 @@
     python benchmarks/planted_mistakes.py [--quick] [--json FILE] [--seeds SEED ...] [--only NAME ...] [--out DIR]
 
 Mistakes of settings are settings; those of code replace a choice of the algorithm, or what a batch earned before it is
-learned from. A mistake is harmless if held-out pass@1 ends within the interval of healthy runs. Health only alerts
-here, but that it ends a run in which nothing can be trained.
+learned from. A mistake is harmless if held-out pass@1 ends within the interval of healthy runs. Healthy runs of the
+other algorithms stand beside them. Health only alerts here, but that it ends a run in which nothing can be trained.
 """
 
 from __future__ import annotations
@@ -146,8 +146,9 @@ def scaled_log_probs(rollout: Rollout) -> Rollout:
     return replace(rollout, completion=replace(rollout.completion, log_probs=1.3 * rollout.completion.log_probs))
 
 
+HEALTHY = "healthy"
 MISTAKES = (
-    Mistake("healthy"),
+    Mistake(HEALTHY),  # GRPO+, as all the mistakes
     Mistake("rate x 100", (f"optimizer.learning_rate={100 * RATE}",)),
     Mistake("rate x 30", (f"optimizer.learning_rate={30 * RATE}",)),
     Mistake("rate x 10", (f"optimizer.learning_rate={10 * RATE}",)),
@@ -167,6 +168,10 @@ MISTAKES = (
     Mistake("sampler at temperature 2", temperature=2.0),
     Mistake("gradient clip off", ("optimizer.gradient_clip=1e9",)),
 )
+OTHER_ALGORITHMS = tuple(
+    Mistake(f"{HEALTHY}, {name}", (f"algorithm.name={name}",)) for name in CHOICES if name != "grpo_plus"
+)
+RUNS = (*MISTAKES, *OTHER_ALGORITHMS)
 ONE_OF_EACH = ("rate x 100", "sign of the loss flipped", "reward inverted", "sampler at temperature 2")
 """A mistake of each kind: of settings, of the algorithm, of rollouts, of the sampler."""
 
@@ -175,7 +180,7 @@ ONE_OF_EACH = ("rate x 100", "sign of the loss flipped", "reward inverted", "sam
 
 
 def main() -> None:
-    names = [mistake.name for mistake in MISTAKES]
+    names = [run.name for run in RUNS]
     parser = argument_parser((__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="of the healthy runs; 0, 1, 2 by default")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
@@ -189,8 +194,8 @@ def main() -> None:
     with folder_of_runs(options.out) as folder:
         first = _row(MISTAKES[0], seeds[0], folder, fewer)
         start = (*fewer, "sft.steps=0", f"model.path={_folder_of(first, folder) / 'start'}")
-        for mistake in (mistake for mistake in MISTAKES if mistake.name in only):
-            for seed in seeds if mistake.name == "healthy" else seeds[:1]:
+        for mistake in (run for run in RUNS if run.name in only):
+            for seed in seeds if mistake.name == HEALTHY else seeds[:1]:
                 is_first = (mistake.name, seed) == (first.name, first.seed)
                 rows.append(first if is_first else _row(mistake, seed, folder, start))
                 print(f"{rows[-1].name}, seed {seed}: {', '.join(rows[-1].alerts) or 'no alert'}", flush=True)
@@ -262,7 +267,7 @@ def synchronous_with(
 
 def healthy_interval(rows: Sequence[Row]) -> tuple[float, float]:
     """Two standard deviations around the mean pass@1 of the healthy runs, of one run its value; NaN without any."""
-    found = [row.pass_at_1 for row in rows if row.name == "healthy" and row.pass_at_1 is not None]
+    found = [row.pass_at_1 for row in rows if row.name == HEALTHY and row.pass_at_1 is not None]
     if not found:
         return float("nan"), float("nan")
     spread = 2 * stdev(found) if len(found) > 1 else 0.0
@@ -292,7 +297,7 @@ def table(rows: Sequence[Row], interval: tuple[float, float]) -> str:
 
 def figures_of(rows: Sequence[Row], interval: tuple[float, float]) -> dict[str, float | int | str]:
     """The alerts of each run, and how many harmful mistakes were reported, and how many healthy runs were."""
-    planted_rows = [row for row in rows if row.name != "healthy"]
+    planted_rows = [row for row in rows if not row.name.startswith(HEALTHY)]
     harmful = [row for row in planted_rows if not is_harmless(row, interval)]
     alerts = {f"{row.name} seed {row.seed}": ", ".join(row.alerts) or "none" for row in rows}
     return alerts | {
@@ -301,7 +306,7 @@ def figures_of(rows: Sequence[Row], interval: tuple[float, float]) -> dict[str, 
         "mistakes": len(planted_rows),
         "harmful": len(harmful),
         "harmful_reported": sum(bool(row.alerts) or "Fault" in row.ended for row in harmful),
-        "healthy_with_alerts": sum(bool(row.alerts) for row in rows if row.name == "healthy"),
+        "healthy_with_alerts": sum(bool(row.alerts) for row in rows if row.name.startswith(HEALTHY)),
     }
 
 

@@ -20,8 +20,15 @@ DEADLINE_S = 60.0
 _PROGRAMS = ("mariadb-install-db", "mariadbd")
 
 
-_PLAIN = ["--no-defaults", "--innodb-use-native-aio=OFF", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"]
-"""Small, and without io_uring, whose locked memory several servers of a machine may not get."""
+_PLAIN = [
+    "--no-defaults",
+    "--innodb-use-native-aio=OFF",
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=32M",
+    "--innodb-buffer-pool-size-max=32M",
+]
+"""Small, without io_uring, whose locked memory several servers of a machine may not get, and with a buffer pool of one
+size: by default the server reserves addresses for 8 TB and shrinks the pool when the machine runs short of memory."""
 
 
 def _options(folder: Path) -> list[str]:

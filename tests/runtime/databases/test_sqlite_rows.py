@@ -73,7 +73,7 @@ def shop_of(folder: Path, made: str) -> Shop:
             return list(connection.execute(statement))
 
     others(made)
-    settings = DatabaseConnection(engine="sqlite", path=f"{path}", lock_timeout_s=0.3)
+    settings = DatabaseConnection(engine="sqlite", path=f"{path}", lock_timeout_s=10)
     return Shop(settings, others, lambda: sqlite_content(path), folder / "state")
 
 

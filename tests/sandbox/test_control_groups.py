@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,7 +147,7 @@ def test_processes_are_bounded_where_the_kernel_does_not_count_them_by_user(monk
 
 
 @pytest.fixture
-def killed_judge() -> Iterator[int]:
+def killed_judge() -> int:
     """Process id of a judging process that was killed in the middle of a test."""
     with subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, env=dict(os.environ)) as judging:
         assert judging.stdout
@@ -159,13 +158,19 @@ def killed_judge() -> Iterator[int]:
         judging.send_signal(signal.SIGKILL)
         judging.wait()
     assert wait_until(lambda: not any(map(is_alive, processes)))
-    yield judging.pid
-    remove_stale_groups(find_place())
+    return judging.pid
 
 
-def test_groups_of_a_killed_judging_process_are_removed_by_the_next(killed_judge: int):
-    """By another run of tests beside this one, too: the next is whoever judges next."""
-    assert wait_until(lambda: not (launch.NamespaceLauncher() and groups_of(killed_judge)))
+def test_groups_of_a_killed_judging_process_go_by_themselves(killed_judge: int):
+    assert wait_until(lambda: not groups_of(killed_judge))
+
+
+def test_groups_that_no_watcher_removed_are_removed_by_the_next_judging_process():
+    left = [folder / f"autoclave-cell-{os.getpid()}-left" for folder in find_place().folders]
+    for folder in left:
+        folder.mkdir()
+    assert launch.NamespaceLauncher()
+    assert not any(folder.exists() for folder in left)
 
 
 def test_groups_of_a_living_judging_process_are_left_alone(sandbox: Sandbox):

@@ -58,9 +58,14 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def zygotes(pid: int) -> set[int]:
+    """Beside them its children are those that watch over control groups."""
+    return {child for child in children(pid) if b"\0zygote\0" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
 def first_processes() -> set[int]:
-    """Process ids of the first process of each cell of this process: zygotes are its children, and those are theirs."""
-    return {pid for zygote in children(os.getpid()) for pid in children(zygote)}
+    """Process ids of the first process of each cell of this process: those are children of its zygotes."""
+    return {pid for zygote in zygotes(os.getpid()) for pid in children(zygote)}
 
 
 def is_alive(pid: int) -> bool:
@@ -98,18 +103,18 @@ def test_all_processes_die_with_a_zygote_that_is_killed():
         assert judging.stdout.readline() == b"started\n"
         assert wait_until(lambda: len(descendants(judging.pid)) >= 2 + 8)
         processes = descendants(judging.pid)
-        (zygote,) = children(judging.pid)
+        (zygote,) = zygotes(judging.pid)
         os.kill(zygote, signal.SIGKILL)
         assert wait_until(lambda: not any(map(is_alive, processes)))
         assert judging.wait(60) != 0  # the fault reached the judging side
 
 
 def test_a_zygote_that_dies_after_its_cell_is_closed_is_no_fault_of_the_next_cell():
-    before = set(children(os.getpid()))
+    before = zygotes(os.getpid())
     with contextlib.closing(ZygotePool(NamespaceLauncher())) as pool:
         with pool.open(b"print('fine')", PLAIN, LIMITS, MINIMAL) as cell:
             assert cell.run(b"").stdout == b"fine\n"
-            (zygote,) = set(children(os.getpid())) - before
+            (zygote,) = zygotes(os.getpid()) - before
             os.kill(zygote, signal.SIGSTOP)
         os.kill(zygote, signal.SIGKILL)
         with pool.open(b"print('fine')", PLAIN, LIMITS, MINIMAL) as cell:

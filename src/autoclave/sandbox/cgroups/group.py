@@ -17,9 +17,9 @@ from pathlib import Path
 from autoclave.core import SandboxFault
 from autoclave.sandbox.cgroups.files import CpuTime, Memory, MemoryV1, MemoryV2, OpenFolder, Processes
 from autoclave.sandbox.cgroups.place import Place
+from autoclave.sandbox.cgroups.watcher import PREFIX, Watcher
 from autoclave.sandbox.exhaustion import cause_of
 
-_PREFIX = "autoclave-cell-"
 _REMOVE_TIMEOUT_S = 10.0
 _counter = itertools.count()
 _log = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ class Group:
         """
         self._locks: dict[Path, int] = {}
         self._folders: list[OpenFolder] = []
+        self._watcher: Watcher | None = None
         try:
+            self._watcher = Watcher.of(place.folders)
             self._make(place.folders)
             self._open(place)
         except OSError as error:
@@ -60,6 +62,12 @@ class Group:
 
     def remove(self) -> None:
         """Remove it once its last process has ended. May be called again."""
+        self._remove_folders()
+        if self._watcher:
+            self._watcher.leave()
+            self._watcher = None
+
+    def _remove_folders(self) -> None:
         for folder in self._folders:
             folder.close()
         deadline = time.monotonic() + _REMOVE_TIMEOUT_S
@@ -70,12 +78,12 @@ class Group:
 
     def _make(self, parents: list[Path]) -> None:
         while True:
-            name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+            name = f"{PREFIX}{os.getpid()}-{next(_counter)}"
             try:
                 for parent in parents:
                     self._make_one(parent / name)
             except (FileExistsError, BlockingIOError, FileNotFoundError):  # another made it, or removed it already
-                self.remove()
+                self._remove_folders()
                 if not all(parent.is_dir() for parent in parents):
                     raise
             else:
@@ -103,7 +111,7 @@ class Group:
 def remove_stale_groups(place: Place) -> None:
     """Remove the groups of judging processes that were killed. Those of living ones are locked."""
     for parent in place.folders:
-        for folder in parent.glob(f"{_PREFIX}*"):
+        for folder in parent.glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):  # in use, or somebody else removes it
                 lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:

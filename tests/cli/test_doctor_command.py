@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+import autoclave.compose
 
 from .conftest import Ended
 
@@ -86,6 +92,60 @@ def test_a_level_that_the_backend_does_not_offer_is_refused_with_the_mend(autocl
     assert ended.returncode == 3
     assert "level: none. sandbox.level = open" in ended.stdout
     assert "Mend: sandbox.level=sealed, or another sandbox.backend" in ended.stdout
+
+
+PAUSES = """
+import subprocess
+import time
+from pathlib import Path
+from autoclave.compose.host import examine_host
+from autoclave.config import JudgeConfig, SandboxConfig
+from autoclave.sandbox import without_pause_process
+from autoclave.sandbox.container.engine import pause_processes
+
+def running():
+    return [pid for pid in pause_processes() if ") Z" not in Path(f"/proc/{pid}/stat").read_text()]
+
+def ended():
+    try:
+        return not running()
+    except OSError:
+        return True
+
+examine_host(SandboxConfig(), JudgeConfig())
+was_started, deadline = bool(pause_processes()), time.monotonic() + 20
+while not (has_ended := ended()) and time.monotonic() < deadline:
+    pass
+with without_pause_process():
+    subprocess.run(["podman", "ps"], stdout=-3, stderr=-3)
+    with without_pause_process():
+        subprocess.run(["podman", "ps"], stdout=-3, stderr=-3)
+    has_stayed = not ended()
+print(was_started, has_ended, has_stayed)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("podman"), reason="needs root and podman")
+def test_an_ordinary_users_podman_leaves_no_pause_process_behind_but_one_that_was_running_stays():
+    interpreter = shutil.which("python3.11", path="/usr/bin")
+    if interpreter is None or sys.version_info[:2] != (3, 11):
+        pytest.skip("no interpreter outside of root's home that fits this environment")
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = Path(autoclave.compose.__file__).parents[2]
+    user = 60_000 + os.getpid() % 5_000  # its processes are those of this test alone
+    with tempfile.TemporaryDirectory() as home:  # those of pytest may be entered by root alone
+        os.chown(home, user, user)
+        done = subprocess.run(
+            [interpreter, "-c", PAUSES],
+            env={"PYTHONPATH": f"{source}:{site}", "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
+            | {"HOME": home, "XDG_RUNTIME_DIR": home},
+            user=user, group=user, extra_groups=[], cwd="/", capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+    if "Permission denied" in done.stderr and "autoclave" not in done.stderr:
+        pytest.skip("the sources are in a private folder")
+    if done.stdout.startswith("False"):
+        pytest.skip("podman does not run for an ordinary user here")
+    assert done.stdout == "True True True\n", done.stderr
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
 from autoclave.judge import Judge, LocalJudge, examine_languages
-from autoclave.sandbox import HostCheck, examine_backends, open_sandbox
+from autoclave.sandbox import HostCheck, examine_backends, open_sandbox, without_pause_process
 from autoclave.sandbox import examine_host as list_host_checks
 
 
@@ -28,6 +28,7 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
     return LocalJudge(sandbox, judge)
 
 
+@without_pause_process()
 def examine_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
     """What this host offers: the checks, the level of isolation that results, and why none does."""
     checks = [*list_host_checks(), *examine_backends(config), *examine_languages(judge)]

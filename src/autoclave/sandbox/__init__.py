@@ -7,6 +7,7 @@ from autoclave.sandbox.command import (
     python_executable,
     run_command,
 )
+from autoclave.sandbox.container.engine import without_pause_process
 from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
 from autoclave.sandbox.packages import require_package
@@ -30,4 +31,5 @@ __all__ = [
     "python_executable",
     "require_package",
     "run_command",
+    "without_pause_process",
 ]

@@ -6,8 +6,10 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -108,6 +110,29 @@ def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> En
         else:
             return engine
     raise HostError(f"no container engine: {'; '.join(reasons)}. Mend: {_MEND}")
+
+
+@contextlib.contextmanager
+def without_pause_process() -> Generator[None]:
+    """End the pause process that an ordinary user's podman starts in the block and keeps; not one that was running."""
+    before = pause_processes()
+    try:
+        yield
+    finally:
+        for pid in pause_processes() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def pause_processes() -> set[int]:
+    """The process that podman says to have started for this user; it may have ended since."""
+    user = os.geteuid()
+    folders = {os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}", f"/tmp/podman-run-{user}"}
+    found: set[int] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError, ValueError):
+            found.add(int(Path(folder, "libpod/tmp/pause.pid").read_text()))
+    return found
 
 
 def new_name(number: int) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -10,6 +14,7 @@ from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError, Program
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.problems.candidate import Candidate
+from autoclave.problems.readers import checks
 
 from .test_layouts import KODCODE
 
@@ -186,6 +191,26 @@ def test_a_program_cannot_take_the_place_of_the_reference(read, judge):
 def test_tests_for_pytest_run_without_it(read, judge, body, expected):
     found = read("kodcode", **KODCODE)
     assert status(judge, found, f"def add(a, b):\n    return {body}\n") == expected
+
+
+_VALUES = (
+    *(0, 1, -1, 1e-13, 1 + 1e-7, 1.01, 1e300, math.inf, -math.inf, math.nan, complex(math.inf, 0), 1j),
+    *(True, Fraction(1), [1.0], (1.0, math.inf), [1.0, 5.0], [1], [True]),
+    *({"a": 1.0, "b": math.inf}, {"a": 1.0, "b": 2.0}, {"a": True}, {"a": 1}),
+)
+_MARGINS = (*({}, {"rel": 1e-2}, {"abs": 1e-2}, {"rel": 1e-2, "abs": 1e-12}, {"abs": math.inf}, {"abs": 0}),)
+
+
+@pytest.mark.parametrize("margins", _MARGINS)
+def test_what_stands_for_approx_decides_as_pytest_does(margins):
+    names: dict[str, Any] = {}
+    exec(checks._SHIM, names)
+    differing = [
+        (found, expected)
+        for found, expected in itertools.product([*_VALUES, None, "1", b"1", {1.0}], _VALUES)
+        if (found == names["pytest"].approx(expected, **margins)) != (found == pytest.approx(expected, **margins))
+    ]
+    assert differing == []
 
 
 def test_tests_that_import_numpy_find_it(read, judge):

@@ -222,17 +222,25 @@ _SHIM = """class pytest:
 
 
 def _close(found, expected, rel, margin):
-    if isinstance(expected, dict):
-        if found.keys() != expected.keys():
-            return False
-        return all(_close(found[key], expected[key], rel, margin) for key in expected)
-    if isinstance(expected, (list, tuple)):
-        return len(found) == len(expected) and all(_close(a, b, rel, margin) for a, b in zip(found, expected))
-    if found == expected:
-        return True
+    if isinstance(expected, bool):
+        return isinstance(found, bool) and found == expected
+    try:
+        if isinstance(expected, dict):
+            return found.keys() == expected.keys() and all(
+                _close(found[key], expected[key], rel, margin) for key in expected
+            )
+        if isinstance(expected, (list, tuple)):
+            return len(found) == len(expected) and all(_close(a, b, rel, margin) for a, b in zip(found, expected))
+        if found == expected:
+            return True
+        distance, size = abs(found - expected), abs(expected)
+    except (AttributeError, TypeError):
+        return False
+    if size == float("inf"):
+        return False
     if rel is None and margin is not None:
-        return abs(found - expected) <= margin
-    return abs(found - expected) <= max((1e-6 if rel is None else rel) * abs(expected), margin or 1e-12)
+        return distance <= margin
+    return distance <= max((1e-6 if rel is None else rel) * size, 1e-12 if margin is None else margin)
 
 
 """

@@ -28,7 +28,6 @@ from autoclave.models import (
     resolve_device,
     with_adapter,
 )
-from autoclave.training.accounting import check_memory
 from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak
@@ -65,7 +64,6 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
-    check_memory(config)
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
     if config.trainer.liger:

@@ -44,9 +44,8 @@ def open_sinks(config: TrainConfig, folder: Path) -> list[MetricSink]:
     """The sinks of the run in `folder`; one that goes on with a run of before appends to what it holds.
 
     Raises:
-        HostError: one is not installed, or cannot be reached.
+        HostError: one cannot be reached.
     """
-    require_loggers(config.loggers)
     if not (has_board := find_spec("tensorboard") is not None):
         _log.warning("no event files for TensorBoard, which is not installed; metrics.jsonl has all metrics")
     return [*([TensorBoard(folder)] if has_board else []), *(LOGGERS[name](config, folder) for name in config.loggers)]

@@ -12,7 +12,7 @@ import click
 
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
 
 
 @click.command()
@@ -51,7 +51,8 @@ def plan(
 ) -> None:
     """Say what a run asks for: prompts, samples, tokens, optimizer steps, and memory on each device.
 
-    Nothing is loaded; of a model on the hub only its config.json is read. With --calibrate or --from: how long an
+    Nothing is loaded; of a model on the hub only its config.json is read. The last lines say what `autoclave train`
+    would refuse on this machine. With --calibrate or --from: how long an
     iteration takes under each schedule, on each split of the processes.
 
     Example: autoclave plan recipes/demo.yaml --prompt-tokens 48 group_size=16
@@ -65,7 +66,23 @@ def plan(
     from autoclave.training.accounting import describe_plan, plan_for
 
     found = plan_for(config, prompt_tokens=prompt_tokens, response_tokens=response_tokens)
-    click.echo(json.dumps(dataclasses.asdict(found), indent=2) if as_json else describe_plan(found))
+    refusals = _refusals(config, out or Path("runs") / config.name)
+    if as_json:
+        click.echo(json.dumps({**dataclasses.asdict(found), "refusals": refusals}, indent=2))
+    else:
+        click.echo("\n".join([describe_plan(found), *(f"train refuses it here: {line}" for line in refusals)]))
+
+
+def _refusals(config: TrainConfig, out: Path) -> list[str]:
+    """What `train` would refuse on this machine before it loads anything."""
+    from autoclave.compose.preflight import preflight
+
+    try:
+        preflight(config, out)
+    except (InputError, HostError) as error:
+        first, *several = str(error).splitlines()
+        return [line.removeprefix("- ") for line in several] or [first]
+    return []
 
 
 def _config_of(run: Path) -> Path:

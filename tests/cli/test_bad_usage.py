@@ -58,7 +58,10 @@ WriteLines = Callable[..., Path]
             "Error: algorithm.clip_upper: no such setting; grp",
         ),
         (["train", "a.yaml"], "Error: recipe a.yaml: no such file\n"),
-        (["train", "problems.name=files"], "Error: problems.train: required setting is missing\n"),
+        (
+            ["train", "problems.name=files"],
+            "Error: problems: train is missing; give train and heldout, or path alone, which is split\n",
+        ),
         (["sft", "recipe.yaml"], "Error: Missing option '--out'.\nTry: autoclave sft --help\n"),
         (["sft", "sft.stepz=3", "--out", "c"], "Error: sft.stepz: no such setting; did you mean sft.steps?\n"),
         (["evaluate", "measure"], "Error: Missing argument 'MODEL'.\nTry: autoclave evaluate measure --help\n"),

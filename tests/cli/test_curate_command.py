@@ -78,7 +78,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_a_set_is_made_and_every_row_has_its_reason(autoclave, recipe: Path, tmp_path: Path, environment):
     ended = autoclave("curate", recipe, "--out", "set", env=environment)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "1 problems in set; set/report.html shows what was dropped"
+    assert ended.stdout.splitlines()[-1] == (
+        "1 problems in set, 0 of them held out; set/report.html shows what was dropped"
+    )
     out = tmp_path / "set"
     assert [one.id for one in read_problems(out / "problems.jsonl.zst")] == ["market"]
     assert {value["id"]: value["reason"] for _, value in read_jsonl(out / "dropped.jsonl.zst")} == REASONS

@@ -55,7 +55,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("algorithm=grpo", 'algorithm = "grpo": must be a block of settings with a name, one of ppo, grpo, grpo_plus'),
         ("sampler.engine.name=vlm", 'sampler.engine.name = "vlm": no such choice; '),
         ("algorithm.clip=0.1", "algorithm.clip: no such setting; grpo_plus does not use it (grpo, dr_grpo"),
-        ("problems.name=files", "problems.train: required setting is missing"),
+        ("problems.name=files", "problems: train is missing; give train and heldout, or path alone"),
         (
             "task.name=maths",
             'task.name = "maths": no such choice; did you mean mathematics? Known are code_generation, ',

@@ -41,5 +41,10 @@ def _table(manifest: dict[str, Any], out: Path) -> str:
         dropped = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]))
         rows.append(f"{stage['name']:<18}{sum(stage['kept'].values()):>9}  {dropped}".rstrip())
     return "\n".join(
-        [*rows, "", f"{manifest['problems']} problems in {out}; {out / 'report.html'} shows what was dropped"]
+        [
+            *rows,
+            "",
+            f"{manifest['problems']} problems in {out}, {manifest['heldout']} of them held out; "
+            f"{out / 'report.html'} shows what was dropped",
+        ]
     )

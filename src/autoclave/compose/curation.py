@@ -31,6 +31,7 @@ from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
 from autoclave.problems.readers import LAYOUTS, Layout, raw_files, read_rows
 from autoclave.problems.readers.hub import hub_set
+from autoclave.problems.splitting import heldout_ids
 
 _WORK = "work"
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -77,6 +78,7 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
             [record for _, record in evaluation_sets],
             _settings(config),
             version("autoclave"),
+            heldout_ids(results[-1].kept, config.heldout_share, config.seed) if config.heldout_share else (),
         )
         write_report(out / REPORT, manifest, results)
         drop_other_folders(results, out / _WORK)

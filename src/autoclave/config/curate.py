@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from autoclave.config.base import Config, Fraction, NonNegative, Positive
+from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.curation import Day, DecontaminationConfig, DeduplicationConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
 
@@ -134,6 +134,12 @@ class CurateConfig(Config):
 
     strength: StrengthConfig | None = StrengthConfig()
     """null: tests are not tried on wrong programs."""
+
+    heldout_share: Fraction = 0.02
+    """Share of the problems that go to heldout.jsonl, at least one, and not to train.jsonl; 0: none."""
+
+    seed: Seed = 0
+    """Of the choice of these."""
 
     judge: JudgeConfig = JudgeConfig()
     """Judging."""

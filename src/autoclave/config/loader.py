@@ -125,6 +125,10 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
     if parents and last == "name":
         block.clear()  # a choice is named: its defaults, whatever stood there
         _forget(origins, f"{'.'.join(parents)}.")
+    if override.path == "problems.path" and block.get("name") != "files":
+        block.clear()  # one file of problems is enough to say
+        block["name"] = "files"
+        _forget(origins, "problems.")
     is_text = isinstance(block.get(last), str)
     block[last] = "" if override.value is None and is_text else override.value  # `model.path=` is the empty text
     _forget(origins, f"{override.path}.")

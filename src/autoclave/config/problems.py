@@ -45,11 +45,29 @@ class ProblemFilesConfig(Config):
     name: Literal["files"] = "files"
     """Problems are read from files."""
 
-    train: Path
-    """Problems to learn from."""
+    path: Path | None = None
+    """One file with all problems; a share is held out. Setting it chooses `files`."""
 
-    heldout: Path
-    """Problems to report on."""
+    heldout_share: Fraction = 0.1
+    """Of `path`: share of the problems that are held out to report on, at least one."""
+
+    seed: Seed = 0
+    """Of `path`: another choice of these."""
+
+    train: Path | None = None
+    """In place of `path`: problems to learn from."""
+
+    heldout: Path | None = None
+    """In place of `path`: problems to report on."""
+
+    @model_validator(mode="after")
+    def _has_both_parts(self) -> Self:
+        if self.path and (self.train or self.heldout):
+            raise ValueError("path is split; give it alone, or train and heldout")
+        if not self.path and not (self.train and self.heldout):
+            missing = "train" if not self.train else "heldout"
+            raise ValueError(f"{missing} is missing; give train and heldout, or path alone, which is split")
+        return self
 
 
 class ArithmeticConfig(Config):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoclave.config import ArithmeticConfig, CurriculumConfig, TrainConfig
+from autoclave.config import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, TrainConfig
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.curriculum import build_curriculum, demonstrated_programs, demonstrations
 from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
 from autoclave.problems.fitting import require_fitting
 from autoclave.problems.prompts import fenced, problem_messages
+from autoclave.problems.splitting import asked, split_problems
 
 _HELDOUT_CURRICULUM = (
     "Problems whose program contains a pair of neighbouring operations that occurs next to each other in no problem "
@@ -41,17 +42,7 @@ class ProblemSets:
             self.train, self.heldout = arithmetic.train, arithmetic.heldout
             self.heldout_description = _HELDOUT_ARITHMETIC
         else:
-            self.train = list(read_problems(config.problems.train))
-            self.heldout = list(read_problems(config.problems.heldout))
-            self.heldout_description = f"The problems of {config.problems.heldout}."
-            require_fitting(self.train, config.task.name, f"problems.train = {config.problems.train}")
-            require_fitting(self.heldout, config.task.name, f"problems.heldout = {config.problems.heldout}")
-            learnt = set(map(_asked, self.train))
-            same = next((problem.id for problem in self.heldout if _asked(problem) in learnt), None)
-            if same is not None:
-                raise InputError(
-                    f"problems.heldout: {same!r} has the same tests as a problem of {config.problems.train}"
-                )
+            self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task.name)
 
     def demonstrations(self) -> list[Demonstration]:
         """What the warm start imitates: of problems from files, every solution that they have, in their order.
@@ -94,9 +85,24 @@ class ProblemSets:
         return iter(found)
 
 
-def _asked(problem: Problem) -> tuple[str, str]:
-    """What two problems that ask the same have in common: their tests, and if those are an answer the words too."""
-    return problem.digest, " ".join(problem.statement.split()) if isinstance(problem.tests, AnswerTests) else ""
+def _of_files(files: ProblemFilesConfig, task: str) -> tuple[list[Problem], list[Problem], str]:
+    if files.path:
+        problems = list(read_problems(files.path))
+        require_fitting(problems, task, f"problems.path = {files.path}")
+        train, heldout = split_problems(problems, files.heldout_share, files.seed)
+        return (
+            train,
+            heldout,
+            f"{files.heldout_share:.0%} of the problems of {files.path}, no near duplicates of others.",
+        )
+    train, heldout = (list(read_problems(path)) for path in (files.train, files.heldout) if path)
+    require_fitting(train, task, f"problems.train = {files.train}")
+    require_fitting(heldout, task, f"problems.heldout = {files.heldout}")
+    learnt = set(map(asked, train))
+    same = next((problem.id for problem in heldout if asked(problem) in learnt), None)
+    if same is not None:
+        raise InputError(f"problems.heldout: {same!r} has the same tests as a problem of {files.train}")
+    return train, heldout, f"The problems of {files.heldout}."
 
 
 def _response(problem: Problem, solution: str) -> str:

@@ -20,7 +20,14 @@ from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
 from autoclave.problems.curation.reading import ReadableSource, Reading
 from autoclave.problems.curation.report import write_report
 from autoclave.problems.curation.stage import Dropped
-from autoclave.problems.curation.training_set import DROPPED, MANIFEST, PROBLEMS, SourceRecord, write_training_set
+from autoclave.problems.curation.training_set import (
+    DROPPED,
+    MANIFEST,
+    PARTS,
+    PROBLEMS,
+    SourceRecord,
+    write_training_set,
+)
 
 from .conftest import ADD, candidate
 
@@ -103,7 +110,7 @@ def test_a_stage_that_did_not_end_is_no_result(tmp_path: Path):
 def written(out: Path, work: Path) -> dict[str, bytes]:
     results = run_stages(Reading([source("b"), source("a")]), [Odd()], work)
     records = [SourceRecord(name, "layout", "made", "MIT", {"made.jsonl": "0" * 64}) for name in "ba"]
-    manifest = write_training_set(out, results, records, [], {"name": "set"}, "0.1")
+    manifest = write_training_set(out, results, records, [], {"name": "set"}, "0.1", {"2", "4-2"})
     write_report(out / "report.html", manifest, results)
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
@@ -114,8 +121,10 @@ def test_the_set_is_sorted_by_id_and_the_same_each_time(tmp_path: Path):
     assert [one.id for one in read_problems(tmp_path / "a" / PROBLEMS)] == ["0", "0-2", "2", "2-2", "4", "4-2"]
     dropped = [value for _, value in read_jsonl(tmp_path / "a" / DROPPED)]
     assert [(one["stage"], one["reason"]) for one in dropped] == [("read", "no_tests")] * 2 + [("odd", "odd")] * 6
+    train, heldout = ([one.id for one in read_problems(tmp_path / "a" / name)] for name in PARTS)
+    assert (train, heldout) == (["0", "0-2", "2-2", "4"], ["2", "4-2"])
     manifest = json.loads(found[MANIFEST])
-    assert manifest["problems"] == 6
+    assert (manifest["problems"], manifest["heldout"]) == (6, 2)
     assert manifest["stages"][1] == {
         "name": "odd",
         "kept": {"a": 3, "b": 3},

@@ -1,6 +1,8 @@
 """What curation writes: the problems, what was dropped, and a manifest from which both can be made again.
 
     problems.jsonl.zst    autoclave-problem/1 lines, sorted by id
+    train.jsonl           those to train on, plain lines
+    heldout.jsonl         those to report on, without near duplicates in the other
     dropped.jsonl.zst     what was dropped by which stage, for which reason
     manifest.json         sources with hashes and licences, counts of stages, settings, versions
 
@@ -13,18 +15,21 @@ import hashlib
 import json
 import platform
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core.files import write_atomically
+from autoclave.core.files import atomic_writer, write_atomically
 from autoclave.core.json import to_plain
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.candidate_file import compressed_lines
 from autoclave.problems.curation.pipeline import StageResult
 
 PROBLEMS, DROPPED, MANIFEST = "problems.jsonl.zst", "dropped.jsonl.zst", "manifest.json"
+PARTS = ("train.jsonl", "heldout.jsonl")
+"""The names that recipes read."""
 FORMAT = "autoclave-curation/1"
 
 
@@ -54,15 +59,16 @@ def write_training_set(
     evaluation_sets: Sequence[SourceRecord],
     settings: Mapping[str, Any],
     version: str,
+    heldout: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Write the three files into the folder `out`; the manifest, which is written last.
+    """Write the files into the folder `out`; the manifest, which is written last. `heldout` are ids.
 
     Only one process at a time may do so.
     """
     out.mkdir(parents=True, exist_ok=True)
     for partial in out.glob(".*.partial"):  # of a process that was killed
         partial.unlink()
-    num_problems = _write_problems(out / PROBLEMS, results[-1].kept)
+    num_problems = _write_problems(out, results[-1].kept, heldout)
     with compressed_lines(out / DROPPED) as write:
         for result in results:
             for dropped in result.dropped():
@@ -71,7 +77,8 @@ def write_training_set(
         "format": FORMAT,
         "name": settings["name"],
         "problems": num_problems,
-        "sha256": {name: digest_of(out / name) for name in (PROBLEMS, DROPPED)},
+        "heldout": len(heldout),
+        "sha256": {name: digest_of(out / name) for name in (PROBLEMS, DROPPED, *PARTS)},
         "sources": [to_plain(source) for source in sources],
         "evaluation_sets": [to_plain(source) for source in evaluation_sets],
         "stages": [
@@ -96,14 +103,19 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_problems(path: Path, candidates: Iterable[Candidate]) -> int:
+def _write_problems(out: Path, candidates: Iterable[Candidate], heldout: Collection[str]) -> int:
     """The problems sorted by id, with only ids and places in memory."""
-    with tempfile.TemporaryFile(dir=path.parent) as unsorted, compressed_lines(path) as write:
+    with ExitStack() as opened:
+        unsorted = opened.enter_context(tempfile.TemporaryFile(dir=out))
+        write = opened.enter_context(compressed_lines(out / PROBLEMS))
+        parts = [opened.enter_context(atomic_writer(out / name, text=False)) for name in PARTS]
         places: list[tuple[str, int]] = []
         for candidate in candidates:
             places.append((candidate.problem.id, unsorted.tell()))
             unsorted.write(json.dumps(candidate.problem.to_json()).encode() + b"\n")
-        for _, place in sorted(places):
+        for id, place in sorted(places):
             unsorted.seek(place)
-            write(json.loads(unsorted.readline()))
+            line = unsorted.readline()
+            write(json.loads(line))
+            parts[id in heldout].write(line)
     return len(places)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from autoclave.sandbox.namespace.identity import Identity
 from autoclave.sandbox.pool import ZygotePool
 
 from .conftest import LIMITS, MINIMAL, PLAIN
-from .test_traces import JUDGING, descendants, first_processes, is_alive, wait_until
+from .test_traces import JUDGING, children, descendants, first_processes, is_alive, wait_until
 
 pytestmark = [
     pytest.mark.usefixtures("sandbox"),  # skips where no cells can be made
@@ -171,6 +172,19 @@ def test_groups_that_no_watcher_removed_are_removed_by_the_next_judging_process(
         folder.mkdir()
     assert launch.NamespaceLauncher()
     assert not any(folder.exists() for folder in left)
+
+
+def test_a_group_that_several_threads_remove_leaves_the_watcher_of_the_others(sandbox: Sandbox):
+    before, group, other = zygotes_and_watchers(), Group(find_place()), Group(find_place())
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: group.remove(), range(32)))
+    assert groups_of(os.getpid())
+    other.remove()
+    assert zygotes_and_watchers() == before
+
+
+def zygotes_and_watchers() -> set[int]:
+    return set(children(os.getpid()))
 
 
 def test_groups_of_a_living_judging_process_are_left_alone(sandbox: Sandbox):

@@ -38,7 +38,7 @@ class Group:
         self._folders: list[OpenFolder] = []
         self._watcher: Watcher | None = None
         try:
-            self._watcher = Watcher.of(place.folders)
+            self._watcher = Watcher.of(place.folders, self)
             self._make(place.folders)
             self._open(place)
         except OSError as error:
@@ -61,11 +61,10 @@ class Group:
             raise SandboxFault(f"a zygote cannot be moved into its control group: {error}") from None
 
     def remove(self) -> None:
-        """Remove it once its last process has ended. May be called again."""
+        """Remove it once its last process has ended. May be called again, and from several threads."""
         self._remove_folders()
         if self._watcher:
-            self._watcher.leave()
-            self._watcher = None
+            self._watcher.leave(self)
 
     def _remove_folders(self) -> None:
         for folder in self._folders:

@@ -24,7 +24,7 @@ for pause in {pauses}; do
 done
 """
 _lock = threading.Lock()
-_users: dict[Watcher, int] = {}
+_users: dict[Watcher, set[int]] = {}
 
 
 class Watcher:
@@ -43,23 +43,23 @@ class Watcher:
         )
 
     @classmethod
-    def of(cls, folders: Sequence[Path]) -> Watcher:
-        """The one for `folders`, started if there is none; `leave` it once.
+    def of(cls, folders: Sequence[Path], user: object) -> Watcher:
+        """The one for `folders`, started if there is none. It lasts until all of its users have left.
 
         Raises:
             OSError: no process can be started.
         """
         with _lock:
             found = next((each for each in _users if each.groups == _own_groups(folders)), None) or cls(folders)
-            _users[found] = _users.get(found, 0) + 1
+            _users.setdefault(found, set()).add(id(user))
             return found
 
-    def leave(self) -> None:
-        """End it if no other group uses it."""
+    def leave(self, user: object) -> None:
+        """End it if it has no other user. May be called again, and from several threads."""
         with _lock:
-            _users[self] -= 1
-            if not _users[self]:
-                del _users[self]
+            users = _users.get(self, set())
+            users.discard(id(user))
+            if not users and _users.pop(self, None) is not None:
                 self._process.communicate(b"\n")
 
 

@@ -190,15 +190,20 @@ def test_every_benchmark_has_a_case():
     assert set(CASES) == set(definition_names())
 
 
+def asked_id(config: BenchmarkConfig, data: Callable[..., Path]) -> str:
+    """The id of the first question."""
+    ids = data({"problem_id": "x", "response": "x"}, name="other.jsonl")
+    with pytest.raises(InputError, match="such as") as complaint:
+        evaluate_benchmark(config, str(ids))
+    return str(complaint.value).partition("['")[2].partition("'")[0]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_right_and_wrong_responses_are_told_apart(name, data, tmp_path):
     row, right, wrong = CASES[name]
     path = data(row)
     config = config_of(name, path)
-    ids = data({"problem_id": "x", "response": "x"}, name="other.jsonl")
-    with pytest.raises(InputError, match="such as") as complaint:
-        evaluate_benchmark(config, str(ids))
-    id = str(complaint.value).partition("['")[2].partition("'")[0]
+    id = asked_id(config, data)
     said = [{"problem_id": id, "response": text} for text in (right, wrong)]
     responses = data(*said, name="responses.jsonl")
     result = evaluate_benchmark(config, str(responses), out=tmp_path / "out")
@@ -206,6 +211,23 @@ def test_right_and_wrong_responses_are_told_apart(name, data, tmp_path):
     assert result.to_metrics()["pass@1"] == 0.5
     assert load_result(tmp_path / "out") == result
     assert "</html>" in (tmp_path / "out/report.html").read_text()
+
+
+EXECUTED = "def f(x, y, z=1):\n    total = x + y + z\n    parts = [total, x]\n    return parts[0]"
+ANSWERED = '{"final_output": %s, "variables": {"x": 3, "y": 5, "z": 1, "total": 9, "parts": [9, 3]}}'
+
+
+@pytest.mark.parametrize(
+    ("layout", "given"),
+    [("livecodebench_execution", "f(y = 5, x = 3)"), ("cruxeval", "3, 5")],
+)
+def test_sets_that_ask_what_a_call_returns_are_programs_of_trace_inference(layout, given, data):
+    row = {"id": "one", "code": EXECUTED, "input": given, "output": "9"}
+    config = config_of("trace_inference", data(row), **{"source.set": layout})
+    id = asked_id(config, data)
+    said = [{"problem_id": id, "response": ANSWERED % text} for text in ("9", "8")]
+    result = evaluate_benchmark(config, str(data(*said, name="responses.jsonl")))
+    assert [sample.score for sample in result.samples] == [1.0, 0.0], result.samples
 
 
 @pytest.mark.parametrize(

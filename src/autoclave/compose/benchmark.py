@@ -42,6 +42,7 @@ from autoclave.problems.candidate import Candidate, Unread
 from autoclave.problems.curation.lazy_programs import accepting_lazy_programs
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.readers import LAYOUTS
 from autoclave.rollout import SamplingParameters
 
 Say = Callable[[str], None]
@@ -219,7 +220,10 @@ def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
         raise ConfigError(
             "source: there is none; say which set this is and where your copy is: source.set=... --data PATH"
         )
-    source, record = open_source(config.source)
+    wanted = config.source
+    if config.asks == "trace_inference" and f"{wanted.set}_program" in LAYOUTS:  # a set that asks what a call returns
+        wanted = wanted.model_copy(update={"set": f"{wanted.set}_program"})
+    source, record = open_source(wanted)
     rows = list(source.read())
     unread = [row for row in rows if isinstance(row, Unread)]
     if unread:

@@ -213,6 +213,34 @@ def test_livecodebench_execution_and_test_output(read):
     assert "f([1], 2)" in output.statement
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("f([1, 2], 'a')", [[1, 2], "a"]),
+        ("f(s = 'a', xs = [1])", [[1], "a"]),
+        ("f([1], k=3)", [[1], "b", 3]),
+        ("f([1])", [[1]]),
+    ],
+)
+def test_a_call_is_the_test_of_the_program_that_it_calls(read, call, arguments):
+    code = "def f(xs, s='b', k=0):\n    return [xs, s, k]\n"
+    found = read("livecodebench_execution_program", id="one", code=code, input=call, output="(1, 2)").problem
+    assert found.tests == CallTests("call", "f", [CallCase(arguments, None)])
+    assert found.solutions == [code.strip()]
+    assert read("cruxeval_program", id="one", code=code, input="[1], 's'", output="[1]").problem.tests == CallTests(
+        "call", "f", [CallCase([[1], "s"], [1])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [("f((1, 2))", "not_plain"), ("f({1: 2})", "not_plain"), ("f(g(1))", "malformed"), ("g(1)", "malformed")],
+)
+def test_a_call_that_cannot_be_a_test_is_no_problem(read, call, reason):
+    row = {"id": "one", "code": "def f(x):\n    return x\n", "input": call, "output": "1"}
+    assert read("livecodebench_execution_program", **row).reason == reason
+
+
 def test_leetcode_of_old_and_new_releases(read):
     row = {
         "task_id": "two-sum",

@@ -20,6 +20,7 @@ from autoclave.problems.readers.livecodebench import (
     livecodebench_execution,
     livecodebench_test_output,
 )
+from autoclave.problems.readers.programs import cruxeval_program, livecodebench_execution_program
 from autoclave.problems.readers.rllm import rllm
 from autoclave.problems.readers.row import Reader, ReadProblem, Row, UnusableRow
 from autoclave.problems.readers.verifiable import verifiable
@@ -63,6 +64,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "kodcode": Layout(kodcode, "CC-BY-NC-4.0"),
     "livecodebench": Layout(livecodebench, "CC", RELEASES),
     "livecodebench_execution": Layout(livecodebench_execution, "CC"),
+    "livecodebench_execution_program": Layout(livecodebench_execution_program, "CC"),
     "livecodebench_test_output": Layout(livecodebench_test_output, "CC"),
     "leetcode": Layout(leetcode, "Apache-2.0"),
     "code_contests": Layout(code_contests, "CC-BY-4.0"),
@@ -73,6 +75,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "mbpp": Layout(mbpp, "CC-BY-4.0"),
     "mbpp_plus": Layout(mbpp, "Apache-2.0"),
     "cruxeval": Layout(cruxeval, "MIT"),
+    "cruxeval_program": Layout(cruxeval_program, "MIT"),
     "cruxeval_input": Layout(cruxeval_input, "MIT"),
     "livebench": Layout(livebench),
     "aime": Layout(aime),

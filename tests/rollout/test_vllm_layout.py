@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from autoclave.models import digests, joined_digests
-from autoclave.rollout.vllm_layout import shards_of
+from autoclave.rollout.vllm_layout import adapter_shards_of, shards_of
 
 
 def published(kv_heads: int) -> dict[str, Tensor]:
@@ -96,3 +96,48 @@ def test_a_weight_that_was_repacked_is_absent():
     model = packed(weights, 0, 1)
     model.get_submodule("model.layers.0.self_attn.qkv_proj").weight = nn.Parameter(torch.empty(0))
     assert weights.keys() - shards_of(model, 0).keys() == {f"model.layers.0.self_attn.{n}_proj.weight" for n in "qkv"}
+
+
+@pytest.mark.parametrize(("ranks", "copies"), [(1, 1), (2, 1), (2, 2)])
+def test_an_adapter_has_the_digests_of_the_published_one(ranks: int, copies: int):
+    """Held with room for larger ranks; the columns of A or the rows of B are spread over ranks."""
+    shapes = {"q_proj": (32, 32), "k_proj": (32 // copies, 32), "v_proj": (32 // copies, 32), "o_proj": (32, 32)}
+    draw = torch.Generator().manual_seed(0)
+    weights: dict[str, Tensor] = {}
+    for name, (rows, columns) in shapes.items():
+        weights[f"attn.{name}.lora_A.default.weight"] = torch.randn(3, columns, generator=draw)
+        weights[f"attn.{name}.lora_B.default.weight"] = torch.randn(rows, 3, generator=draw)
+
+    def wrapped(names: list[str], rank: int, *, by_columns: bool = False) -> nn.Module:
+        made, downs, ups = nn.Module(), [], []
+        for place, name in enumerate(names):
+            share = ranks // copies if place else ranks
+            down, up = (weights[f"attn.{name}.lora_{kind}.default.weight"] for kind in "AB")
+            down = down.chunk(ranks, dim=1)[rank] if by_columns else down
+            up = up if by_columns else up.chunk(share)[rank * share // ranks]
+            downs.append(torch.zeros(1, 1, 8, down.shape[1]))
+            ups.append(torch.zeros(1, 1, len(up), 8))
+            downs[-1][0, 0, :3], ups[-1][0, 0, :, :3] = down, up
+        made.lora_a_stacked, made.lora_b_stacked, made.tp_size = tuple(downs), tuple(ups), ranks
+        made.base_layer = layer(torch.zeros(1), input_size=32, num_kv_head_replicas=copies)
+        if by_columns:
+            made.base_layer.input_size_per_partition = 32 // ranks
+        return made
+
+    def model(rank: int) -> nn.Module:
+        root = nn.Module()
+        root.packed_modules_mapping = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
+        root.attn = nn.Module()
+        root.attn.qkv_proj = wrapped(["q_proj", "k_proj", "v_proj"], rank)
+        root.attn.o_proj = wrapped(["o_proj"], rank, by_columns=True)
+        return root
+
+    parts = [adapter_shards_of(model(rank), rank, 3) for rank in range(ranks)]
+    assert joined_digests(digests(part) for part in parts) == digests(weights)
+
+
+def test_weights_under_an_adapter_have_the_names_of_those_without_one():
+    root = nn.Module()
+    root.norm, root.head = layer(torch.ones(3)), nn.Module()
+    root.head.base_layer = layer(torch.ones(2, 3), output_partition_sizes=[2])
+    assert set(shards_of(root, 0)) == {"norm.weight", "head.weight"}

@@ -27,12 +27,15 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
         HostError: a package is not installed, or does not work here; the message has the mend.
         EngineFault: a server does not answer.
     """
+    lora = config.trainer.lora if config.publishes_adapter else None
     match config.sampler.engine:
         case TransformersEngineConfig() as settings:
             policy = load_policy(model_folder, dtype=config.sampling_dtype, device=config.model.device)
-            return TransformersEngine(policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches)
+            return TransformersEngine(
+                policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches, lora=lora
+            )
         case VllmEngineConfig() as settings:
-            return VllmEngine(model_folder, settings, dtype=config.sampling_dtype, seed=config.seed % 2**31)
+            return VllmEngine(model_folder, settings, dtype=config.sampling_dtype, seed=config.seed % 2**31, lora=lora)
         case SglangEngineConfig() as settings:
             return sglang_engine(settings, model_folder)
         case OpenAiEngineConfig() as settings:

@@ -174,7 +174,7 @@ class Workers:
 
 def _form(config: TrainConfig) -> Form:
     dtype = getattr(torch, config.publish.dtype) if config.publish.dtype else None
-    return Form(dtype, adapter_only=config.publish.content == "adapter")
+    return Form(dtype, adapter_only=config.publishes_adapter)
 
 
 def _sharded(pool: ResourcePool, make_worker: Callable[[], W], name: str) -> WorkerGroup[W]:
@@ -232,7 +232,8 @@ def open_samplers(config: TrainConfig, model: Path, say: Callable[[str], None] =
         HostError: their pool asks for more than there is, or a package is not installed.
         InputError: `model` is not the folder of a policy.
     """
-    home = config.workers.sampler
+    publish = config.publish.model_copy(update={"content": "weights"})  # none come, so no adapter either
+    config, home = config.model_copy(update={"publish": publish}), config.workers.sampler
     devices = 1 if resolve_device(config.model.device).type == "cuda" else 0
     pools = autoclave.workers.open_pools(_replicas(home, config.pools[home]), devices_per_process=devices)
     try:

@@ -25,9 +25,9 @@ class ProbeConfig(Config):
 class PublishConfig(Config):
     """How new weights get from the trainer to the samplers."""
 
-    content: Literal["weights", "adapter"] = "weights"
-    """`adapter`: with `trainer.lora` the matrices of the adapters alone, which samplers add to weights that they
-    keep."""
+    content: Literal["weights", "adapter"] | None = None
+    """`adapter`: with `trainer.lora` the matrices of the adapters alone. null: that with `trainer.lora`, else all
+    `weights`."""
 
     dtype: Literal["bfloat16"] | None = None
     """Number format in which weights are published and samplers compute. null: `model.dtype`."""

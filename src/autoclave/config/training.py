@@ -446,10 +446,6 @@ class TrainConfig(Config):
             raise ValueError(
                 "publish.content = adapter: there is no adapter; set trainer.lora, or use publish.content=weights"
             )
-        if self.publish.content == "adapter" and self.publish.dtype:
-            raise ValueError(
-                f"publish.dtype = {self.publish.dtype}: is ignored with publish.content = adapter; remove one of them"
-            )
         if self.publish.dtype == self.model.dtype:
             raise ValueError(f"publish.dtype = {self.publish.dtype}: is that of model.dtype anyway; remove it")
         return self
@@ -564,6 +560,11 @@ class TrainConfig(Config):
     def sampling_dtype(self) -> str:
         """Number format in which samplers compute."""
         return self.publish.dtype or self.model.dtype
+
+    @property
+    def publishes_adapter(self) -> bool:
+        """Only the matrices of adapters go to samplers."""
+        return self.trainer.lora is not None and self.publish.content != "weights"
 
     @property
     def longest_trained(self) -> int:

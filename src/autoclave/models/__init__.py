@@ -6,6 +6,7 @@ May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or wor
 from autoclave.models.attention import can_pack
 from autoclave.models.compatibility import (
     INCIDENTAL,
+    adapter_shapes,
     require_same_architecture,
     require_same_tokens,
     require_same_vocabulary,
@@ -34,6 +35,7 @@ from autoclave.models.lora import (
     save_adapter,
     with_adapter,
     without_adapter,
+    write_matrices,
 )
 from autoclave.models.policy import (
     Policy,
@@ -58,6 +60,7 @@ __all__ = [
     "WeightShard",
     "WeightViews",
     "adapter_scale",
+    "adapter_shapes",
     "added",
     "apply_liger",
     "build_tiny_policy",
@@ -90,4 +93,5 @@ __all__ = [
     "tiny_architecture",
     "with_adapter",
     "without_adapter",
+    "write_matrices",
 ]

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from autoclave.config import LoraConfig
 from autoclave.core import InputError
 from autoclave.core.json import shown
-from autoclave.models.lora import target_layers
+from autoclave.models.lora import NAME, target_layers
 
 INCIDENTAL = frozenset(
     {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache", "_commit_hash"}
@@ -164,6 +164,23 @@ def require_targets(architecture: PretrainedConfig, config: LoraConfig) -> None:
         InputError: it is no causal language model.
     """
     target_layers(_without_weights(architecture, "trainer.lora"), config)
+
+
+def adapter_shapes(architecture: PretrainedConfig, config: LoraConfig) -> dict[str, torch.Size]:
+    """The shape of each matrix of an adapter of such a model, by name.
+
+    Raises:
+        ConfigError: the model lacks a layer that is to get one.
+        InputError: it is no causal language model.
+    """
+    model = _without_weights(architecture, "trainer.lora")
+    linear = dict(model.named_modules())
+    shapes: dict[str, torch.Size] = {}
+    for layer in target_layers(model, config):
+        rows, columns = linear[layer].weight.shape
+        shapes[f"{layer}.lora_A.{NAME}.weight"] = torch.Size([config.rank, columns])
+        shapes[f"{layer}.lora_B.{NAME}.weight"] = torch.Size([rows, config.rank])
+    return shapes
 
 
 def _essential(settings: Mapping[str, Any]) -> dict[str, Any]:

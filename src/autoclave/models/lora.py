@@ -165,15 +165,21 @@ def save_adapter(model: PreTrainedModel, folder: Path, *, weights: Mapping[str, 
         HostError: the disk is full or fails.
     """
     state = model.state_dict() if weights is None else weights
-    found = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": t for name, t in state.items() if is_of_adapter(name)}
+    found = {name: tensor for name, tensor in state.items() if is_of_adapter(name)}
     if not found:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _settings(model)[NAME].save_pretrained(str(folder))
-        save_file(found, folder / WEIGHTS, metadata={"format": "pt"})
+        write_matrices(found, folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error
+
+
+def write_matrices(adapter: Mapping[str, Tensor], folder: Path) -> None:
+    """Write the matrices of an adapter, by the names of a model that has it, to the file that `peft` reads."""
+    named = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": tensor for name, tensor in adapter.items()}
+    save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 # --- Inside the model ----------------------------------------------------------------------------------------------

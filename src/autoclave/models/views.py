@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from autoclave.core import InputError
 from autoclave.core.json import nearest
+from autoclave.models.lora import is_of_adapter
 
 REMEMBERED = 2
 """Sets of weights of which it is remembered where they belong: a publisher writes two in turn."""
@@ -18,8 +19,9 @@ REMEMBERED = 2
 class WeightViews:
     """Lets `model` compute with weights that it is given. The same tensors, given again, are taken over quickly."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    def __init__(self, model: nn.Module, *, adapter_only: bool = False) -> None:
+        """With `adapter_only` the matrices of its adapters alone are given; all else stays as it is."""
+        self._model, self._adapter_only = model, adapter_only
         self._known: list[_Fitting] = []
 
     def take(self, weights: Mapping[str, Tensor]) -> None:
@@ -35,7 +37,10 @@ class WeightViews:
         fitting = next((known for known in self._known if known.is_of(weights)), None)
         with torch.inference_mode(False), torch.no_grad():
             if fitting is None:
-                pairs = [(own, _as(given, own)) for own, given in _matched(self._model, weights)]
+                state = self._model.state_dict(keep_vars=True)
+                if self._adapter_only:
+                    state = {name: own for name, own in state.items() if is_of_adapter(name)}
+                pairs = [(own, _as(given, own)) for own, given in _matched(state, weights)]
                 fitting = _Fitting(dict(weights), pairs)
                 if fitting.is_of_views:
                     self._known = [*self._known, fitting][-REMEMBERED:]
@@ -65,10 +70,9 @@ def _as(given: Tensor, own: Tensor) -> Tensor:
     return given.detach().to(device=own.device, dtype=own.dtype).contiguous()
 
 
-def _matched(model: nn.Module, weights: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Each tensor of the model, once, with the one that is to take its place."""
+def _matched(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Each tensor of `state`, once, with the one that is to take its place."""
     names_of: dict[int, list[str]] = {}
-    state = model.state_dict(keep_vars=True)
     for name, own in state.items():
         names_of.setdefault(id(own), []).append(name)
     for name in weights:

@@ -5,6 +5,7 @@ Engines are imported from files of their own: whoever only asks one for response
 
 from autoclave.rollout.collection import Collection, CollectionTimes
 from autoclave.rollout.interface import (
+    AdapterEngine,
     Engine,
     EngineStats,
     InspectableEngine,
@@ -15,6 +16,7 @@ from autoclave.rollout.interface import (
 )
 
 __all__ = [
+    "AdapterEngine",
     "Collection",
     "CollectionTimes",
     "Engine",

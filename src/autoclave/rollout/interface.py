@@ -78,6 +78,7 @@ class Engine(Protocol):
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Take over `weights` by name (Hugging Face's names; a tied tensor may be left out).
 
+        An engine that holds an adapter is given the matrices of that alone; see `AdapterEngine`.
         They stay as they are until the next update, so that an engine may compute with them; it must not write to them.
         Tokens sampled from now on are stamped with `version`, those of requests in the making too: these go on with
         the new weights, and what was cached of the old ones is dropped.
@@ -100,6 +101,20 @@ class InspectableEngine(Protocol):
 
     def weight_digests(self) -> Mapping[str, Digest]:
         """Digests of the weights in its own memory, by the names of `update_weights`; those out of reach are absent."""
+        ...
+
+
+@runtime_checkable
+class AdapterEngine(Protocol):
+    """An engine that can compute with an adapter beside frozen weights, which it has from the start."""
+
+    @property
+    def holds_adapter(self) -> bool:
+        """Whether it was made with an adapter, which new weights are those of."""
+        ...
+
+    def adapter_digests(self) -> Mapping[str, Digest]:
+        """Digests of the adapter's matrices in its own memory, by the names of `update_weights`."""
         ...
 
 

@@ -14,8 +14,9 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
+from autoclave.config import LoraConfig
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Digest, Policy, WeightViews, digests
+from autoclave.models import Digest, Policy, WeightViews, digests, is_of_adapter, parts_of, with_adapter
 from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Responses
 from autoclave.rollout.running_batch import RunningBatch, Sampled
@@ -31,10 +32,18 @@ than those that leave."""
 class TransformersEngine:
     """Samples with `policy`, which the engine owns: its weights become those of `update_weights`. See `Engine`."""
 
-    def __init__(self, policy: Policy, *, batch_size: int, mixes_waves: bool = False) -> None:
-        """Sample at most `batch_size` requests at a time; only with `mixes_waves`, those of several waves together."""
+    def __init__(
+        self, policy: Policy, *, batch_size: int, mixes_waves: bool = False, lora: LoraConfig | None = None
+    ) -> None:
+        """Sample at most `batch_size` requests at a time; only with `mixes_waves`, those of several waves together.
+
+        With `lora` new weights are those of such an adapter, which changes nothing before the first of them.
+        """
         self._policy, self._batch_size, self._mixes_waves = policy, batch_size, mixes_waves
-        self._views = WeightViews(policy.model)
+        self.holds_adapter = lora is not None
+        if lora:
+            with_adapter(policy.model, lora, seed=0)
+        self._views = WeightViews(policy.model, adapter_only=self.holds_adapter)
         self._version = self._wave = 0
         self._waiting: deque[Sampled] = deque()
         self._responses = Responses(policy.tokenizer, policy.end_tokens)
@@ -65,7 +74,13 @@ class TransformersEngine:
 
     def weight_digests(self) -> dict[str, Digest]:
         """Digests of what the model computes with; see `InspectableEngine`."""
-        return digests(self._policy.model.state_dict())
+        state = self._policy.model.state_dict()
+        return digests({part.name: state[part.base] for part in parts_of(state)})
+
+    def adapter_digests(self) -> dict[str, Digest]:
+        """Digests of the adapter that the model computes with; see `AdapterEngine`."""
+        state = self._policy.model.state_dict()
+        return digests({name: tensor for name, tensor in state.items() if is_of_adapter(name)})
 
     @torch.inference_mode()
     def step(self, seconds: float) -> list[tuple[int, Completion]]:

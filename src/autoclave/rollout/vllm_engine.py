@@ -21,11 +21,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
-from autoclave.config import VllmEngineConfig
+from autoclave.config import LoraConfig, VllmEngineConfig
 from autoclave.core import Completion, ConfigError, EngineFault, FinishReason, InputError
 from autoclave.models import Digest, joined_digests
 from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Growing, load_responses
+from autoclave.rollout.vllm_adapter import HotAdapter
 from autoclave.rollout.vllm_guest import Guest, require_vllm
 
 BLOCK_TOKENS = 32
@@ -37,8 +38,16 @@ REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": Fi
 class VllmEngine:
     """Samples with the policy of a folder until `update_weights` brings other weights. See `Engine`."""
 
-    def __init__(self, folder: Path, settings: VllmEngineConfig, *, dtype: str = "float32", seed: int = 0) -> None:
-        """Start it with the policy in `folder`.
+    def __init__(
+        self,
+        folder: Path,
+        settings: VllmEngineConfig,
+        *,
+        dtype: str = "float32",
+        seed: int = 0,
+        lora: LoraConfig | None = None,
+    ) -> None:
+        """Start it with the policy in `folder`; with `lora` new weights are those of such an adapter.
 
         Raises:
             HostError: vLLM is not installed or does not import; the message has the mend.
@@ -52,11 +61,12 @@ class VllmEngine:
         self._growing: dict[int, Growing] = {}
         self._over: list[tuple[int, Completion]] = []
         self._prompt_tokens = self._sampled_tokens = 0
+        self._adapter = HotAdapter(config, lora) if lora else None
         self._guest = Guest(is_eager=settings.eager)
         with self._guest.inside():
             require_vllm()
             _require_head_size(config)
-            self._engine: Any = _start(folder, settings, dtype, seed)
+            self._engine: Any = _start(folder, settings, dtype, seed, self._adapter)
         self._context = int(self._engine.model_config.max_model_len)
 
     def add(self, requests: Mapping[int, Request]) -> None:
@@ -71,7 +81,8 @@ class VllmEngine:
             for number, request in requests.items():
                 self._growing[number] = Growing(number, request, [(self._version, 0)])
                 prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
-                self._engine.add_request(str(number), prompt, self._parameters(request))
+                adapter = self._adapter.request if self._adapter else None
+                self._engine.add_request(str(number), prompt, self._parameters(request), lora_request=adapter)
 
     def abort(self, numbers: Collection[int]) -> None:
         """End these; see `Engine`."""
@@ -104,6 +115,13 @@ class VllmEngine:
             InputError: a name is unknown or missing; the weights are those that they were.
             EngineFault: vLLM died of it.
         """
+        if self._adapter:
+            self._adapter.require_names(version, weights)
+            with self._calling("take an adapter"):
+                self._adapter.load(self._engine, version, weights)
+                self._engine.reset_prefix_cache(reset_running_requests=True)
+            self._stamp(version)
+            return
         new = {name: tensor for name, tensor in weights.items() if name not in self._tied}
         if self._names and new.keys() != self._names:
             missing, unknown = sorted(self._names - new.keys()), sorted(new.keys() - self._names)
@@ -114,6 +132,9 @@ class VllmEngine:
         with self._calling("take weights"), self._as_payload(new) as payload:
             self._engine.collective_rpc("take_weights", args=(payload,))
             self._engine.reset_prefix_cache(reset_running_requests=True)
+        self._stamp(version)
+
+    def _stamp(self, version: int) -> None:
         self._version = version
         for growing in self._growing.values():
             growing.versions.append((version, len(growing.tokens)))
@@ -126,6 +147,20 @@ class VllmEngine:
         """
         with self._calling("report its weights"):
             return joined_digests(self._engine.collective_rpc("weight_digests"))
+
+    @property
+    def holds_adapter(self) -> bool:
+        """Whether it was made with one; see `AdapterEngine`."""
+        return self._adapter is not None
+
+    def adapter_digests(self) -> dict[str, Digest]:
+        """Digests of the adapter that vLLM holds, over all its ranks; see `AdapterEngine`.
+
+        Raises:
+            EngineFault: vLLM died.
+        """
+        with self._calling("report its adapter"):
+            return self._adapter.digests(self._engine) if self._adapter else {}
 
     @property
     def stats(self) -> EngineStats:
@@ -221,7 +256,7 @@ class VllmEngine:
             yield path
 
 
-def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int) -> Any:
+def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int, adapter: HotAdapter | None) -> Any:
     from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
@@ -248,11 +283,15 @@ def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int) -> A
         worker_extension_cls=f"{TakesWeights.__module__}.{TakesWeights.__name__}",
         disable_log_stats=True,
         use_tqdm_on_load=False,
+        **(adapter.arguments() if adapter else {}),
     )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return LLMEngine.from_engine_args(arguments)
+            engine = LLMEngine.from_engine_args(arguments)
+            if adapter:
+                adapter.start(engine)
+            return engine
     except ValueError as error:
         text = " ".join(str(error).split())[:400]
         raise ConfigError(f"sampler.engine.name = vllm: vLLM refuses {folder} ({text})") from error

@@ -12,19 +12,53 @@ from typing import Any
 from torch import Tensor, nn
 
 from autoclave.models import WeightShard
+from autoclave.models.lora import NAME as ADAPTER
 
 
 def shards_of(model: nn.Module, rank: int) -> dict[str, WeightShard]:
     """The part of each weight that `rank` holds, by Hugging Face name; what several ranks hold, the first of them."""
     packed: dict[str, list[str]] = getattr(model, "packed_modules_mapping", {})
     found: dict[str, WeightShard] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
+    for place, module in model.named_modules(remove_duplicate=False):
+        path = place.removesuffix(".base_layer")  # of a layer that can have an adapter
         layer, dot, own = path.rpartition(".")
         for kind, tensor in module.named_parameters(recurse=False):
             names = [f"{layer}{dot}{part}" for part in packed.get(own, [own])] if path else [path]
             for name, shard in zip(names, _shards(module, kind, tensor, len(names), rank), strict=False):
                 if shard is not None:
                     found[f"{name}.{kind}" if name else kind] = shard
+    return found
+
+
+def adapter_shards_of(model: nn.Module, rank: int, lora_rank: int) -> dict[str, WeightShard]:
+    """The part of each matrix of the only adapter that `rank` holds, by the names of a model with that adapter.
+
+    vLLM holds them with room for other adapters and larger ranks: (adapters, 1, rank, columns), (adapters, 1, rows,
+    rank).
+    """
+    packed: dict[str, list[str]] = getattr(model, "packed_modules_mapping", {})
+    found: dict[str, WeightShard] = {}
+    for path, module in model.named_modules():
+        if not isinstance(getattr(module, "lora_a_stacked", None), tuple):
+            continue
+        wrapped: Any = module
+        layer, dot, own = path.rpartition(".")
+        base, names = wrapped.base_layer, packed.get(own, [own])
+        columns = getattr(base, "input_size_per_partition", base.input_size)
+        for place, name in enumerate(names):
+            down = wrapped.lora_a_stacked[place][0, 0, :lora_rank]
+            up = wrapped.lora_b_stacked[place][0, 0, :, :lora_rank]
+            copies = getattr(base, "num_kv_head_replicas", 1) if place else 1
+            parts: dict[str, WeightShard] = {}
+            if columns != base.input_size:  # columns are spread over ranks, else rows
+                parts["A"] = WeightShard(down, column=rank * columns, num_columns=base.input_size)
+            elif not rank:
+                parts["A"] = WeightShard(down)
+            if columns == base.input_size and wrapped.tp_size > 1 and rank % copies == 0:
+                parts["B"] = WeightShard(up, row=rank // copies * len(up))
+            elif not rank:
+                parts["B"] = WeightShard(up)
+            found |= {f"{layer}{dot}{name}.lora_{kind}.{ADAPTER}.weight": part for kind, part in parts.items()}
     return found
 
 

@@ -17,7 +17,7 @@ from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # pyri
 from autoclave.models import Digest, digests
 from autoclave.rollout.drawing import draw
 from autoclave.rollout.interface import Request, uniforms
-from autoclave.rollout.vllm_layout import shards_of
+from autoclave.rollout.vllm_layout import adapter_shards_of, shards_of
 
 
 class TakesWeights:
@@ -34,6 +34,10 @@ class TakesWeights:
     def weight_digests(self) -> dict[str, Digest]:
         """Digests of the weights of this rank in vLLM's own memory; see `vllm_layout`."""
         return digests(shards_of(self.model_runner.get_model(), get_tensor_model_parallel_rank()))
+
+    def adapter_digests(self, lora_rank: int) -> dict[str, Digest]:
+        """The same of the adapter's matrices."""
+        return digests(adapter_shards_of(self.model_runner.get_model(), get_tensor_model_parallel_rank(), lora_rank))
 
     def _pack_output_embedding(self) -> None:
         """On a CPU, vLLM multiplies by a packed copy of the output embedding; a tied one stays as it was, silently."""

@@ -29,12 +29,12 @@ class Publishing:
 def publishing_of(config: TrainConfig, shape: ModelShape, holding: Holding) -> Publishing:
     """By the routes of docs/weights.md; `holding` is the actor's."""
     whole = shape.parameters * WIDTHS[config.sampling_dtype]
-    is_adapter = config.publish.content == "adapter"
+    is_adapter, engine = config.publishes_adapter, config.sampler.engine.name
+    sums = whole if is_adapter and engine not in ("transformers", "vllm") else 0
     merged = shape.largest_tensor * holding.width if config.trainer.lora and not is_adapter else 0
-    # An engine that computes with what is published needs nothing besides; one that adds adapters keeps what it adds
-    # them to, and the sums.
-    kept = 2 * whole if is_adapter else 0 if config.sampler.engine.name == "transformers" else whole
-    added = whole if is_adapter else 0
+    # An engine that computes with what is published needs nothing besides; one that has no place for adapters is given
+    # the sums of these and frozen weights, which are kept.
+    kept = whole + sums if is_adapter else 0 if engine == "transformers" else whole
     if _is_alias(config, holding):
         return Publishing(0, kept, 0, 0)
     published = _adapter_bytes(config, shape) if is_adapter else whole
@@ -42,14 +42,14 @@ def publishing_of(config: TrainConfig, shape: ModelShape, holding: Holding) -> P
     is_together = homes["sampler"] == homes["actor"]
     if config.model.device == "cpu":
         mapped = 0 if is_together or _is_one_process(config) else 2 * published
-        return Publishing(math.ceil(2 * published / holding.parts), kept + mapped, merged, added)
+        return Publishing(math.ceil(2 * published / holding.parts), kept + mapped, merged, sums)
     gathered = shape.largest_tensor * holding.width if holding.is_gathered else 0
     in_passing = max(merged, gathered)
     if not is_together:
-        return Publishing(published, kept + 2 * published, in_passing, added)
+        return Publishing(published, kept + 2 * published, in_passing, sums)
     if config.pools[homes["actor"]].processes == 1:
-        return Publishing(2 * published, kept, in_passing, added)
-    return Publishing(0, kept or whole, in_passing, added or shape.largest_tensor * WIDTHS[config.sampling_dtype])
+        return Publishing(2 * published, kept, in_passing, sums)
+    return Publishing(0, kept or whole, in_passing, sums or shape.largest_tensor * WIDTHS[config.sampling_dtype])
 
 
 def _is_one_process(config: TrainConfig) -> bool:

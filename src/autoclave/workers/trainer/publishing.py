@@ -37,7 +37,7 @@ class Sender:
         self._model, self._form = model, form
         self._device = device_of(model) if on_device else torch.device("cpu")
         sources = self._sources()
-        table = WeightTable.of((source.weight for source in sources), form.dtype)
+        table = WeightTable.of((source.weight for source in sources), form.sent_dtype)
         self._adjacent = AdjacentWeights.of(sources, table) if num_ranks() == 1 and not on_device else None
         self.offer = _on_first_rank(lambda: self._made(table, num_slots))
         # A GPU is one rank's; hosts have memories of their own. There each weight is gathered for rank 0 to write.
@@ -98,6 +98,7 @@ class SendsWeights:
     _sender: Sender | None = None
     _store: Any = None
     _group: BroadcastGroup | None = None
+    _frozen_digests: Mapping[Form, Mapping[str, Digest]] = {}
 
     @register(Dispatch.ONE_TO_ALL)
     def survey_weights(self, form: Form) -> tuple[Seat, bool]:
@@ -113,6 +114,7 @@ class SendsWeights:
     @register(Dispatch.ONE_TO_ALL)
     def open_weights(self, form: Form, num_slots: int, on_device: bool) -> Offer:
         """Make the memory to publish by, in place of an earlier one; see `Sender`."""
+        self._frozen_digests = {}
         self._sender = None  # an earlier memory is free as soon as samplers have let it go
         self._sender = Sender(self._model, form, num_slots=num_slots, on_device=on_device)
         return self._sender.offer
@@ -129,10 +131,12 @@ class SendsWeights:
         Of adapters alone: their matrices, and the frozen weights without them.
         """
         gathers = bool(self._sender and self._sender.gathers)
-        found = source_digests(sources_of(self._model, adapter_only=form.adapter_only), form.dtype, gathers=gathers)
-        if form.adapter_only:
-            found |= source_digests(self._frozen_sources(), None, gathers=gathers)
-        return joined_digests(gather(found))
+        sources = sources_of(self._model, adapter_only=form.adapter_only)
+        found = joined_digests(gather(source_digests(sources, form.sent_dtype, gathers=gathers)))
+        if form.adapter_only and form not in self._frozen_digests:
+            frozen = source_digests(self._frozen_sources(), form.dtype, gathers=gathers)
+            self._frozen_digests = {form: joined_digests(gather(frozen))}
+        return found | self._frozen_digests.get(form, {})
 
     def _frozen_sources(self) -> list[Source]:
         return [replace(source, adapter=None) for source in sources_of(self._model)]
@@ -148,10 +152,10 @@ class SendsWeights:
         return self._opened().packed()
 
     @register(Dispatch.ONE_TO_ALL)
-    def frozen_weights(self) -> Buckets | None:
+    def frozen_weights(self, form: Form) -> Buckets | None:
         """A copy of the weights without what adapters learnt, which stay as they are for a whole run."""
         sources = self._frozen_sources()
-        table = WeightTable.of(source.weight for source in sources)
+        table = WeightTable.of((source.weight for source in sources), form.dtype)
         buffer = torch.empty(table.num_bytes if this_rank() == 0 else 0, dtype=torch.uint8)
         write_sources(sources, table.views(buffer) if this_rank() == 0 else {}, gathers=True)
         pieces = {piece: buffer[slice(*piece)].numpy() for piece in table.buckets(BUCKET_BYTES)}

@@ -20,7 +20,13 @@ class Form:
     dtype: torch.dtype | None = None
     """The number format of floating-point weights; None: that of the trainer."""
     adapter_only: bool = False
-    """The matrices of adapters alone, in the trainer's format; samplers add them to weights that they keep."""
+    """The matrices of adapters alone, in the trainer's format; `dtype` is that of the frozen weights, which samplers
+    have."""
+
+    @property
+    def sent_dtype(self) -> torch.dtype | None:
+        """The number format of what is sent at every publish; None: that of the trainer."""
+        return None if self.adapter_only else self.dtype
 
 
 AS_TRAINED = Form()

@@ -34,6 +34,8 @@ class _Reader:
     starts: int
     """Of its workers, when they were told how weights come in."""
     routes: Sequence[Route]
+    needs_frozen: bool
+    """Its engines have no place for adapters: these are added to frozen weights that they are sent once."""
 
     @property
     def is_ready(self) -> bool:
@@ -123,7 +125,7 @@ class Publisher:
             self._make_memory(frozenset(routes.values()))
             for group in samplers:
                 of_ranks = [routes[group.name, rank] for rank in range(len(found[group.name]))]
-                self._readers[group.name] = _Reader(group, group.starts, of_ranks)
+                self._readers[group.name] = _Reader(group, group.starts, of_ranks, self._need_frozen(found[group.name]))
             readers = self._readers.items()
             self._answers({name: reader.group.open_inlet(*self._inlets(reader)) for name, reader in readers})
             self._write(version)
@@ -181,7 +183,7 @@ class Publisher:
         if routes - {Route.ALIAS}:
             num_slots = 2 if routes & MAPPED else 1  # the other routes copy what they read
             self._offer = self._answer(self._trainer.open_weights(self._form, num_slots, is_on_device(routes)))
-        self._frozen = self._trainer.frozen_weights() if self._form.adapter_only and self._offer else None
+        self._frozen = None
 
     def _write(self, version: int) -> None:
         try:
@@ -223,7 +225,8 @@ class Publisher:
         """A group that comes later, or was made anew, told how weights come in from the memory that there is."""
         starts, seats = group.starts, call("weights_seats")
         with self._turn:
-            reader = _Reader(group, starts, [self._route_beside(group, seat) for seat in seats])
+            routes = [self._route_beside(group, seat) for seat in seats]
+            reader = _Reader(group, starts, routes, self._need_frozen(seats))
             self._members -= {*_ranks(reader)}
             inlets = self._inlets(reader)
         call("open_inlet", *inlets)
@@ -255,7 +258,12 @@ class Publisher:
             if number >= NUM_SEATS:
                 raise FaultError(f"sampler {rank} is the {number + 1}th; there is room for {NUM_SEATS}")
             seats.append((route, number))
-        return seats, self._offer, reader.group.name, self._frozen
+        if reader.needs_frozen and self._frozen is None and self._offer:
+            self._frozen = self._trainer.frozen_weights(self._form)
+        return seats, self._offer, reader.group.name, self._frozen if reader.needs_frozen else None
+
+    def _need_frozen(self, seats: Sequence[Seat]) -> bool:
+        return self._form.adapter_only and not all(seat.holds_adapter for seat in seats)
 
     def _sent_to(self, reader: _Reader) -> Future[Any] | None:
         """What a group is handed of the current version, as the trainer holds it; None where it reads it itself."""

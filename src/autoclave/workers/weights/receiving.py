@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from autoclave.rollout import Engine
+from autoclave.rollout import AdapterEngine, Engine
 from autoclave.workers.dispatch import Dispatch, register
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class ReceivesWeights:
 
     _engine: Engine
     _inlet: Inlet | None = None
+    _unread: int | None = None  # frozen weights that the engine cannot report; None until they were compared
     device: torch.device | None = None
 
     @register(Dispatch.ALL_TO_LIST)
@@ -31,7 +33,7 @@ class ReceivesWeights:
         """Where the engine is."""
         from autoclave.workers.weights.routes import Seat
 
-        return Seat.of(self.device)
+        return replace(Seat.of(self.device), holds_adapter=self._holds_adapter)
 
     @register(Dispatch.EACH)
     def open_inlet(self, place: tuple[Route, int], offer: Offer | None, name: str, frozen: Buckets | None) -> None:
@@ -49,7 +51,7 @@ class ReceivesWeights:
         from autoclave.workers.weights.inlets import open_inlet
 
         route, number = place
-        self._inlet = open_inlet(offer, route, name, number, frozen, self.device)
+        self._inlet, self._unread = open_inlet(offer, route, name, number, frozen, self.device), None
 
     @register(Dispatch.ONE_TO_ALL)
     def close_inlet(self) -> None:
@@ -91,6 +93,18 @@ class ReceivesWeights:
             self._inlet.settle(is_taken)
         if published is None:
             return 0
-        from autoclave.workers.weights.verification import verify_weights
+        from autoclave.workers.weights.verification import verify_frozen, verify_weights
 
-        return verify_weights(self._engine, weights, self._inlet.arrived(weights), published)
+        if not self._holds_adapter:
+            return verify_weights(self._engine, weights, self._inlet.arrived(weights), published)
+        from autoclave.models import is_of_adapter
+
+        if self._unread is None:  # they stay as they are
+            frozen = {name: digest for name, digest in published.items() if not is_of_adapter(name)}
+            self._unread = verify_frozen(self._engine, frozen)
+        sent = {name: digest for name, digest in published.items() if is_of_adapter(name)}
+        return self._unread + verify_weights(self._engine, weights, weights, sent)
+
+    @property
+    def _holds_adapter(self) -> bool:
+        return isinstance(self._engine, AdapterEngine) and self._engine.holds_adapter

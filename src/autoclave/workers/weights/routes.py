@@ -41,6 +41,8 @@ class Seat:
     host: str
     process: int
     gpu: str
+    holds_adapter: bool = False
+    """Of a sampler: its engine has the frozen weights, and computes with adapters beside them."""
 
     @staticmethod
     def of(device: torch.device | None) -> Seat:

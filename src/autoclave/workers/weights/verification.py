@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autoclave.core import FaultError
 from autoclave.models import Digest, digests
-from autoclave.rollout import Engine, InspectableEngine
+from autoclave.rollout import AdapterEngine, Engine, InspectableEngine
 
 
 def verify_weights(
@@ -28,7 +28,7 @@ def verify_weights(
     Raises:
         FaultError: some differ; the message names them and the fix.
     """
-    held = engine.weight_digests() if isinstance(engine, InspectableEngine) else {}
+    held = _held(engine, is_adapter=isinstance(engine, AdapterEngine) and engine.holds_adapter)
     # Equal to the trainer's: proven in one comparison. A weight that an adapter was added to is not what arrived.
     proven = {n for n in weights if n in held and arrived.get(n) is weights[n] and held[n] == published.get(n)}
     came = digests({name: tensor for name, tensor in arrived.items() if name not in proven})
@@ -46,6 +46,30 @@ def verify_weights(
             "happens again, use another engine, and report this one"
         )
     return len(weights.keys() - held.keys())
+
+
+def verify_frozen(engine: Engine, frozen: Mapping[str, Digest]) -> int:
+    """Compare the weights that an engine adds adapters to with those of the trainer, by its digests of them.
+
+    Returns:
+        How many of them the engine cannot report.
+
+    Raises:
+        FaultError: some differ; the message names them and the fix.
+    """
+    held = _held(engine, is_adapter=False)
+    if wrong := [name for name in frozen if name in held and held[name] != frozen[name]]:
+        raise FaultError(
+            f"{_named(wrong, frozen)} under the adapter differ between sampler and trainer: they were loaded from "
+            "different folders. Fix: resume the run with new samplers; publish.content=weights sends all weights"
+        )
+    return len(frozen.keys() - held.keys())
+
+
+def _held(engine: Engine, *, is_adapter: bool) -> Mapping[str, Digest]:
+    if is_adapter and isinstance(engine, AdapterEngine):
+        return engine.adapter_digests()
+    return engine.weight_digests() if isinstance(engine, InspectableEngine) else {}
 
 
 def _named(names: Collection[str], every: Collection[str]) -> str:

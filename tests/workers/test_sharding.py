@@ -198,9 +198,18 @@ class TestTwoProcesses:
     def become(group, folder: Path, setup: Setup = SETUP, **trainer: object) -> None:
         group.become(folder, setup, TrainerConfig(**trainer)).result()
 
-    @pytest.mark.parametrize(("sharding", "copies"), [("zero3", 1), ("zero2", 1), ("none", 2)])
-    def test_between_calls_each_keeps_its_part(self, group, folder: Path, sharding: str, copies: int):
-        self.become(group, folder, sharding=sharding)
+    @pytest.mark.parametrize(
+        ("sharding", "copies"),
+        [
+            ({}, 1),
+            ({"sharding": "zero2"}, 1),
+            ({"sharding": "none"}, 2),
+            ({"shard_size": 1}, 2),
+            ({"shard_size": 2}, 1),
+        ],
+    )
+    def test_between_calls_each_keeps_its_part(self, group, folder: Path, sharding: dict, copies: int):
+        self.become(group, folder, **sharding)
         numbers = sum(weights.numel() for weights in load_policy(folder, device="cpu").model.parameters())
         for call in (lambda: group.log_probs(sample_batch()), lambda: group.update(sample_batch(), 4)):
             call().result()
@@ -208,9 +217,12 @@ class TestTwoProcesses:
             assert sum(kept) == copies * numbers
             assert max(kept) <= 0.51 * copies * numbers
 
-    def test_metrics_and_weights_are_those_of_one_process(self, group, folder: Path):
+    @pytest.mark.parametrize(
+        "sharding", [{}, {"sharding": "zero2"}, {"sharding": "none"}, {"shard_size": 1}, {"shard_size": 2}]
+    )
+    def test_metrics_and_weights_are_those_of_one_process(self, group, folder: Path, sharding: dict):
         one, metrics = learnt(folder, TrainerConfig())
-        self.become(group, folder)
+        self.become(group, folder, **sharding)
         assert_same_metrics(group.update(sample_batch(), 4).result(), metrics)
         assert difference(one.export_weights(), group.export_weights().result()) < 1e-5
 
@@ -243,3 +255,20 @@ class TestTwoProcesses:
         metrics = group.update(sample_batch(), 4).result()
         assert_same_metrics(one.update(sample_batch(), 4), metrics)
         assert difference(one.export_weights(), group.export_weights().result()) < 1e-5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("sharding", ["zero3", "zero2"])
+def test_two_copies_of_two_processes_each_learn_what_one_process_does(folder: Path, sharding: str):
+    pool = ResourcePool("four", SpawnExecutor([()] * 4))
+    try:
+        group = WorkerGroup(pool, ChangingActor, name="actor", process_group=True)
+        TestTwoProcesses.become(group, folder, sharding=sharding, shard_size=2)
+        one, metrics = learnt(folder, TrainerConfig())
+        assert_same_metrics(group.update(sample_batch(), 4).result(), metrics)
+        assert difference(one.export_weights(), group.export_weights().result()) < 1e-5
+        numbers = sum(weights.numel() for weights in one._model.parameters())
+        assert sum(group.kept_here().result()) == 2 * numbers
+    finally:
+        pool.close()

@@ -64,6 +64,11 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
             f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
             "reference; remove it"
         )
+    if config.trainer.reference_sharding and not build_algorithm(config.algorithm).needs_reference:
+        raise ConfigError(
+            f"trainer.reference_sharding = {config.trainer.reference_sharding}: {config.algorithm.name} has no KL term "
+            "here, so there is no reference; remove it"
+        )
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
     if config.trainer.liger:
@@ -270,7 +275,7 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
         _load(config, model, device="cpu"),
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
-        trainer=config.trainer,
+        trainer=config.trainer.of("reference"),
         device=resolve_device(config.model.device),
     )
 
@@ -286,7 +291,7 @@ def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
         config.critic.optimizer,
         total_steps=config.steps * config.minibatches,
         micro_batch_tokens=config.micro_batch_tokens,
-        trainer=config.trainer,
+        trainer=config.trainer.of("critic"),
         device=resolve_device(config.model.device),
     )
 

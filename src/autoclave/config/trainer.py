@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
+
+Sharding = Literal["none", "zero2", "zero3"]
 
 LOGITS_CHUNK_BYTES = 512 << 20
 """Of the float32 logits of a chunk, where its size is not set."""
@@ -31,10 +35,21 @@ class TrainerConfig(Config):
     """Reinforcement learning trains adapters of policy and critic and leaves all other weights as they are; null: it
     trains all weights. The warm start always trains all."""
 
-    sharding: Literal["none", "zero2", "zero3"] = "zero3"
-    """What the processes of a worker group share (FSDP2); one process has all. `zero3`: each keeps its part of weights,
-    gradients and optimizer state, and has one whole layer at a time. `zero2`: the same, but layers stay whole from the
-    forward to the backward pass. `none`: each keeps everything."""
+    sharding: Sharding = "zero3"
+    """What the processes of a worker group share (FSDP2); one process has all. `zero3` (FULL_SHARD): each keeps its
+    part of weights, gradients and optimizer state, and has one whole layer at a time. `zero2` (SHARD_GRAD_OP): the
+    same, but layers stay whole from the forward to the backward pass. `none` (NO_SHARD): each keeps everything."""
+
+    critic_sharding: Sharding | None = None
+    """That of the critic; null: `sharding`."""
+
+    reference_sharding: Sharding | None = None
+    """That of the reference; null: `sharding`."""
+
+    shard_size: NonNegative = 0
+    """Consecutive processes that hold one copy of a model together, as `sharding` says; the others hold further copies
+    (HYBRID_SHARD). The processes of a node: layers are gathered within nodes, and only gradients are summed across
+    them. 0: all processes."""
 
     mixed_precision: Literal["none", "bfloat16"] = "none"
     """`bfloat16`: layers compute in bfloat16, from weights that stay in float32, as do gradients and the optimizer."""
@@ -63,6 +78,24 @@ class TrainerConfig(Config):
     liger: bool = False
     """Compute norms, rotary embeddings and feed-forward layers of policy and reference by the Triton kernels of
     liger-kernel, on a GPU."""
+
+    @model_validator(mode="after")
+    def _something_is_sharded(self) -> Self:
+        if self.shard_size and self.sharding == "none":
+            raise ValueError(
+                f"shard_size = {self.shard_size}: is ignored with sharding = none, by which each process has a copy; "
+                "remove it, or use sharding=zero3"
+            )
+        return self
+
+    def of(self, group: Literal["critic", "reference"]) -> TrainerConfig:
+        """The settings for this group, where they differ from the actor's."""
+        own = self.critic_sharding if group == "critic" else self.reference_sharding
+        return self.model_copy(update={"sharding": own or self.sharding})
+
+    def parts(self, processes: int) -> int:
+        """Processes that each copy of a model is split over, of so many that hold it."""
+        return 1 if self.sharding == "none" else min(self.shard_size or processes, processes)
 
     def chunk_for(self, vocabulary: int) -> int:
         """Tokens of a chunk of logits, for a model with this vocabulary."""

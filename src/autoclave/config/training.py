@@ -428,6 +428,27 @@ class TrainConfig(Config):
                 f"trainer.sharding = {trainer.sharding}: is ignored, because every model that learns has one process; "
                 f"remove it, or set pools.{self.workers.actor}.processes"
             )
+        for group, own in (("critic", trainer.critic_sharding), ("reference", trainer.reference_sharding)):
+            if own and homes[group] not in spread:
+                raise ValueError(
+                    f"trainer.{group}_sharding = {own}: is ignored, because the {group} has one process; remove it, or "
+                    f"set pools.{homes[group]}.processes"
+                )
+        if trainer.critic_sharding and not self.algorithm.needs_critic:
+            raise ValueError(
+                f"trainer.critic_sharding = {trainer.critic_sharding}: {self.algorithm.name} has no critic; remove it"
+            )
+        for pool in spread:
+            if self.pools[pool].processes % trainer.parts(self.pools[pool].processes):
+                raise ValueError(
+                    f"trainer.shard_size = {trainer.shard_size}: must divide pools.{pool}.processes = "
+                    f"{self.pools[pool].processes}"
+                )
+        if trainer.shard_size and not spread:
+            raise ValueError(
+                f"trainer.shard_size = {trainer.shard_size}: is ignored, because every model that learns has one "
+                "process; remove it"
+            )
         if trainer.mixed_precision == "bfloat16" and self.model.dtype != "float32":
             raise ValueError(
                 f"trainer.mixed_precision = bfloat16: needs weights in float32, and model.dtype = {self.model.dtype}; "
@@ -467,6 +488,11 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _reference_has_weights_of_its_own(self) -> Self:
+        if self.trainer.lora and self.trainer.reference_sharding:
+            raise ValueError(
+                f"trainer.reference_sharding = {self.trainer.reference_sharding}: with trainer.lora the actor without "
+                "its adapter is the reference; remove it"
+            )
         if self.trainer.lora and self.workers.reference:
             raise ValueError(
                 f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is "

@@ -174,10 +174,10 @@ def adapter_shapes(architecture: PretrainedConfig, config: LoraConfig) -> dict[s
         InputError: it is no causal language model.
     """
     model = _without_weights(architecture, "trainer.lora")
-    linear = dict(model.named_modules())
+    weights = model.state_dict()
     shapes: dict[str, torch.Size] = {}
     for layer in target_layers(model, config):
-        rows, columns = linear[layer].weight.shape
+        rows, columns = weights[f"{layer}.weight"].shape
         shapes[f"{layer}.lora_A.{NAME}.weight"] = torch.Size([config.rank, columns])
         shapes[f"{layer}.lora_B.{NAME}.weight"] = torch.Size([rows, config.rank])
     return shapes

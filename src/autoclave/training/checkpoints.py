@@ -27,6 +27,7 @@ FREE_TO_CHANGE = (
     "name", "evaluation", "checkpoint", "health", "judge", "sandbox", "no_verdict_limit",
     "micro_batch_tokens", "pools", "workers", "watchdog_s", "worker_restarts", "loggers", "sft.checkpoint_every",
     "trainer.sharding", "trainer.activation_checkpointing", "trainer.cpu_offload", "trainer.compile",
+    "trainer.critic_sharding", "trainer.reference_sharding", "trainer.shard_size",
     "trainer.logits_chunk", "trainer.packing", "trainer.liger",
     "optimizer.learning_rate", "critic.optimizer.learning_rate",
 )  # fmt: skip

@@ -69,7 +69,7 @@ class Holding:
         return Holding(
             width,
             WIDTHS["bfloat16"] if is_mixed else width,
-            1 if trainer.sharding == "none" else processes,
+            trainer.parts(processes),
             processes > 1 or is_mixed or trainer.cpu_offload,
             trainer.sharding == "zero2",
             trainer.cpu_offload,

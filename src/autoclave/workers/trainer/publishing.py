@@ -136,7 +136,7 @@ class SendsWeights:
         if form.adapter_only and form not in self._frozen_digests:
             frozen = source_digests(self._frozen_sources(), form.dtype, gathers=gathers)
             self._frozen_digests = {form: joined_digests(gather(frozen))}
-        return found | self._frozen_digests.get(form, {})
+        return {**found, **self._frozen_digests.get(form, {})}
 
     def _frozen_sources(self) -> list[Source]:
         return [replace(source, adapter=None) for source in sources_of(self._model)]

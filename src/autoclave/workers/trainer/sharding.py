@@ -131,7 +131,7 @@ def _shard(units: list[nn.Module], settings: TrainerConfig, device: torch.device
     is_mixed = settings.mixed_precision == "bfloat16"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy() if settings.cpu_offload else OffloadPolicy()
-    mesh = _mesh(settings.sharding, device)
+    mesh = _mesh(settings, device)
     for unit in units:
         stays = unit is units[-1] or settings.sharding == "zero2"
         fully_shard(unit, mesh=mesh, reshard_after_forward=not stays, mp_policy=policy, offload_policy=offload)
@@ -144,13 +144,15 @@ def _shard(units: list[nn.Module], settings: TrainerConfig, device: torch.device
     register_fsdp_forward_method(root, "run_as_forward")
 
 
-def _mesh(sharding: str, device: torch.device) -> DeviceMesh:
+def _mesh(settings: TrainerConfig, device: torch.device) -> DeviceMesh:
+    """Of two dimensions where there are several copies of the model: weights are gathered along the second only."""
     if not torch.distributed.is_initialized():  # one process that needs no other
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         torch.distributed.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    if sharding == "none":
-        return init_device_mesh(device.type, (num_ranks(), 1), mesh_dim_names=("replicate", "shard"))
-    return init_device_mesh(device.type, (num_ranks(),))
+    parts = settings.parts(num_ranks())
+    if parts == num_ranks():
+        return init_device_mesh(device.type, (parts,))
+    return init_device_mesh(device.type, (num_ranks() // parts, parts), mesh_dim_names=("replicate", "shard"))
 
 
 def _sharded_parts(module: nn.Module) -> list[FSDPModule]:

@@ -12,18 +12,20 @@ from autoclave.models import load_policy
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer import ActorWorker
 from autoclave.workers.trainer.conformance import Setup
+from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import PLAIN
 
 
 def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN) -> ActorWorker:
     return ActorWorker(
-        load_policy(folder, device="cpu"),
+        load_policy(folder, device="cpu", in_parts=num_ranks() > 1),
         setup.algorithm,
         setup.optimizer,
         total_steps=setup.total_steps,
         temperature=setup.temperature,
         micro_batch_tokens=setup.micro_batch_tokens,
         trainer=trainer,
+        device=torch.device("cpu"),
     )
 
 

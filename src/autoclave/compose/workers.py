@@ -43,6 +43,7 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
+from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import check_device
 from autoclave.workers.weights.offer import Form
 from autoclave.workers.weights.publisher import Publisher
@@ -282,7 +283,7 @@ def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
 
 def _make_critic(config: TrainConfig, model: str | Path) -> CriticWorker:
     _share_cores(config)
-    critic = load_critic(model, dtype=config.model.dtype, device="cpu")
+    critic = load_critic(model, dtype=config.model.dtype, device="cpu", in_parts=num_ranks() > 1)
     if config.trainer.lora:
         with_adapter(critic.trunk, config.trainer.lora, seed=config.seed)
     return CriticWorker(
@@ -312,7 +313,7 @@ def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
 
 def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:
     _share_cores(config)
-    return load_policy(folder, dtype=config.model.dtype, device=device)
+    return load_policy(folder, dtype=config.model.dtype, device=device, in_parts=num_ranks() > 1)
 
 
 def _share_cores(config: TrainConfig) -> None:

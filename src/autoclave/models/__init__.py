@@ -47,6 +47,7 @@ from autoclave.models.policy import (
     save_policy,
 )
 from autoclave.models.scoring import response_scores
+from autoclave.models.stored import read_part
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
 from autoclave.models.views import WeightViews
 
@@ -78,6 +79,7 @@ __all__ = [
     "merged",
     "parts_of",
     "plain_weights",
+    "read_part",
     "require_liger",
     "require_same_architecture",
     "require_same_tokens",

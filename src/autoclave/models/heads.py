@@ -6,7 +6,7 @@ one label), so that other tools read what is written here, and published reward 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from transformers.utils import logging
 from autoclave.core import HostError, InputError
 from autoclave.models.lora import plain_weights
 from autoclave.models.policy import resolve_device
+from autoclave.models.stored import save_in_parts, stored_model
 
 HeadRole = Literal["critic", "reward_model"]
 _CLASSES: Mapping[HeadRole, Any] = {
@@ -51,15 +52,17 @@ class HeadModel:
         return self.model.base_model  # pyright: ignore[reportReturnType]  declared as any module
 
 
-def load_critic(path: str | Path, *, dtype: str = "float32", device: str = "auto") -> HeadModel:
+def load_critic(path: str | Path, *, dtype: str = "float32", device: str = "auto", in_parts: bool = False) -> HeadModel:
     """A critic: that in folder (or under hub name) `path`, or a new head on the trunk of the model there.
 
-    A new head says 0 everywhere. A reward model is such a trunk with a head, too.
+    A new head says 0 everywhere. A reward model is such a trunk with a head, too. `in_parts`: as `load_policy`.
 
     Raises:
         InputError: nothing usable is there.
         HostError: the device does not exist.
     """
+    if in_parts and (stored := _stored_critic(path, dtype)):
+        return stored
     found, missing = _load("critic", path, dtype)
     head = _head_of("critic", found.model, path)
     if any(name.endswith("weight") for name in missing):
@@ -99,18 +102,19 @@ def load_head_tokenizer(role: HeadRole, path: str) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(path)
 
 
-def save_head_model(model: HeadModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
+def save_head_model(model: HeadModel, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:
     """Write config, weights (safetensors) and tokenizer.
 
-    `weights` are all of the model by name; left out, they are in the model.
+    `weights` are all of the model by name, of which few are held at a time; left out, they are in the model.
 
     Raises:
         HostError: the disk is full or fails.
     """
     try:
-        model.model.save_pretrained(
-            folder, state_dict=dict(plain_weights(model.model)) if weights is None else dict(weights)
-        )
+        if weights is None:
+            model.model.save_pretrained(folder, state_dict=dict(plain_weights(model.model)))
+        else:
+            save_in_parts(model.model, weights, folder)
         model.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error
@@ -160,10 +164,8 @@ def sequence_scores(model: PreTrainedModel, input_ids: Tensor, attention_mask: T
 def _load(role: HeadRole, path: str | Path, dtype: str) -> tuple[HeadModel, list[str]]:
     """The model with its head, in evaluation mode on the CPU, and the parts of the head that the folder lacks."""
     with _reading(role, path), _quiet():
-        config = AutoConfig.from_pretrained(str(path))
-        if role == "critic":
-            config.num_labels, config.classifier_dropout = 1, 0.0
-        elif config.num_labels != 1:
+        config = _critic_architecture(path) if role == "critic" else AutoConfig.from_pretrained(str(path))
+        if config.num_labels != 1:
             raise ValueError(f"it has {config.num_labels} labels")
         model, info = _CLASSES[role].from_pretrained(
             str(path), config=config, dtype=getattr(torch, dtype), output_loading_info=True
@@ -173,6 +175,20 @@ def _load(role: HeadRole, path: str | Path, dtype: str) -> tuple[HeadModel, list
     if lost:  # they were given random values
         raise InputError(f"{role}.path = {str(path)!r}: its weights lack {', '.join(lost[:3])}")
     return HeadModel(model.eval(), tokenizer), sorted(set(info["missing_keys"]))
+
+
+def _stored_critic(path: str | Path, dtype: str) -> HeadModel | None:
+    with _reading("critic", path):
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
+        architecture = _critic_architecture(path)
+        model = stored_model(_CLASSES["critic"], path, architecture, getattr(torch, dtype), new=_HEADS)
+    return HeadModel(model.eval(), tokenizer) if model else None
+
+
+def _critic_architecture(path: str | Path) -> Any:
+    config = AutoConfig.from_pretrained(str(path))
+    config.num_labels, config.classifier_dropout = 1, 0.0
+    return config
 
 
 def _head(model: PreTrainedModel) -> nn.Module:

@@ -63,12 +63,12 @@ def with_adapter(model: PreTrainedModel, config: LoraConfig, *, seed: int) -> Pr
     generator = torch.Generator().manual_seed(seed)
     for layer in _adapted(model):
         down, up = layer.lora_A[NAME], layer.lora_B[NAME]
-        for part in (down, up):
-            part.to(torch.promote_types(part.weight.dtype, torch.float32))
         drawn = torch.empty(down.weight.shape, dtype=torch.float32)
         nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)  # as the library: uniform in 1/sqrt(in)
-        with torch.no_grad():
-            down.weight.copy_(drawn)
+        for part, value in ((down, drawn), (up, torch.zeros(up.weight.shape))):
+            dtype, device = torch.promote_types(part.weight.dtype, torch.float32), part.weight.device
+            # New ones: of a model whose weights are read later they have no memory.
+            part.weight = nn.Parameter(value.to("cpu" if device.type == "meta" else device, dtype))
     return model
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
 from autoclave.models.compatibility import require_embedding, require_loaded, require_weights
 from autoclave.models.lora import plain_weights
+from autoclave.models.stored import save_in_parts, stored_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,18 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto", chat_template: str = "") -> Policy:
+def load_policy(
+    path: str | Path,
+    *,
+    dtype: str = "float32",
+    device: str = "auto",
+    chat_template: str = "",
+    in_parts: bool = False,
+) -> Policy:
     """The model and tokenizer in the folder (or under the hub name) `path`, in evaluation mode.
 
-    A `chat_template` takes the place of the tokenizer's own.
+    A `chat_template` takes the place of the tokenizer's own. With `in_parts` the weights are read by `read_part`, if
+    `path` is a folder that has them under the model's own names.
 
     Raises:
         InputError: nothing usable is there, or the tokenizer has no chat template or no end-of-sequence token.
@@ -71,6 +80,10 @@ def load_policy(path: str | Path, *, dtype: str = "float32", device: str = "auto
     place = resolve_device(device)
     tokenizer = load_tokenizer(path, chat_template)
     with _reading(path):
+        architecture = AutoConfig.from_pretrained(str(path))
+        stored = stored_model(AutoModelForCausalLM, path, architecture, getattr(torch, dtype)) if in_parts else None
+        if stored:
+            return Policy(stored.eval(), tokenizer)
         model, info = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=getattr(torch, dtype), output_loading_info=True, ignore_mismatched_sizes=True
         )  # pyright: ignore[reportGeneralTypeIssues]  a pair, because of `output_loading_info`
@@ -130,17 +143,19 @@ def _reading(path: str | Path) -> Generator[None]:
         raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
 
 
-def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
+def save_policy(policy: Policy, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:
     """Write config, weights (safetensors; adapters added in) and tokenizer, so that `load_policy` and others read them.
 
-    `weights` are all of the model by name; left out, they are in the model.
+    `weights` are all of the model by name, of which few are held at a time; left out, they are in the model.
 
     Raises:
         HostError: the disk is full or fails.
     """
     try:
-        found = dict(plain_weights(policy.model)) if weights is None else dict(weights)
-        policy.model.save_pretrained(folder, state_dict=found)
+        if weights is None:
+            policy.model.save_pretrained(folder, state_dict=dict(plain_weights(policy.model)))
+        else:
+            save_in_parts(policy.model, weights, folder)
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error

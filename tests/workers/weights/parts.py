@@ -24,7 +24,7 @@ from autoclave.workers.trainer import sources
 from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, log_probs_of
-from autoclave.workers.trainer.sharding import hold, whole_weights
+from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.weights.broadcast import BroadcastGroup
 from autoclave.workers.weights.offer import Form
 from autoclave.workers.weights.publisher import Publisher
@@ -81,9 +81,8 @@ class Trainer(SendsWeights):
     @register(Dispatch.ONE_TO_ALL)
     def plain_copy(self) -> dict[str, Tensor]:
         """What ought to be published."""
-        from autoclave.models import adapter_scale, merged
-
-        return dict(merged(whole_weights(self._model), adapter_scale(self._model)))
+        found = sources.gathered_weights(sources.sources_of(self._model))
+        return {name: copy for names, tensor in found for copy in [tensor.clone()] for name in names}
 
     @register(Dispatch.DATA_PARALLEL)
     def log_probs(self, batch: Batch) -> Batch:

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import Policy, adapter_scale, merged, save_adapter, save_policy, without_adapter
+from autoclave.models import Policy, save_adapter, save_policy, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, batch_scores, log_probs_of
-from autoclave.workers.trainer.sharding import PLAIN, is_sharded, whole_weights
+from autoclave.workers.trainer.sharding import PLAIN, is_sharded
+from autoclave.workers.trainer.sources import gathered_weights, sources_of
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 OLD = Column.OLD_LOG_PROBS.value
@@ -196,14 +197,14 @@ class ActorWorker(LearningWorker, SendsWeights):
         Raises:
             HostError: the disk is full or fails.
         """
-        if is_sharded(self._model):
-            whole = whole_weights(self._model)
-            plain = dict(merged(whole, adapter_scale(self._model)))
-        else:
-            whole, plain = None, None
+        plain = self.plain_weights() if is_sharded(self._model) else None
+        matrices = gathered_weights(sources_of(self._model, adapter_only=True))
+        adapter = {names[0]: tensor for names, tensor in matrices}
         if this_rank() == 0:
             save_policy(self._policy, folder, weights=plain)
-            save_adapter(self._model, folder / "adapter", weights=whole)
+            save_adapter(self._model, folder / "adapter", weights=adapter)
+        for _ in plain or ():  # the other ranks take part
+            pass
 
 
 def _observe_agreement(loss: StepLoss, columns: Mapping[str, Tensor]) -> None:

@@ -88,9 +88,11 @@ class CriticWorker(LearningWorker):
         Raises:
             HostError: the disk is full or fails.
         """
-        weights = self.plain_copy() if is_sharded(self._model) else None
+        weights = self.plain_weights() if is_sharded(self._model) else None
         if this_rank() == 0:
             save_head_model(self._critic, folder, weights=weights)
+        for _ in weights or ():  # the other ranks take part
+            pass
 
 
 class NoCritic:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from torch import Tensor
 
-from autoclave.models import adapter_scale, merged
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
-from autoclave.workers.trainer.sharding import whole_weights
+from autoclave.workers.trainer.sources import gathered_weights, sources_of
 from autoclave.workers.trainer.trained_model import TrainedModel
 
 
@@ -24,8 +24,12 @@ class LearningWorker(MeasuresMemory):
 
         Tied weights are one tensor under several names.
         """
-        module = self._trained.module
-        return dict(merged(whole_weights(module), adapter_scale(module)))
+        found = gathered_weights(sources_of(self._trained.module))
+        return {name: copy for names, tensor in found for copy in [tensor.clone()] for name in names}
+
+    def plain_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The same one at a time, each by one of its names; must be asked for to the end. Of all ranks."""
+        return ((names[0], tensor) for names, tensor in gathered_weights(sources_of(self._trained.module)))
 
     @register(Dispatch.ONE_TO_ALL)
     def begin_save(self, folder: Path) -> None:

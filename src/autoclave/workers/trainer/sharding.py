@@ -6,8 +6,8 @@ computation, all other weights are another. Weights at rest are always sharded, 
 DeepSpeed (Rajbhandari et al., ZeRO, arXiv:1910.02054), which keeps them whole: here they are gathered once for a
 forward and backward pass, and let go after it.
 
-The weights come from a module in the memory of the host, one layer after the other: no device ever holds more of them
-than its own part and one layer.
+The weights come from files or from a module in the memory of the host, one layer after the other: no device ever holds
+more of them than its own part and one layer, nor does the host where they come from files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from autoclave.config import TrainerConfig
 from autoclave.core import ConfigError, HostError, InputError
-from autoclave.workers.trainer.peers import num_ranks, this_rank
+from autoclave.models import read_part
+from autoclave.workers.trainer.peers import num_ranks
 
 R = TypeVar("R")
 
@@ -73,6 +74,7 @@ def hold(module: nn.Module, settings: TrainerConfig, device: torch.device) -> No
     if num_ranks() > 1 or settings.mixed_precision != "none" or settings.cpu_offload:
         _shard([*layers, module], settings, device)
     else:
+        read_part(module, module)
         module.to(device)
     held: Any = module
     held.place = Place(device, is_home=not settings.cpu_offload)
@@ -133,6 +135,7 @@ def _shard(units: list[nn.Module], settings: TrainerConfig, device: torch.device
     offload = CPUOffloadPolicy() if settings.cpu_offload else OffloadPolicy()
     mesh = _mesh(settings, device)
     for unit in units:
+        read_part(unit, units[-1])
         stays = unit is units[-1] or settings.sharding == "zero2"
         fully_shard(unit, mesh=mesh, reshard_after_forward=not stays, mp_policy=policy, offload_policy=offload)
     for unit in _sharded_parts(units[-1]):
@@ -187,29 +190,6 @@ def reduce_at_last(module: nn.Module, is_last: bool) -> None:
 def whole(tensor: Tensor) -> Tensor:
     """What the ranks hold of a tensor together, on each. Of all ranks."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def whole_weights(module: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights by name, on rank 0; nothing elsewhere. Of all ranks.
-
-    Tied weights are one tensor under several names. What was sharded is in the memory of the host.
-    """
-    copies: dict[int, Tensor | None] = {}
-    weights: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        if id(tensor) not in copies:
-            copies[id(tensor)] = _whole_copy(tensor.detach())
-        copy = copies[id(tensor)]
-        if copy is not None:
-            weights[name] = copy
-    return weights
-
-
-def _whole_copy(tensor: Tensor) -> Tensor | None:
-    if not isinstance(tensor, DTensor):
-        return tensor.clone() if this_rank() == 0 else None
-    gathered = tensor.full_tensor()
-    return gathered.to("cpu", copy=True) if this_rank() == 0 else None
 
 
 def offload(module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -93,6 +93,14 @@ def write_sources(sources: Iterable[Source], places: Mapping[str, Tensor], *, ga
             own, rows = part
             place = places[source.names[0]]
             copy(own, place[rows] if rows != ALL else place)
+
+
+@torch.no_grad()
+def gathered_weights(sources: Iterable[Source]) -> Iterator[tuple[tuple[str, ...], Tensor]]:
+    """Each weight by all its names, whole and in the memory of the host, one at a time; on rank 0. Of all ranks."""
+    for source in sources:
+        if part := source.part(gathers=True):
+            yield source.names, part[0].detach().cpu()
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ FOLDER = Path(judge.__file__).parent
 SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py"))}
 BENCHMARKS = [name for name, source in SOURCES.items() if re.search(r"^    finish\(|^ +finish\(", source, re.MULTILINE)]
 LONG = [("pipelines", "--real"), ("service", "--overload"), ("algorithms", "--only", "dapo", "rloo", "ppo")]
-TOOLS = {"figures", "gpu"}
+TOOLS = {"figures", "gpu", "recipes"}
 """With options and tests of their own."""
 
 

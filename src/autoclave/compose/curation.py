@@ -182,10 +182,9 @@ def _verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
     stages: list[Stage] = []
     if verification := config.verification:
         unsolved = frozenset(source.label for source in config.sources if not source.needs_solutions)
-        stages += [
-            Agreement(programs, verification.special_judge_share),
-            Verification(programs, verification.rule, unsolved),
-        ]
+        if verification.special_judge_share is not None:
+            stages.append(Agreement(programs, verification.special_judge_share))
+        stages.append(Verification(programs, verification.rule, unsolved))
         if verification.repeats > 1:
             stages.append(Steadiness(programs, verification.rule, verification.repeats))
     return stages

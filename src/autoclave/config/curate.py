@@ -71,9 +71,10 @@ class VerificationConfig(Config):
     repeats: Positive = 5
     """How often a solution has to pass. One that fails every other time passes five times in 3 of 100 cases."""
 
-    special_judge_share: Fraction = 0.3
+    special_judge_share: Fraction | None = 0.3
     """Problems are dropped as ones with several right answers where at least two solutions, and this share of them,
-    print something else than expected on tests that others pass, or where any does and the statement says so."""
+    print something else than expected on tests that others pass, or where any does and the statement says so. null:
+    none is."""
 
 
 class StrengthConfig(Config):

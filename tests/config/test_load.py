@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.config import (
+    BenchmarkConfig,
     Config,
     CurateConfig,
     GrpoConfig,
@@ -47,9 +48,10 @@ def test_an_empty_recipe_means_the_defaults(tmp_path: Path):
     assert loaded(tmp_path, "# nothing yet\n").config == TrainConfig()
 
 
-def schema_of(recipe: Path) -> type[TrainConfig] | type[CurateConfig]:
+def schema_of(recipe: Path) -> type[BenchmarkConfig | CurateConfig | TrainConfig]:
     """What a recipe is for stands in its name."""
-    return CurateConfig if recipe.name.startswith("curate-") else TrainConfig
+    kinds = {"curate": CurateConfig, "evaluate": BenchmarkConfig}
+    return kinds.get(recipe.name.partition("-")[0], TrainConfig)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)

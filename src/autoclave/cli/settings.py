@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
-from autoclave.config import Config, Override, Resolved, load, parse_override
+from autoclave.config import Config, Override, Resolved, TrainConfig, load, parse_override
+from autoclave.config.model_fit import require_recipe_of_model
 from autoclave.core import ConfigError
 from autoclave.core.json import shown
 
@@ -47,7 +48,7 @@ def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] |
     """The configuration that a command line means. Short options apply before `KEY=VALUE` settings.
 
     Raises:
-        ConfigError: two recipes, or a setting that cannot be used.
+        ConfigError: two recipes, a setting that cannot be used, or a recipe that does not suit the model.
     """
     recipes = [text for text in settings if "=" not in text]
     if len(recipes) > 1:
@@ -56,4 +57,8 @@ def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] |
         Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
     ]
     overrides += [parse_override(text) for text in settings if "=" in text]
-    return load(schema, Path(recipes[0]) if recipes else None, overrides)
+    recipe = Path(recipes[0]) if recipes else None
+    found = load(schema, recipe, overrides)
+    if isinstance(found.config, TrainConfig):
+        require_recipe_of_model(cast("Resolved[TrainConfig]", found), recipe)
+    return found

@@ -8,6 +8,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
 from autoclave.models import (
     HeadRole,
+    context_of,
     load_architecture,
     load_head_tokenizer,
     load_tokenizer,
@@ -31,10 +32,9 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
         InputError: a model cannot be used, or the run began with another one.
         ConfigError: responses may be longer than its context.
     """
-    path, tiny, template = config.model.path, config.model.tiny, config.model.chat_template
-    architecture = load_architecture(path) if path else tiny_architecture(tiny, tiny.vocabulary)
+    path, template, architecture = config.model.path, config.model.chat_template, policy_architecture(config)
     check_tokens(config, load_tokenizer(path, template) if path else None)
-    _require_room(config, architecture)
+    require_context(config, architecture)
     if config.trainer.lora:
         require_targets(architecture, config.trainer.lora)
         if config.critic.path:
@@ -43,12 +43,37 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
         _require_same_model(path, template, str(existing.start))
 
 
-def _require_room(config: TrainConfig, architecture: PretrainedConfig) -> None:
-    """Every limit of responses leaves room for a prompt in the context of the policy, where its settings name that."""
-    context = getattr(architecture, "max_position_embeddings", None)
+def policy_architecture(config: TrainConfig) -> PretrainedConfig:
+    """Return what `config.json` says of the policy that training starts from.
+
+    Raises:
+        InputError: no policy is there.
+    """
+    tiny = config.model.tiny
+    return load_architecture(config.model.path) if config.model.path else tiny_architecture(tiny, tiny.vocabulary)
+
+
+def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None:
+    """Check that responses and the engine stay within the context of the policy, where its `config.json` names that.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    context, place = context_of(architecture), "model.path" if config.model.path else "model.tiny"
+    if context is None:
+        return
     for name, limit in config.length_limits.items():
-        if context is not None and limit >= context:
-            raise ConfigError(f"{name} = {limit}: must be below the context of model.path, which is {context} tokens")
+        if limit >= context:
+            raise ConfigError(
+                f"{name} = {limit}: must be below the context of {place}, which is {context} tokens. "
+                f"Fix: {name}={context // 2}, or a model with a longer context (rope_scaling in its config.json)"
+            )
+    wanted = getattr(config.sampler.engine, "context", 0)
+    if wanted > context:
+        raise ConfigError(
+            f"sampler.engine.context = {wanted}: at most the context of {place}, which is {context} tokens. "
+            f"Fix: sampler.engine.context={context}"
+        )
 
 
 def _require_same_model(path: str, template: str, start: str) -> None:

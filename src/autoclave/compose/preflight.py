@@ -12,13 +12,19 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+from transformers import PretrainedConfig
+
 from autoclave.compose.engines import require_trainable
-from autoclave.compose.models import require_usable_models
-from autoclave.config import TrainConfig, VllmEngineConfig
+from autoclave.compose.models import policy_architecture, require_usable_models
+from autoclave.config import TrainConfig, TransformersEngineConfig, VllmEngineConfig
+from autoclave.config.model_fit import require_problems, require_rates_above_rounding, require_rates_within_limits
+from autoclave.config.model_size import count_parameters, parameters_of
 from autoclave.core import AutoclaveError, ConfigError, HostError, InputError
 from autoclave.core.files import cache_folder
-from autoclave.models import load_architecture, resolve_device
-from autoclave.training.accounting import check_memory
+from autoclave.models import context_of, load_architecture, resolve_device
+from autoclave.training.accounting import check_memory, size_text
+from autoclave.training.accounting.holding import WIDTHS
 from autoclave.training.loggers import require_loggers
 from autoclave.training.run_folder import RunFolder
 
@@ -39,11 +45,15 @@ def preflight(config: TrainConfig, out: Path, existing: RunFolder | None = None)
     report(
         [
             lambda: require_usable_models(config, existing),
+            lambda: require_problems(config),
+            lambda: require_rates_within_limits(config, count=count_weights),
+            lambda: require_rates_above_rounding(config),
             lambda: require_loggers(config.loggers),
             lambda: require_trainable(config),
             lambda: require_packages(config),
             lambda: require_cores(config),
             lambda: require_cache_for_one_request(config),
+            lambda: require_batch_that_fits(config),
             lambda: check_memory(config),
             lambda: resolve_device(config.model.device),
             lambda: require_room_on_disk([out, cache_folder()]),
@@ -57,12 +67,13 @@ def report(checks: Sequence[Check]) -> None:
     Raises:
         AutoclaveError: of the first kind that was found, in the order ConfigError, InputError, HostError.
     """
-    found: list[AutoclaveError] = []
+    by_text: dict[str, AutoclaveError] = {}  # several checks may need what is missing
     for check in checks:
         try:
             check()
-        except (ConfigError, InputError, HostError) as error:
-            found.append(error)
+        except (InputError, HostError) as error:
+            by_text.setdefault(str(error), error)
+    found = list(by_text.values())
     if not found:
         return
     kind = next(kind for kind in (ConfigError, InputError, HostError) if any(isinstance(each, kind) for each in found))
@@ -123,21 +134,81 @@ def require_cache_for_one_request(config: TrainConfig) -> None:
         ConfigError: it does not, so that vLLM would refuse to start.
     """
     engine = config.sampler.engine
-    if not isinstance(engine, VllmEngineConfig) or not config.model.path:
+    if not isinstance(engine, VllmEngineConfig):
         return
-    architecture = load_architecture(config.model.path)
-    heads = getattr(architecture, "num_key_value_heads", None) or architecture.num_attention_heads
-    head_size = getattr(architecture, "head_dim", None) or architecture.hidden_size // architecture.num_attention_heads
-    number_bytes = 2 if "bfloat16" in (config.model.dtype, config.publish.dtype) else 4
-    per_token = 2 * architecture.num_hidden_layers * heads * head_size * number_bytes / engine.tensor_parallel
-    tokens = engine.context or getattr(architecture, "max_position_embeddings", 0)
-    needed_mb = -(-int(tokens * per_token) // (1 << 20))
+    architecture = policy_architecture(config)
+    tokens = engine.context or context_of(architecture) or 0
+    needed_mb = -(-tokens * _key_value_bytes(architecture, config, engine.tensor_parallel) // (1 << 20))
     if needed_mb > engine.cache_mb:
         raise ConfigError(
             f"sampler.engine.cache_mb = {engine.cache_mb}: one request of {tokens} tokens needs {needed_mb} MiB of "
             f"key-value cache, so vLLM refuses to start. Fix: sampler.engine.cache_mb={needed_mb}, or a smaller "
             "sampler.engine.context"
         )
+
+
+def _key_value_bytes(architecture: PretrainedConfig, config: TrainConfig, parts: int = 1) -> int:
+    """Return the bytes of the keys and values of a token, where `parts` processes share the heads as far as they go."""
+    heads = getattr(architecture, "num_key_value_heads", None) or architecture.num_attention_heads
+    head_size = getattr(architecture, "head_dim", None) or architecture.hidden_size // architecture.num_attention_heads
+    width = WIDTHS[config.sampling_dtype]
+    return 2 * architecture.num_hidden_layers * max(1, heads // parts) * head_size * width
+
+
+def require_batch_that_fits(config: TrainConfig) -> None:
+    """Check that samplers can hold the responses that they sample side by side, each as long as it may become.
+
+    Of the Transformers engine, weights and key-value caches are compared with the memory of a device here, unless
+    `pools.NAME.memory_gb` limits the plan. vLLM lets responses wait for its cache.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    engine, pool = config.sampler.engine, config.pools[config.workers.places()["sampler"]]
+    if isinstance(engine, VllmEngineConfig) and engine.batch_size > engine.batch_tokens:
+        raise ConfigError(
+            f"sampler.engine.batch_size = {engine.batch_size}: a step computes a token of each response, and "
+            f"sampler.engine.batch_tokens = {engine.batch_tokens}, so vLLM refuses to start. "
+            f"Fix: sampler.engine.batch_tokens={max(8192, engine.batch_size)}, or a smaller batch_size"
+        )
+    is_elsewhere = pool.executor == "ray" and "RAY_ADDRESS" in os.environ
+    if not isinstance(engine, TransformersEngineConfig) or is_elsewhere or pool.memory_gb is not None:
+        return
+    architecture, length = policy_architecture(config), max(config.longest_trained, config.longest_evaluated)
+    rows = min(engine.batch_size, -(-config.problems_per_step * config.group_size // pool.processes))
+    row = length * _key_value_bytes(architecture, config)
+    free = _memory_of_process(config, pool.processes) - _count(architecture) * WIDTHS[config.sampling_dtype]
+    if rows * row > free:
+        most = max(0, free // row)
+        fix = f"sampler.engine.batch_size={most}, or fewer" if most else "a smaller model, or fewer"
+        raise ConfigError(
+            f"sampler.engine.batch_size = {engine.batch_size}: {rows} responses of {length} tokens have "
+            f"{size_text(rows * row)} of keys and values, and this machine has {size_text(max(0, free))} for each "
+            f"sampler beside the weights. Fix: {fix} tokens of a response"
+        )
+
+
+def _memory_of_process(config: TrainConfig, processes: int) -> int:
+    """Return the memory of the GPU of a process, or its share of that of this machine."""
+    device = resolve_device(config.model.device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // processes
+
+
+def count_weights(path: str) -> int:
+    """Return the parameters of the model at `path`, of which at most `config.json` is fetched from the hub.
+
+    Raises:
+        InputError: there is no model.
+    """
+    return parameters_of(path) or _count(load_architecture(path))
+
+
+def _count(architecture: PretrainedConfig) -> int:
+    settings = architecture.to_dict()
+    aliases = {ours: settings[theirs] for ours, theirs in architecture.attribute_map.items() if theirs in settings}
+    return count_parameters(settings | aliases)
 
 
 def require_room_on_disk(folders: Sequence[Path]) -> None:

@@ -21,7 +21,7 @@ from autoclave.evaluation.probing.report import ModelReport, ProbeReport
 from autoclave.evaluation.probing.result import Examples, probe_layers
 from autoclave.evaluation.probing.subtasks import SubTask, subtasks_of
 from autoclave.judge import Judge
-from autoclave.models import load_architecture, load_policy, load_tokenizer, resolve_device
+from autoclave.models import context_of, load_architecture, load_policy, load_tokenizer, resolve_device
 from autoclave.models.hidden import hidden_states_at
 from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import SamplingParameters
@@ -99,7 +99,7 @@ def _probe_model(
 ) -> ModelReport:
     left_out, variables_left_out = Counter[str](), Counter[str]()
     tokenizer = load_tokenizer(model)
-    context = getattr(load_architecture(model), "max_position_embeddings", None)
+    context = context_of(load_architecture(model))
     room = None if context is None else context - config.longest_evaluated
     with open_samplers(config, model, say) as samplers:
         say(f"{name}: {len(subtasks)} sub-tasks")

@@ -23,7 +23,7 @@ from autoclave.config import TrainConfig, dump
 from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
-from autoclave.models import encode_prompt, load_architecture, resolve_device
+from autoclave.models import context_of, encode_prompt, load_architecture, resolve_device
 from autoclave.problems import ProblemSets
 from autoclave.tasks import Task
 from autoclave.training.accounting import Throughput, peak_flops, read_shape
@@ -292,7 +292,7 @@ def _run(
 
 def _context(config: TrainConfig, model: Path) -> int | None:
     """Tokens of a prompt and a response together, as far as that is known."""
-    own = getattr(load_architecture(model), "max_position_embeddings", None)
+    own = context_of(load_architecture(model))
     limits = [limit for limit in (own, getattr(config.sampler.engine, "context", None)) if limit]
     return min(limits, default=None)
 

@@ -16,7 +16,8 @@ from autoclave.compose.alignment import lesson_demonstrations
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import ProblemFilesConfig, TrainConfig
-from autoclave.core import InputError
+from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
+from autoclave.core import ConfigError, InputError
 from autoclave.core.files import digest_of_folder, drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
@@ -169,6 +170,7 @@ def fine_tune(
 
     Raises:
         InputError: `out` exists and is not an empty folder, or there is nothing in it to resume.
+        ConfigError: there is no warm start, or its learning rate does not suit the model.
     """
     around = Surroundings(out, say, StopRequest(), Stopwatch())
     is_there = out.exists() and (not out.is_dir() or any(out.iterdir()))
@@ -177,6 +179,10 @@ def fine_tune(
     if is_there and not resume:
         hint = "; or go on with --resume" if around.checkpoints.is_dir() else ""
         raise InputError(f"--out {out}: exists already; give a new folder{hint}")
+    if config.model.path and not config.sft.is_on:
+        raise ConfigError("sft.steps = 0: there is nothing to train. Fix: sft.epochs=3, for example")
+    require_rates_within_limits(config, warm_start_alone=True)
+    require_rates_above_rounding(config, warm_start_alone=True)
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
     if config.trainer.liger:

@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     from autoclave.config.loader import Override, Resolved, dump, load, parse_override
     from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
     from autoclave.config.optimizer import OptimizerConfig
-    from autoclave.config.problems import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, ProblemsConfig
+    from autoclave.config.problems import (
+        ArithmeticConfig,
+        CurriculumConfig,
+        NoProblemsConfig,
+        ProblemFilesConfig,
+        ProblemsConfig,
+    )
     from autoclave.config.publish import ProbeConfig, PublishConfig
     from autoclave.config.remote import JobPriority, RemoteJudgeConfig
     from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
@@ -106,7 +112,7 @@ else:
             "loader": "Override Resolved dump load parse_override",
             "model": "ModelConfig SamplerConfig TinyModelConfig",
             "optimizer": "OptimizerConfig",
-            "problems": "ArithmeticConfig CurriculumConfig ProblemFilesConfig ProblemsConfig",
+            "problems": "ArithmeticConfig CurriculumConfig NoProblemsConfig ProblemFilesConfig ProblemsConfig",
             "publish": "ProbeConfig PublishConfig",
             "remote": "JobPriority RemoteJudgeConfig",
             "sandbox": "LEVELS JudgeConfig Level SandboxConfig",
@@ -175,6 +181,7 @@ __all__ = [
     "MinibatchPipelineConfig",
     "ModelConfig",
     "NoCorrectionConfig",
+    "NoProblemsConfig",
     "OneOffPipelineConfig",
     "OpenAiEngineConfig",
     "OptimizerConfig",

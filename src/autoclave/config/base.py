@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,11 @@ class Config(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    @classmethod
+    def dependent_defaults(cls, tree: Mapping[str, Any], stated: Collection[str]) -> Mapping[str, Any]:
+        """Defaults that follow from other settings, by path, of a `tree` in which the paths `stated` were given."""
+        return {}
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

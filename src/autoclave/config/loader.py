@@ -6,6 +6,7 @@ gets a typed object.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,11 +34,11 @@ class Resolved(Generic[C]):
     def lines(self) -> Iterator[tuple[str, Any, str]]:
         """`(path, value, origin)` of every setting; the origin of one nobody set is `default`."""
         for path, value in _leaves(self.config.model_dump(mode="json")):
-            yield (
-                path,
-                value,
-                next((self.origins[above] for above in upwards(path) if above in self.origins), "default"),
-            )
+            yield path, value, self.origin(path)
+
+    def origin(self, path: str) -> str:
+        """Return who set the setting at `path`."""
+        return next((self.origins[above] for above in upwards(path) if above in self.origins), "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,18 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
         InputError: the recipe is missing.
         ConfigError: a key is unknown, a value has the wrong type or is out of range, or settings contradict.
     """
-    given = {} if recipe is None else read_recipe(recipe)
+    given, overrides = {} if recipe is None else read_recipe(recipe), tuple(overrides)
     origins = {path: str(recipe) for path, value in _leaves(given) if value != {}}
     defaults = schema()
     tree = _over_defaults(given, defaults)
     for override in overrides:
         _apply(tree, origins, override)
     tree = _over_defaults(tree, defaults)  # a block that was set as a whole
+    stated = _stated(given, overrides)
+    for path, value in schema.dependent_defaults(tree, stated).items():
+        if stated.isdisjoint(upwards(path)):
+            _apply(tree, origins, Override(path, value, "default by the size of the model"))
+    tree = _over_defaults(tree, defaults)
     try:
         # Strict JSON mode: text is not a number, but a list may be a tuple and text a path.
         config = schema.model_validate_json(json.dumps(tree), strict=True)
@@ -109,6 +115,14 @@ def _over_defaults(given: Tree, default: Config) -> Tree:
 def _is_same_choice(block: Tree, default: Config) -> bool:
     name = getattr(default, "name", None)
     return block.get("name", name) == name
+
+
+def _stated(given: Tree, overrides: Iterable[Override]) -> set[str]:
+    """Return the paths of all settings that have a value without any default."""
+    tree = copy.deepcopy(given)
+    for override in overrides:
+        _apply(tree, {}, override)
+    return {path for path, value in _leaves(tree) if value != {}}
 
 
 def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:

@@ -39,6 +39,13 @@ class CurriculumConfig(Config):
     """What the problems, and the demonstrations, are about."""
 
 
+class NoProblemsConfig(Config):
+    """No problems yet: the default of a pretrained model. Enough to plan a run, not to start it."""
+
+    name: Literal["none"] = "none"
+    """None."""
+
+
 class ProblemFilesConfig(Config):
     """Problems from files in the `autoclave-problem/1` format."""
 
@@ -113,4 +120,6 @@ class ArithmeticConfig(Config):
         return self
 
 
-ProblemsConfig = Annotated[CurriculumConfig | ArithmeticConfig | ProblemFilesConfig, Field(discriminator="name")]
+ProblemsConfig = Annotated[
+    CurriculumConfig | ArithmeticConfig | ProblemFilesConfig | NoProblemsConfig, Field(discriminator="name")
+]

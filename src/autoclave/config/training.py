@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +15,7 @@ from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.lengthening import LengtheningConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
+from autoclave.config.model_size import defaults_by_size
 from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.publish import PublishConfig
@@ -344,6 +346,11 @@ class TrainConfig(Config):
     loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Services that get the metrics too, beside metrics.jsonl and TensorBoard; their own environment variables say
     where they are."""
+
+    @classmethod
+    def dependent_defaults(cls, tree: Mapping[str, Any], stated: Collection[str]) -> Mapping[str, Any]:
+        """See `Config`: those that follow from the size of the model."""
+        return defaults_by_size(tree, stated)
 
     @model_validator(mode="after")
     def _loggers_differ(self) -> Self:

@@ -39,6 +39,7 @@ from autoclave.models.lora import (
 )
 from autoclave.models.policy import (
     Policy,
+    context_of,
     encode_prompt,
     load_architecture,
     load_policy,
@@ -66,6 +67,7 @@ __all__ = [
     "apply_liger",
     "build_tiny_policy",
     "can_pack",
+    "context_of",
     "digests",
     "encode_prompt",
     "is_of_adapter",

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,6 +132,16 @@ def load_architecture(path: str | Path) -> PretrainedConfig:
         )
     with _reading(path):
         return AutoConfig.from_pretrained(str(path))
+
+
+def context_of(architecture: PretrainedConfig) -> int | None:
+    """Most tokens of a sequence, as vLLM counts them: RoPE scaling that is not part of the number extends it."""
+    context = getattr(architecture, "max_position_embeddings", None)
+    scaling: Mapping[str, Any] = getattr(architecture, "rope_parameters", None) or {}
+    if context is None or scaling.get("rope_type") not in ("linear", "dynamic", "yarn"):
+        return context
+    original = scaling.get("original_max_position_embeddings") or context
+    return int((original if scaling["rope_type"] == "yarn" else context) * scaling.get("factor", 1.0))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autoclave.config import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, TrainConfig
+from autoclave.config.model_fit import require_problems
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.curriculum import build_curriculum, demonstrated_programs, demonstrations
@@ -30,9 +31,10 @@ class ProblemSets:
 
         Raises:
             InputError: a file is missing, or a line of it cannot be used.
-            ConfigError: a problem is not of the kind that the task asks.
+            ConfigError: there are none, or one is not of the kind that the task asks.
         """
         self._config = config
+        require_problems(config)
         if isinstance(config.problems, CurriculumConfig):
             curriculum = build_curriculum(config.problems)
             self.train, self.heldout = curriculum.train, curriculum.heldout
@@ -41,7 +43,7 @@ class ProblemSets:
             arithmetic = build_arithmetic(config.problems)
             self.train, self.heldout = arithmetic.train, arithmetic.heldout
             self.heldout_description = _HELDOUT_ARITHMETIC
-        else:
+        elif isinstance(config.problems, ProblemFilesConfig):
             self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task.name)
 
     def demonstrations(self) -> list[Demonstration]:

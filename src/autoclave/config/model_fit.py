@@ -19,6 +19,7 @@ from autoclave.config.model_size import (
     parameters_of,
     rate_limit,
     size_in_words,
+    value_at,
 )
 from autoclave.config.recipe import read_recipe
 from autoclave.config.sandbox import JudgeConfig
@@ -146,7 +147,7 @@ def require_recipe_of_model(resolved: Resolved[TrainConfig], recipe: Path | None
     config, path = resolved.config, resolved.config.model.path
     if recipe is None or not path or resolved.origins.get("model.path") == str(recipe):
         return
-    if not has_pretrained_size(path) or (read_recipe(recipe).get("model") or {}).get("path"):
+    if not has_pretrained_size(path) or value_at(read_recipe(recipe), "model.path"):
         return
     length = "curriculum.stages" if config.curriculum else "sampler.max_new_tokens"
     suits_embedded = {

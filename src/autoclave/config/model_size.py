@@ -125,11 +125,11 @@ def defaults_by_size(tree: Mapping[str, Any], stated: Collection[str]) -> Mappin
         tree: the settings, not validated yet.
         stated: paths of those that were given.
     """
-    path = _value(tree, "model.path")
+    path = value_at(tree, "model.path")
     if not isinstance(path, str) or not has_pretrained_size(path):
         return {}
     row = defaults_for(parameters_of(path))
-    adapter = LORA_FACTOR if _value(tree, "trainer.lora") is not None else 1
+    adapter = LORA_FACTOR if value_at(tree, "trainer.lora") is not None else 1
     found: dict[str, Any] = {
         "optimizer.learning_rate": row.rate(adapter),
         "sft.optimizer.learning_rate": row.rate(HEAD_FACTOR),
@@ -139,7 +139,7 @@ def defaults_by_size(tree: Mapping[str, Any], stated: Collection[str]) -> Mappin
         found["critic.optimizer.learning_rate"] = row.rate(adapter * HEAD_FACTOR)
     if not tree.get("curriculum"):
         found["sampler.max_new_tokens"] = row.max_new_tokens
-    if _value(tree, "sampler.engine.name") == "transformers":
+    if value_at(tree, "sampler.engine.name") == "transformers":
         found["sampler.engine.batch_size"] = row.batch_size
     if "sft.epochs" not in stated:
         found["sft.steps"] = 0
@@ -155,7 +155,8 @@ def _has_critic(algorithm: Any) -> bool:
         return False
 
 
-def _value(tree: Mapping[str, Any], path: str) -> Any:
+def value_at(tree: Mapping[str, Any], path: str) -> Any:
+    """Return the setting at a dotted path of settings that are not validated yet; None if it is missing."""
     value: Any = tree
     for name in path.split("."):
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, dict) else None

@@ -35,14 +35,20 @@ _LEAST_FREE_BYTES = 1 << 28
 Check = Callable[[], object]
 
 
-def preflight(config: TrainConfig, out: Path, existing: RunFolder | None = None) -> None:
-    """Run all checks of a training run, whose folder is or will be `out`.
+def preflight(
+    config: TrainConfig,
+    out: Path,
+    existing: RunFolder | None = None,
+    *,
+    run: Callable[[Sequence[Check]], None] | None = None,
+) -> None:
+    """Run all checks of a training run, whose folder is or will be `out`, by `run`; left out, by `report`.
 
     Raises:
         ConfigError, InputError: settings cannot work, whatever the host has.
         HostError: this host lacks something. The message lists everything that was found.
     """
-    report(
+    (run or report)(
         [
             lambda: require_usable_models(config, existing),
             lambda: require_problems(config),

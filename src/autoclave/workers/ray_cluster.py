@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import ray
 
@@ -28,3 +30,14 @@ def connect() -> bool:
         ray.init(include_dashboard=False)
         return True
     return False
+
+
+@contextmanager
+def own_cluster(cpus: int) -> Generator[None]:
+    """Start a cluster on this machine that offers `cpus` CPUs, however many there are, and end it after the block."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address="local", num_cpus=cpus, include_dashboard=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,76 @@
+"""`autoclave train --dry-run`: a recipe is checked as it is, then trained in miniature by the code that trains it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autoclave.compose.dry_run.checks import check_recipe
+from autoclave.compose.dry_run.miniature import shrunk, write_parts
+from autoclave.compose.dry_run.table import Row, describe, exercised, to_json
+from autoclave.compose.training import train
+from autoclave.config import PoolConfig, TrainConfig
+from autoclave.core import InputError
+
+__all__ = ["describe", "dry_run", "to_json"]
+
+
+def dry_run(config: TrainConfig, out: Path, *, say: Callable[[str], None]) -> tuple[TrainConfig, list[Row]]:
+    """Check `config` as it is, then train it in miniature in the folder `out`, with a checkpoint and a resumption.
+
+    Returns:
+        The settings of the miniature, and the table of what was exercised and what was not.
+
+    Raises:
+        AutoclaveError: as `train`; settings that cannot work are an error although they are of the whole recipe.
+    """
+    began = time.monotonic()
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise InputError(f"--out {out}: exists already. Fix: give a new folder for the dry run")
+    say("dry run: checking the recipe as it is")
+    found = check_recipe(config, out)
+    small = shrunk(config, out, local_judge=bool(found.unreachable_judge))
+    with _inside(out), _own_cluster(small):
+        say("dry run: making a tiny model and problems")
+        write_parts(small, out)
+        run, last = out / "run", small.steps
+        train(small.model_copy(update={"steps": last - 1}), run, say=say)
+        say("dry run: resuming from the checkpoint, in this process")
+        train(_in_this_process(small), run, resume=True, say=say)
+    say(f"dry run: done in {time.monotonic() - began:.0f} s")
+    return small, exercised(config, small, run, found)
+
+
+def _in_this_process(config: TrainConfig) -> TrainConfig:
+    """`config` without processes to start: a checkpoint does not depend on them."""
+    return config.model_copy(update={"pools": dict.fromkeys(config.pools, PoolConfig())})
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[None]:
+    """Keep models that `train` caches in `folder`."""
+    before = os.environ.get("AUTOCLAVE_CACHE")
+    os.environ["AUTOCLAVE_CACHE"] = str(folder / "cache")
+    try:
+        yield
+    finally:
+        del os.environ["AUTOCLAVE_CACHE"]
+        if before is not None:
+            os.environ["AUTOCLAVE_CACHE"] = before
+
+
+@contextmanager
+def _own_cluster(config: TrainConfig) -> Generator[None]:
+    """A Ray cluster of this machine alone, if settings have Ray pools; none that others use is touched."""
+    processes = sum(pool.processes for pool in config.pools.values() if pool.executor == "ray")
+    if not processes:
+        yield
+        return
+    from autoclave.workers.ray_cluster import own_cluster
+
+    with own_cluster(processes):
+        yield

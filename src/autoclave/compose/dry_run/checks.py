@@ -1,0 +1,107 @@
+"""What of a recipe can be checked on this host as it is, before anything is made small."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import huggingface_hub.constants
+
+from autoclave.compose.host import build_judge
+from autoclave.compose.preflight import Check, preflight, report
+from autoclave.config import ProblemFilesConfig, TrainConfig
+from autoclave.core import ConfigError, HostError, InputError, IsolationError
+from autoclave.judge import Judge
+from autoclave.models import load_architecture
+from autoclave.problems import ProblemSets
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found out about a recipe as it is."""
+
+    unread_model: str = ""
+    """Why settings of a model cannot be read here."""
+    problems: str = "generated ones, which were not made"
+    unreachable_judge: str = ""
+    """Why no server judges."""
+    host: list[str] = field(default_factory=list[str])
+    """What the host lacks for the recipe as it is."""
+
+    def sort(self, checks: Sequence[Check]) -> None:
+        """Run `checks`; keep what the host lacks, and what a model that is not here leaves open.
+
+        Raises:
+            InputError: what is wrong on whatever host.
+        """
+        wrong: list[Check] = []
+        for check in checks:
+            try:
+                check()
+            except HostError as error:
+                self.host.append(str(error))
+            except InputError as error:
+                if isinstance(error, ConfigError) or not self.unread_model:
+                    wrong.append(partial(_raise, error))
+        report(wrong)
+
+
+def check_recipe(config: TrainConfig, out: Path) -> Findings:
+    """Check what can be checked of the whole recipe here: settings, models, problems and judge.
+
+    Raises:
+        InputError: settings or files cannot be used, on whatever host.
+        IsolationError: programs cannot be run as the settings say.
+    """
+    found = Findings()
+    paths = [path for path in (config.model.path, config.critic.path, config.reward_model.path) if path]
+    try:
+        for path in paths:
+            load_architecture(path)
+    except InputError as error:
+        found.unread_model = str(error).partition(" (")[0]
+    with _offline(bool(found.unread_model)):  # else each check would wait for the network again
+        preflight(config, out, run=found.sort)
+    files = [config.problems.train, config.problems.heldout] if isinstance(config.problems, ProblemFilesConfig) else []
+    missing = [str(path) for path in files if not path.exists()]
+    if missing:
+        found.problems = f"not on this machine: {', '.join(missing)}"
+    try:
+        with build_judge(config.judge, config.sandbox) as judge:
+            if files and not missing:
+                found.problems = _check_problems(config, judge)
+    except IsolationError:
+        raise
+    except HostError as error:
+        if config.judge.backend == "local":
+            raise
+        found.unreachable_judge = str(error)
+    return found
+
+
+def _check_problems(config: TrainConfig, judge: Judge) -> str:
+    """What was found out about the problem files of a recipe."""
+    sets = ProblemSets(config)
+    for problem in (*sets.train, *sets.heldout):
+        judge.check(problem)
+    if config.sft.is_on or not config.model.path:
+        sets.demonstrations()
+    return f"{len(sets.train)} to learn from and {len(sets.heldout)} held out were read, and the judge takes them"
+
+
+@contextmanager
+def _offline(is_on: bool) -> Generator[None]:
+    """Let the hub's library look at its cache alone."""
+    before = huggingface_hub.constants.HF_HUB_OFFLINE
+    huggingface_hub.constants.HF_HUB_OFFLINE = before or is_on
+    try:
+        yield
+    finally:
+        huggingface_hub.constants.HF_HUB_OFFLINE = before
+
+
+def _raise(error: Exception) -> None:
+    raise error

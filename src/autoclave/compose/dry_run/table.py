@@ -1,0 +1,206 @@
+"""The table of a dry run: which parts of a recipe were exercised, which were not, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from autoclave.algorithms import build_algorithm
+from autoclave.compose.dry_run.checks import Findings
+from autoclave.config import LoraConfig, TrainConfig, TrainerConfig
+from autoclave.config.training import SHARDED
+from autoclave.core.files import read_jsonl
+
+State = Literal["exercised", "stood in", "not exercised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of a recipe."""
+
+    part: str
+    state: State
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run in miniature has left, beside the settings of recipe and miniature."""
+
+    recipe: TrainConfig
+    small: TrainConfig
+    events: Sequence[Mapping[str, Any]]
+    summary: Mapping[str, Any]
+    found: Findings
+
+    def steps_with(self, metric: str, kind: str = "train") -> int:
+        """How many lines of a kind have `metric`."""
+        return sum(event.get(metric) is not None for event in self.events if event["kind"] == kind)
+
+    def num(self, kind: str) -> int:
+        """How many lines there are of a kind."""
+        return sum(event["kind"] == kind for event in self.events)
+
+
+def exercised(recipe: TrainConfig, small: TrainConfig, folder: Path, found: Findings) -> list[Row]:
+    """The rows of a dry run whose run in miniature is in `folder`."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    run = Run(recipe, small, [line for _, line in read_jsonl(folder / "metrics.jsonl")], summary, found)
+    return rows_of(run)
+
+
+def rows_of(run: Run) -> list[Row]:
+    """The rows of a run in miniature."""
+    return [*_data(run), *_sampling(run), *_learning(run), *_trainer(run), *_places(run), *_around(run)]
+
+
+def describe(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> str:
+    """The table as text, and under it every setting that differs from the recipe's."""
+    order: Sequence[State] = ("exercised", "stood in", "not exercised")
+    rows = sorted(rows, key=lambda row: order.index(row.state))
+    width = max(len(row.part) for row in rows)
+    lines = [f"{row.state:<13}  {row.part:<{width}}  {row.detail}" for row in rows]
+    changed = [f"  {path}: {before} -> {after}" for path, before, after in changes(recipe, small)]
+    return "\n".join([*lines, "settings of the dry run that are not those of the recipe:", *changed])
+
+
+def to_json(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> dict[str, Any]:
+    """The table as JSON data."""
+    return {"parts": [asdict(row) for row in rows], "changed": [list(each) for each in changes(recipe, small)]}
+
+
+def changes(recipe: TrainConfig, small: TrainConfig) -> list[tuple[str, str, str]]:
+    """Path, value in the recipe and value in the dry run of each setting that differs."""
+    before, after = (dict(_leaves(config.model_dump(mode="json"))) for config in (recipe, small))
+    return [
+        (path, json.dumps(before.get(path)), json.dumps(after[path]))
+        for path in after
+        if before.get(path) != after[path]  # keys of a choice that another stands in for are left out
+    ]
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _did(part: str, times: int, detail: str, otherwise: str) -> Row:
+    """A part that was exercised if it happened at all."""
+    return Row(part, "exercised", detail) if times else Row(part, "not exercised", otherwise)
+
+
+def _data(run: Run) -> Iterator[Row]:
+    recipe, found = run.recipe, run.found
+    if path := recipe.model.path:
+        checked = (
+            f"nothing of it was checked: {found.unread_model}" if found.unread_model else "its settings were checked"
+        )
+        yield Row(
+            "model", "stood in", f"a tiny Llama for {path}, whose weights and tokenizer were not loaded; {checked}"
+        )
+    else:
+        yield Row("model", "stood in", "a smaller embedded policy")
+    for name in ("critic", "reward_model"):
+        if path := getattr(recipe, name).path:
+            yield Row(f"{name}.path", "stood in", f"a tiny model for {path}")
+    yield Row("problems", "stood in", f"short ones; of the recipe: {found.problems}")
+    if recipe.sft.is_on:
+        steps = max((int(event["step"]) for event in run.events if event["kind"] == "sft"), default=0)
+        yield _did("warm start", steps, f"{steps} steps logged", "no step was logged")
+
+
+def _sampling(run: Run) -> Iterator[Row]:
+    recipe, small = run.recipe, run.small
+    asked, used = recipe.sampler.engine, small.sampler.engine
+    if asked.name == used.name:
+        yield Row("engine", "exercised", used.name)
+    else:
+        why = (
+            "a dry run asks no server"
+            if find_spec(asked.name) or asked.name != "vllm"
+            else "vllm is not installed here"
+        )
+        yield Row("engine", "stood in", f"{used.name} for {asked.name}: {why}")
+    if getattr(asked, "tensor_parallel", 1) > 1:
+        yield Row("tensor-parallel samplers", "not exercised", "one process holds the tiny model")
+    yield Row("response length", "stood in", f"{small.longest_trained} of {recipe.longest_trained} tokens")
+    if small.curriculum:
+        stages, reached = len(small.curriculum.stages), 1 + run.num("lengthening")
+        detail = f"stage {reached} of {stages} was reached"
+        yield _did("length schedule", reached == stages, detail, detail)
+
+
+def _learning(run: Run) -> Iterator[Row]:
+    recipe, algorithm = run.recipe, build_algorithm(run.recipe.algorithm)
+    steps, trained = run.num("train"), run.steps_with("policy/gradient_norm")
+    yield _did("schedule", steps, f"{recipe.schedule.name}, {steps} steps", "no step was done")
+    equal = "no step had a gradient: all rewards were equal"
+    yield _did("algorithm", trained, f"{recipe.algorithm.name}, {trained} of {steps} steps had a gradient", equal)
+    if algorithm.needs_critic:
+        learned = run.steps_with("critic/gradient_norm")
+        yield _did("critic", learned, f"{learned} steps had a gradient", "no step had a gradient")
+    if algorithm.needs_reference:
+        yield _did("reference", steps, "a KL term was computed", "no step was done")
+    if recipe.reward_model.path:
+        yield _did("reward model", steps, "its scores were added to rewards", "no step was done")
+    if recipe.alignment:
+        lessons = run.steps_with("alignment/reward")
+        rest = "no failed program could be traced within so few steps"
+        yield _did("alignment", lessons, f"{lessons} of {steps} steps had alignment samples", rest)
+    judged = f"programs ran {run.summary['sandbox_level']}"
+    tests = f", tests {getattr(recipe.task, 'tests', 'all')}"
+    if run.found.unreachable_judge:
+        yield Row("judge", "stood in", f"the local one for servers: {run.found.unreachable_judge}; {judged}{tests}")
+    else:
+        yield _did("judge", steps, f"{recipe.judge.backend}: {judged}{tests}", "no step was done")
+
+
+def _trainer(run: Run) -> Iterator[Row]:
+    """The settings of the trainer that are not the defaults."""
+    defaults, small = TrainerConfig(), run.small.trainer
+    for name, value in run.recipe.trainer:
+        if name != "sharding" and value != getattr(defaults, name):
+            text = f"rank {value.rank}" if isinstance(value, LoraConfig) else f"{value}"
+            is_kept = value == getattr(small, name)
+            yield _did(f"trainer.{name}", is_kept, text, f"{text}: a dry run computes on the CPU")
+
+
+def _places(run: Run) -> Iterator[Row]:
+    recipe, small = run.recipe, run.small
+    homes = [recipe.workers.places()[group] for group in SHARDED]
+    if any(recipe.pools[home].processes > 1 for home in homes):
+        spread = any(small.pools[home].processes > 1 for home in homes)
+        few = "this machine has one core, so there is one process for each model"
+        yield _did("sharding", spread, f"{recipe.trainer.sharding}, by FSDP2 on the CPU", few)
+    for name, pool in recipe.pools.items():
+        mine = small.pools[name]
+        detail = f"{mine.executor}, {mine.processes} of {pool.processes} processes"
+        if mine.executor == pool.executor:
+            yield Row(f"pools.{name}", "exercised", detail)
+        else:
+            yield Row(f"pools.{name}", "stood in", f"{detail}: {pool.executor} is not installed here")
+    yield Row("GPUs", "not exercised", "a dry run computes on the CPU")
+
+
+def _around(run: Run) -> Iterator[Row]:
+    recipe, published = run.recipe, run.steps_with("publish/mismatch_max")
+    yield Row(
+        "publish", "exercised", f"weights reached the samplers at each step; {published} were compared by log-probs"
+    )
+    yield _did("evaluation", run.num("evaluation"), f"{run.num('evaluation')} times", "none was due")
+    yield Row("checkpoints", "exercised", "written by the pools above, resumed in this process for the last step")
+    names = sorted({str(event["name"]) for event in run.events if event["kind"] == "alert"})
+    yield Row(
+        "health", "stood in", f"alerts without actions; limits are for the real model: {', '.join(names) or 'no alert'}"
+    )
+    if recipe.loggers:
+        yield Row("loggers", "not exercised", f"nothing was sent to {', '.join(recipe.loggers)}")
+    for text in run.found.host:
+        yield Row("this machine", "not exercised", f"as it is, the recipe does not start here: {text}")

@@ -1,0 +1,258 @@
+"""Dry runs: recipes in miniature, by the code that trains them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from autoclave.cli.main import cli
+from autoclave.compose.dry_run.checks import Findings, check_recipe
+from autoclave.compose.dry_run.miniature import LONGEST, shrunk
+from autoclave.compose.dry_run.table import Row, Run, changes, describe, rows_of
+from autoclave.config import TrainConfig, load, parse_override
+from autoclave.core import ConfigError, DataError, InputError
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+TRAINING = [path for path in RECIPES if path.stem.partition("-")[0] not in ("curate", "evaluate", "benchmark")]
+ON_RAY = "ppo-small"
+"""The recipe that `make test` dry-runs on Ray."""
+EVERYTHING: dict[str, Any] = {
+    "problems": {"name": "files", "train": "absent/train.jsonl", "heldout": "absent/heldout.jsonl"},
+    "model": {"path": "absent/model-70b", "chat_template": "{% for m in messages %}{{ m.content }}\n{% endfor %}>"},
+    "sft": {"epochs": 3, "batch_tokens": 4096},
+    "task": {"tests": "longest:15", "reward": "fraction"},
+    "algorithm": {"name": "ppo", "kl_coefficient": 0.02},
+    "critic": {"path": "absent/critic"},
+    "reward_model": {"path": "absent/judge"},
+    "optimizer": {"learning_rate": 1e-5},
+    "curriculum": {
+        "stages": [{"max_new_tokens": 8192}, {"max_new_tokens": 16384}, {"max_new_tokens": 24576}],
+        "advance": {"name": "steps", "steps": [300, 500]},
+    },
+    "steps": 1000,
+    "problems_per_step": 128,
+    "schedule": {"name": "one_off_pipeline"},
+    "sampler": {"engine": {"name": "vllm", "context": 40000, "cache_mb": 40960, "tensor_parallel": 2}},
+    "evaluation": {"max_new_tokens": 32000, "every": 50},
+    "trainer": {"lora": {"rank": 8}, "activation_checkpointing": True, "cpu_offload": True},
+    "pools": {"main": {}, "apart": {}},
+    "workers": {"critic": "apart"},
+    "loggers": ["wandb"],
+}
+"""A recipe for machines and a model that are not here, with most of what a recipe can have."""
+
+
+def recipe(folder: Path, **changed: Any) -> Path:
+    path = folder / "recipe.yaml"
+    path.write_text(json.dumps(EVERYTHING | changed))
+    return path
+
+
+def config_of(path: Path, *settings: str) -> TrainConfig:
+    return load(TrainConfig, path, [parse_override(text) for text in settings]).config
+
+
+def dry_run(path: Path, folder: Path, *words: str) -> dict[str, Any]:
+    """What `autoclave train --dry-run --json` prints, in a process of its own that does not wait for the hub."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "autoclave", "train", str(path), "--dry-run", "--json", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def states(table: dict[str, Any]) -> dict[str, str]:
+    return {row["part"]: row["state"] for row in table["parts"]}
+
+
+# --- Runs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_recipe_for_a_cluster_trains_in_miniature_and_every_part_is_accounted_for(tmp_path: Path):
+    found = dry_run(recipe(tmp_path), tmp_path)
+    parts = states(found)
+    for part in (
+        "warm start", "length schedule", "schedule", "algorithm", "critic", "reference", "reward model", "judge",
+        "trainer.lora", "publish", "evaluation", "checkpoints",
+    ):  # fmt: skip
+        assert parts[part] == "exercised", found
+    for part in ("model", "critic.path", "reward_model.path", "problems", "response length"):
+        assert parts[part] == "stood in"
+    for part in ("tensor-parallel samplers", "trainer.cpu_offload", "GPUs", "loggers"):
+        assert parts[part] == "not exercised"
+    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.glob("autoclave-dry-run-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem == ON_RAY else pytest.mark.soak) for path in TRAINING],
+)
+def test_every_recipe_dry_runs(path: Path, tmp_path: Path):
+    config, found = config_of(path), dry_run(path, tmp_path)
+    parts = states(found)
+    learned = {"schedule", "algorithm", "publish", "evaluation", "checkpoints", "judge"}
+    learned |= {f"pools.{name}" for name in config.pools}
+    learned |= {"alignment"} if config.alignment else set()
+    learned |= {"length schedule"} if config.curriculum else set()
+    assert {part: parts[part] for part in learned} == dict.fromkeys(learned, "exercised"), found
+
+
+# --- Settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in TRAINING])
+def test_a_miniature_keeps_what_is_not_size(path: Path, tmp_path: Path):
+    config = config_of(path)
+    small = shrunk(config, tmp_path, local_judge=False)
+    for kept in (
+        "seed",
+        "algorithm",
+        "schedule",
+        "optimizer",
+        "critic.optimizer",
+        "task",
+        "publish",
+        "judge",
+        "sandbox",
+    ):
+        before, after = config, small
+        for name in kept.split("."):
+            before, after = getattr(before, name), getattr(after, name)
+        assert before == after, kept
+    assert {pool.executor for pool in small.pools.values()} == {pool.executor for pool in config.pools.values()}
+    assert bool(small.model.path) == bool(config.model.path)
+    assert small.steps <= 12
+
+
+def test_a_miniature_reaches_the_last_stage_and_keeps_the_proportions_of_lengths(tmp_path: Path):
+    small = shrunk(config_of(recipe(tmp_path)), tmp_path, local_judge=False)
+    assert small.curriculum is not None
+    assert small.curriculum.limits == (LONGEST // 3, LONGEST * 2 // 3, LONGEST)
+    assert small.curriculum.fewest_steps < small.steps - 1  # also before the last step, which is a resumption
+    assert small.longest_evaluated == 32000 * LONGEST // 24576
+
+
+@pytest.mark.parametrize("executor", ["spawn", "ray"])
+def test_pools_of_many_processes_keep_two_so_that_models_are_sharded(executor: str, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    pools = {name: {"executor": executor, "processes": 16, "devices_per_process": 8} for name in ("main", "apart")}
+    trainer = {"sharding": "zero2"}
+    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path, local_judge=False)
+    assert [pool.processes for pool in small.pools.values()] == [2, 2]
+    assert small.trainer.sharding == "zero2"
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path, local_judge=False)
+    assert [pool.processes for pool in small.pools.values()] == [1, 1]
+
+
+def test_an_engine_that_is_not_installed_is_stood_in_for_in_the_table(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("autoclave.compose.dry_run.miniature.find_spec", lambda name: None)
+    monkeypatch.setattr("autoclave.compose.dry_run.table.find_spec", lambda name: None)
+    config = config_of(recipe(tmp_path))
+    small = shrunk(config, tmp_path, local_judge=False)
+    assert small.sampler.engine.name == "transformers"
+    [row] = [row for row in rows_of(run_of(config, small)) if row.part == "engine"]
+    assert row == Row("engine", "stood in", "transformers for vllm: vllm is not installed here")
+
+
+def test_vllm_samples_where_it_is_installed(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("autoclave.compose.dry_run.miniature.find_spec", lambda name: object())
+    config = config_of(recipe(tmp_path))
+    small = shrunk(config, tmp_path, local_judge=False)
+    assert small.sampler.engine.name == "vllm"
+    assert small.sampler.engine.batch_size == 8
+    [row] = [row for row in rows_of(run_of(config, small)) if row.part == "engine"]
+    assert row == Row("engine", "exercised", "vllm")
+
+
+def test_every_setting_that_differs_is_listed(tmp_path: Path):
+    config = config_of(recipe(tmp_path))
+    small = shrunk(config, tmp_path, local_judge=False)
+    listed = {path: (before, after) for path, before, after in changes(config, small)}
+    assert listed["steps"] == ("1000", str(small.steps))
+    assert listed["trainer.cpu_offload"] == ("true", "false")
+    assert set(listed) >= {"model.path", "problems.train", "sampler.engine.name", "evaluation.max_new_tokens"}
+    assert "steps: 1000 -> " in describe([Row("a", "exercised", "b")], config, small)
+
+
+# --- The table -------------------------------------------------------------------------------------------------------
+
+
+def run_of(config: TrainConfig, small: TrainConfig, *events: dict[str, Any]) -> Run:
+    return Run(config, small, events, {"sandbox_level": "sealed"}, Findings())
+
+
+def test_what_did_not_happen_is_not_called_exercised(tmp_path: Path):
+    config = config_of(recipe(tmp_path))
+    small = shrunk(config, tmp_path, local_judge=False)
+    step = {"kind": "train", "step": 1, "critic/gradient_norm": 1.0}
+    run = run_of(config, small, step)
+    rows = {row.part: row.state for row in rows_of(run)}
+    assert [rows[part] for part in ("schedule", "critic")] == ["exercised", "exercised"]
+    assert [rows[part] for part in ("algorithm", "length schedule", "warm start", "evaluation")] == [
+        "not exercised"
+    ] * 4
+    with_gradient = replace(run, events=[step | {"policy/gradient_norm": 0.5}])
+    assert {row.part: row.state for row in rows_of(with_gradient)}["algorithm"] == "exercised"
+
+
+# --- What is wrong with the recipe as it is --------------------------------------------------------------------------
+
+
+def test_settings_that_cannot_work_end_a_dry_run_before_any_work(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    config = config_of(recipe(tmp_path), "sampler.engine.name=openai")
+    with pytest.raises(ConfigError, match="openai"):
+        check_recipe(config, tmp_path / "out")
+
+
+def test_problem_files_that_are_here_are_read_to_the_end(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    files = {"name": "files", "train": str(tmp_path / "train.jsonl"), "heldout": str(tmp_path / "heldout.jsonl")}
+    lines = [problem(number) for number in range(40)]
+    (tmp_path / "heldout.jsonl").write_text(problem(99))
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    config = config_of(recipe(tmp_path, problems=files))
+    assert check_recipe(config, tmp_path / "out").problems.startswith("40 to learn from and 1 held out were read")
+    (tmp_path / "train.jsonl").write_text("\n".join([*lines, '{"statement": "no tests"}']))
+    with pytest.raises(DataError, match=r"train\.jsonl:41"):
+        check_recipe(config, tmp_path / "out")
+    (tmp_path / "train.jsonl").write_text("\n".join([*lines, problem(99).replace('"p99"', '"other"')]))
+    with pytest.raises(InputError, match="has the same tests"):
+        check_recipe(config, tmp_path / "out")
+
+
+def problem(number: int) -> str:
+    tests = {"kind": "stdin", "cases": [{"input": "", "output": f"{number}\n"}]}
+    plain = {"format": "autoclave-problem/1", "id": f"p{number}", "statement": f"Print {number}.", "tests": tests}
+    return json.dumps(plain | {"solutions": [f"print({number})"]})
+
+
+def test_servers_that_do_not_answer_are_stood_in_for(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "retries": 0}}
+    config = config_of(recipe(tmp_path, judge=remote))
+    found = check_recipe(config, tmp_path / "out")
+    assert "http://127.0.0.1:9" in found.unreachable_judge
+    assert shrunk(config, tmp_path, local_judge=True).judge.backend == "local"
+
+
+def test_a_dry_run_resumes_nothing_and_writes_over_nothing(tmp_path: Path):
+    path = recipe(tmp_path)
+    ended = CliRunner().invoke(cli, ["train", str(path), "--dry-run", "--resume"])
+    assert isinstance(ended.exception, ConfigError)
+    ended = CliRunner().invoke(cli, ["train", str(path), "--dry-run", "--out", str(tmp_path)])
+    assert isinstance(ended.exception, InputError)
+    assert path.exists()

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo test test-verl test-vllm check format bench figures gpu gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-verl test-vllm check format bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -27,7 +27,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,math,serve-ray,curate,databases,trl,inspect,dev]'
+	@$(UV) -e '.[train,smollm2,math,serve-ray,curate,databases,trl,inspect,dev]'
 	@touch $@
 
 $(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
@@ -38,6 +38,10 @@ $(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
+
+demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functions; 25 minutes at most on 2 cores
+	@$(BIN)/autoclave models get smollm2-135m
+	@$(BIN)/autoclave train recipes/smollm2-135m.yaml --out runs/demo-real steps=12 evaluation.every=0 evaluation.final_samples=4
 
 test: setup setup-services  ## Run the tests, three files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not alone"

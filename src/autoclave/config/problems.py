@@ -46,6 +46,19 @@ class NoProblemsConfig(Config):
     """None."""
 
 
+class FunctionsConfig(Config):
+    """Built-in problems for small pretrained models: Python functions of one line, asked for in words."""
+
+    name: Literal["functions"] = "functions"
+    """All functions of the table; the split is by function."""
+
+    seed: Seed = 0
+    """Seed of the split; not of training."""
+
+    heldout_share: Fraction = 0.35
+    """Share of the functions that occur in no training problem."""
+
+
 class ProblemFilesConfig(Config):
     """Problems from files in the `autoclave-problem/1` format."""
 
@@ -121,5 +134,6 @@ class ArithmeticConfig(Config):
 
 
 ProblemsConfig = Annotated[
-    CurriculumConfig | ArithmeticConfig | ProblemFilesConfig | NoProblemsConfig, Field(discriminator="name")
+    CurriculumConfig | ArithmeticConfig | FunctionsConfig | ProblemFilesConfig | NoProblemsConfig,
+    Field(discriminator="name"),
 ]

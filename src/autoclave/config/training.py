@@ -235,7 +235,7 @@ class CheckpointConfig(Config):
     a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
 
 
-BUILT_IN_PROBLEMS = {"curriculum": "code_generation", "arithmetic": "mathematics"}
+BUILT_IN_PROBLEMS = {"curriculum": "code_generation", "functions": "code_generation", "arithmetic": "mathematics"}
 """The task of each source of generated problems."""
 SHARDED = ("actor", "critic", "reference")
 """Worker groups whose processes hold one model together."""

@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from autoclave.config.model import PACKAGED_MODELS, packaged_model_folder
 from autoclave.core import HostError, InputError
 from autoclave.core.rollout import IntArray
 from autoclave.models.compatibility import require_embedding, require_loaded, require_weights
@@ -125,7 +126,9 @@ def load_architecture(path: str | Path) -> PretrainedConfig:
         InputError: no policy is there.
     """
     if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
-        raise InputError(f"model.path = {str(path)!r}: no such folder")
+        name = next((name for name in PACKAGED_MODELS if Path(path) == packaged_model_folder(name)), None)
+        fix = f". Fix: autoclave models get {name}" if name else ""
+        raise InputError(f"model.path = {str(path)!r}: no such folder{fix}")
     if (Path(path) / "adapter_config.json").is_file() and not (Path(path) / "config.json").is_file():
         raise InputError(
             f"model.path = {str(path)!r}: an adapter alone; give a whole model, in a checkpoint the folder model/"

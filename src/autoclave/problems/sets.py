@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoclave.config import ArithmeticConfig, CurriculumConfig, ProblemFilesConfig, TrainConfig
+from autoclave.config import ArithmeticConfig, CurriculumConfig, FunctionsConfig, ProblemFilesConfig, TrainConfig
 from autoclave.config.model_fit import require_problems
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.curriculum import build_curriculum, demonstrated_programs, demonstrations
 from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
 from autoclave.problems.fitting import require_fitting
+from autoclave.problems.functions import build_functions
 from autoclave.problems.prompts import fenced, problem_messages
 from autoclave.problems.splitting import asked, split_problems
 
@@ -21,6 +22,7 @@ _HELDOUT_CURRICULUM = (
 _HELDOUT_ARITHMETIC = (
     "Calculations with a pair of operations in a row that occurs so in no problem or demonstration of training."
 )
+_HELDOUT_FUNCTIONS = "Functions that no problem of training asks for, whatever its constant."
 
 
 class ProblemSets:
@@ -43,6 +45,9 @@ class ProblemSets:
             arithmetic = build_arithmetic(config.problems)
             self.train, self.heldout = arithmetic.train, arithmetic.heldout
             self.heldout_description = _HELDOUT_ARITHMETIC
+        elif isinstance(config.problems, FunctionsConfig):
+            self.train, self.heldout = build_functions(config.problems)
+            self.heldout_description = _HELDOUT_FUNCTIONS
         elif isinstance(config.problems, ProblemFilesConfig):
             self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task.name)
 

@@ -1,0 +1,76 @@
+"""Problems in words with one-line solutions, for small pretrained models, and their split by function.
+
+A held-out function occurs in no training problem, whatever its constant. Same settings, same problems, in any process.
+Reference expressions are evaluated in this process: they are ours. Nothing that a model wrote comes here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autoclave.config import FunctionsConfig
+from autoclave.core import CallCase, CallTests, Problem
+from autoclave.problems.curriculum.split import lowest
+from autoclave.problems.functions.table import FUNCTIONS
+
+_NUM_TESTS = 8
+_NUM_DRAWS = 8
+_FORM = "Answer with one fenced block of code and nothing else."
+_TIME_LIMIT_S = 2.0
+_WORDS = (
+    *("apple", "Bird", "carrot", "dog", "Engine", "forest", "garden", "House", "island", "jacket", "King", "lemon"),
+    *("mountain", "Night", "orange", "paper", "Queen", "river", "stone", "Table", "under", "violet", "Window", "year"),
+    *("zebra", "is", "on", "at", "the", "green"),
+)
+
+
+def build_functions(config: FunctionsConfig) -> tuple[list[Problem], list[Problem]]:
+    """Training and held-out problems."""
+    lines = FUNCTIONS.splitlines()
+    kept = set(lowest(lines, config.heldout_share, f"{config.seed} function"))
+    train = [problem for line in lines if line not in kept for problem in _problems(line)]
+    return train, [problem for line in lines if line in kept for problem in _problems(line)]
+
+
+def _problems(line: str) -> Iterator[Problem]:
+    header, expression, words, *constants = (part.strip() for part in line.split(" | "))
+    for constant in constants[0].split() if constants else [""]:
+        yield _problem(header, *(text.replace("K", constant) for text in (expression, words)), constant)
+
+
+def _problem(header: str, expression: str, words: str, constant: str) -> Problem:
+    name, arguments = header.removesuffix(")").split("(")
+    function = eval(f"lambda {arguments}: {expression}")
+    identity = f"{name}-{constant}" if constant else name
+    kinds = arguments.split(", ")
+    return Problem(
+        id=f"functions/{identity}",
+        statement=f"Write a Python function `{header}` that returns {words}. {_FORM}",
+        solutions=[f"def {header}:\n    return {expression}"],
+        tests=CallTests("call", name, _cases(function, kinds, random.Random(identity))),
+        time_limit_s=_TIME_LIMIT_S,
+        source="functions",
+        tags=kinds,
+    )
+
+
+def _cases(function: Callable[..., Any], kinds: list[str], rng: random.Random) -> list[CallCase]:
+    """Tests whose values differ: of a few draws, those with most different values."""
+    draws = [[[_DRAWN[kind](rng) for kind in kinds] for _ in range(_NUM_TESTS)] for _ in range(_NUM_DRAWS)]
+    found = [[CallCase(inputs, function(*inputs)) for inputs in draw] for draw in draws]
+    return max(found, key=lambda cases: len({str(case.output) for case in cases}))
+
+
+def _number(rng: random.Random) -> int:
+    return rng.randint(1, 40)
+
+
+_DRAWN: dict[str, Callable[[random.Random], Any]] = {
+    "numbers": lambda rng: [rng.randint(-9, 20) for _ in range(rng.randint(3, 8))],
+    "text": lambda rng: " ".join(rng.choices(_WORDS, k=rng.randint(2, 5))),
+    "words": lambda rng: rng.choices(_WORDS, k=rng.randint(2, 6)),
+    **dict.fromkeys("nab", _number),
+}
+"""How an argument of each name is drawn."""

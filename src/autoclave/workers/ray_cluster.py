@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+import grpc
 import ray
+from ray._private.grpc_utils import init_grpc_channel
+from ray._private.services import canonicalize_bootstrap_address  # nothing public resolves "auto"
 
 from autoclave.core import HostError
+
+CONNECT_S = 10.0
+"""Seconds that a cluster has to answer. Ray itself tries for minutes."""
 
 
 def connect() -> bool:
@@ -17,19 +23,44 @@ def connect() -> bool:
     Returns whether this call started it.
 
     Raises:
-        HostError: none answers at RAY_ADDRESS.
+        HostError: no cluster answers at RAY_ADDRESS within `CONNECT_S`.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine unless the user says so
     if ray.is_initialized():
         return False
+    named = os.environ.get("RAY_ADDRESS", "")
     try:
-        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=True)
-    except ConnectionError:
-        if "RAY_ADDRESS" in os.environ:
-            raise HostError(f"no Ray cluster answers at RAY_ADDRESS = {os.environ['RAY_ADDRESS']}") from None
-        ray.init(include_dashboard=False)
-        return True
-    return False
+        if address := _answering(named or "auto"):
+            ray.init(address=address, log_to_driver=True)
+            return False
+    except (ConnectionError, ValueError) as error:
+        if named:
+            raise HostError(
+                f"RAY_ADDRESS = {named}: no Ray cluster answers there ({error}). Fix: start one (ray start --head) and "
+                "set RAY_ADDRESS=HOST:PORT, or unset RAY_ADDRESS to start one on this machine"
+            ) from None
+    ray.init(address="local", include_dashboard=False)
+    return True
+
+
+def _answering(address: str) -> str | None:
+    """Return `address`, with "auto" resolved, once a server answers there; None for "local".
+
+    Raises:
+        ConnectionError: none answers within `CONNECT_S`, or none is known.
+        ValueError: not an address.
+    """
+    if "://" in address:
+        return address  # of a client protocol, which has a timeout of its own
+    found = canonicalize_bootstrap_address(address)
+    if found is None:
+        return None
+    with closing(init_grpc_channel(found)) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=CONNECT_S)  # pyright: ignore[reportArgumentType]
+        except grpc.FutureTimeoutError:
+            raise ConnectionError(f"{found} did not answer within {CONNECT_S:g} s") from None
+    return found
 
 
 @contextmanager

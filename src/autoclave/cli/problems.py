@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from autoclave.core import CallTests, InputError, Problem, StdinTests, read_problems
-from autoclave.core.json import nearest, to_plain
+from autoclave.config import BenchmarkConfig, Override, load, parse_override
+from autoclave.core import CallTests, ConfigError, IncompleteError, InputError, Problem, StdinTests, read_problems
+from autoclave.core.json import finite, nearest, to_plain
 from autoclave.problems.inspection import differences, sample, statistics_of
+
+if TYPE_CHECKING:
+    from autoclave.compose.problem_check import ProblemCheck
 
 _SHOWN_CASES = 3
 _HINTED = 20_000
@@ -107,6 +112,65 @@ def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
     """
     for problem in sample(read_problems(file), count, seed):
         click.echo(json.dumps(problem.to_json()) if as_json else f"{_shown(problem)}\n")
+
+
+@problems.command()
+@click.argument("file", type=FILE)
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--model", help="Folder of a model, address of a server (http...) or file of responses: measure pass@k.")
+@click.option("--samples", type=click.IntRange(min=2), default=8, show_default=True, help="Responses to each problem.")
+@click.option("--split", type=FILE, help="Folder for train.jsonl and heldout.jsonl, of the problems without an error.")
+@click.option("--heldout-share", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of --split.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --split.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def check(
+    file: Path,
+    settings: tuple[str, ...],
+    model: str | None,
+    samples: int,
+    split: Path | None,
+    heldout_share: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Check that the problems of a file can be judged and trained on, and say what to fix: solutions pass, programs
+    that know nothing fail, tests tell mutants of a solution apart, no problem comes twice, and the model solves some.
+
+    The exit code is 1 if a problem has an error; warnings alone leave it at 0.
+
+    \b
+    Settings: those of autoclave evaluate --benchmark; without --model judge.* and sandbox.*.
+    Example: autoclave problems check mine.jsonl --split mine
+    """
+    overrides = [parse_override(text) for text in settings]
+    ignored = next((each.path for each in overrides if not each.path.startswith(("judge.", "sandbox."))), None)
+    if ignored and not model:
+        raise ConfigError(f"{ignored}: is of the model that is measured. Fix: give --model, or leave it out")
+    of_model = {"samples": samples, "k": [1, samples], "temperature": 1.0, "lazy_programs": False}
+    given = [Override(path, value, "--samples" if path == "samples" else "default") for path, value in of_model.items()]
+    config = load(BenchmarkConfig, None, [*given, *overrides]).config
+    from autoclave.compose.problem_check import check_problems
+
+    found = check_problems(
+        file, config, model, split, share=heldout_share, seed=seed, say=lambda text: click.echo(text, err=True)
+    )
+    click.echo(json.dumps(finite(to_plain(found)), indent=2) if as_json else _checked(file, found))
+    if errors := sum(not each.is_warning for each in found.findings):
+        raise IncompleteError(f"{errors} of {found.problems} problems of {file} have an error")
+
+
+def _checked(file: Path, found: ProblemCheck) -> str:
+    rows = [
+        f"{each.place}: {each.id or '-'}: {'warning' if each.is_warning else 'error'}: {each.rule}: {each.value}. "
+        f"Fix: {each.fix}"
+        for each in found.findings
+    ]
+    stages = ", ".join(f"{name} {count}" for name, count in found.stages.items())
+    rows.append(f"{file}: {found.sound} of {found.problems} problems have no error; left after each stage: {stages}")
+    if found.model:
+        figures = {name: f"{value:.3f}" if isinstance(value, float) else value for name, value in found.model.items()}
+        rows.append(", ".join(f"{name} {value}" for name, value in figures.items()))
+    return "\n".join([*rows, *(f"{path}: {count} problems" for path, count in found.split.items())])
 
 
 def _shown(problem: Problem) -> str:

@@ -62,10 +62,10 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
             stages.append(WithoutContamination(evaluation, evaluation.identity, config.decontamination))
         programs = None
         if config.verification or config.strength:
-            programs = _programs(config, opened)
-            stages += _verified(config, programs)
+            programs = programs_of(config, opened)
+            stages += verified(config, programs)
         if config.strength:
-            quick = _programs(_with_short_limits(config), opened)
+            quick = programs_of(with_short_limits(config), opened)
             stages.append(Strength(quick, config.strength.mutants, config.strength.minimum_killed))
         if config.deduplication:
             labels = [source.label for source in config.sources]
@@ -164,21 +164,23 @@ def _filters(config: CurateConfig) -> list[Stage]:
     return stages
 
 
-def _programs(config: CurateConfig, opened: ExitStack) -> CandidatePrograms:
+def programs_of(config: CurateConfig, opened: ExitStack) -> CandidatePrograms:
+    """What judges programs by the settings, until `opened` closes."""
     judge = opened.enter_context(build_judge(config.judge, config.sandbox))
     kept = cache_folder() / "verdicts.sqlite"
     cache = opened.enter_context(VerdictCache(kept, judge_settings(config)))
     return CandidatePrograms(judge, cache, config.judge.pending_limit)
 
 
-def _with_short_limits(config: CurateConfig) -> CurateConfig:
+def with_short_limits(config: CurateConfig) -> CurateConfig:
     """Settings of a judge that takes the time limits of `Strength` as they are. Servers have their own range."""
     low, high = config.judge.time_limit_range
     judge = config.judge.model_copy(update={"time_limit_range": (min(low, LEAST_LIMIT_S), high)})
     return config.model_copy(update={"judge": judge})
 
 
-def _verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
+def verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
+    """The stages that run official solutions."""
     stages: list[Stage] = []
     if verification := config.verification:
         unsolved = frozenset(source.label for source in config.sources if not source.needs_solutions)

@@ -48,15 +48,15 @@ def test_settings_change_the_plan():
     assert "51,200" in plan("group_size=16")
 
 
-def test_it_ends_with_what_a_start_on_this_machine_would_be_refused_for():
+def test_a_check_ends_with_what_a_start_on_this_machine_would_be_refused_for():
     settings = ("pools.main.memory_gb=0.01", "pools.main.executor=spawn", "pools.main.processes=256")
-    starts = [line.partition(" =")[0] for line in plan(*settings).splitlines() if "refuses" in line]
+    starts = [line.partition(" =")[0] for line in plan("--check", *settings).splitlines() if "refuses" in line]
     assert starts == [f"train refuses it here: pools.main.{name}" for name in ("processes", "memory_gb")]
-    assert [line.partition(" =")[0] for line in json.loads(plan("--json", *settings))["refusals"]] == [
+    assert [line.partition(" =")[0] for line in json.loads(plan("--check", "--json", *settings))["refusals"]] == [
         "pools.main.processes",
         "pools.main.memory_gb",
     ]
-    assert "refuses" not in plan()
+    assert "refuses" not in plan("--check")
 
 
 def test_a_model_that_is_not_there_is_bad_input(complaint: Callable[..., tuple[int, str]]):

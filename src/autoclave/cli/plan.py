@@ -36,6 +36,7 @@ from autoclave.core import HostError, InputError
 @click.option("--iterations", type=click.IntRange(min=2), default=4, show_default=True, help="Of a calibration run.")
 @click.option("--devices", type=click.IntRange(min=1), help="Processes to divide; those of the pools by default.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder for plan.json; runs/<name> by default.")
+@click.option("--check", is_flag=True, help="End with what train would refuse on this machine; loads torch.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def plan(
     settings: tuple[str, ...],
@@ -46,13 +47,13 @@ def plan(
     iterations: int,
     devices: int | None,
     out: Path | None,
+    check: bool,
     as_json: bool,
     **short: object,
 ) -> None:
     """Say what a run asks for: prompts, samples, tokens, optimizer steps, and memory on each device.
 
-    Nothing is loaded; of a model on the hub only its config.json is read. The last lines say what `autoclave train`
-    would refuse on this machine. With --calibrate or --from: how long an
+    Nothing is loaded; of a model on the hub only its config.json is read. With --calibrate or --from: how long an
     iteration takes under each schedule, on each split of the processes.
 
     Example: autoclave plan recipes/demo.yaml --prompt-tokens 48 group_size=16
@@ -66,9 +67,9 @@ def plan(
     from autoclave.training.accounting import describe_plan, plan_for
 
     found = plan_for(config, prompt_tokens=prompt_tokens, response_tokens=response_tokens)
-    refusals = _refusals(config, out or Path("runs") / config.name)
+    refusals = _refusals(config, out or Path("runs") / config.name) if check else []
     if as_json:
-        click.echo(json.dumps({**dataclasses.asdict(found), "refusals": refusals}, indent=2))
+        click.echo(json.dumps(dataclasses.asdict(found) | ({"refusals": refusals} if check else {}), indent=2))
     else:
         click.echo("\n".join([describe_plan(found), *(f"train refuses it here: {line}" for line in refusals)]))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from autoclave.models import Policy
-from autoclave.rollout.drawing import draw
+from autoclave.rollout.drawing import RowParameters, draw
 from autoclave.rollout.interface import Request, uniforms
 from autoclave.rollout.key_value_cache import Rows, can_be_joined, growing_cache, put_together
 from autoclave.rollout.responses import Responses
@@ -68,7 +68,8 @@ class RunningBatch:
         self._cache: DynamicCache | None = None
         self._columns = 0  # of the cache; a row has its tokens in the last of them
         self._room = 0  # columns that the cache can take without being copied
-        self._logits = self._temperature = self._top_p = torch.zeros(0)
+        self._logits = torch.zeros(0)
+        self._parameters = RowParameters.of([], policy.model.device)
 
     @property
     def sequences(self) -> list[Sampled]:
@@ -114,8 +115,9 @@ class RunningBatch:
             spare: see `join`.
             shrink_at: rows that are over leave the batch when at most this share of it goes on.
         """
-        uniform = self._column([row.uniform() for row in self._rows], torch.float64)
-        tokens, log_probs = draw(self._logits, uniform=uniform, temperature=self._temperature, top_p=self._top_p)
+        numbers = [row.uniform() for row in self._rows]
+        uniform = torch.tensor(numbers, dtype=torch.float64, device=self._model.device)[:, None]
+        tokens, log_probs = draw(self._logits, uniform, self._parameters)
         ends = torch.isin(tokens, self._ends).tolist()
         drawn = zip(self._rows, tokens.tolist(), log_probs.tolist(), ends, strict=True)
         over = [row for row, *found in drawn if not row.is_over and self._append(row, *found)]
@@ -158,9 +160,7 @@ class RunningBatch:
     def _hold(self, parts: list[Rows], spare: Callable[[], int]) -> None:
         self._room = min(spare(), max(row.tokens_left for row in self._rows))
         self._columns = max(part.columns for part in parts)
-        parameters = [row.request.parameters for row in self._rows]
-        self._temperature = self._column([each.temperature for each in parameters], torch.float32)
-        self._top_p = self._column([each.top_p for each in parameters], torch.float64)
+        self._parameters = RowParameters.of([row.request.parameters for row in self._rows], self._model.device)
         self._cache = put_together(parts, self._room)
 
     def _append(self, row: Sampled, token: int, log_prob: float, is_end: bool) -> bool:
@@ -181,10 +181,6 @@ class RunningBatch:
 
     def _index(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._model.device)
-
-    def _column(self, values: list[float], dtype: torch.dtype) -> Tensor:
-        """(R, 1)."""
-        return torch.tensor(values, dtype=dtype, device=self._model.device)[:, None]
 
     # --- The model
 

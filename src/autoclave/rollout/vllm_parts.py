@@ -15,7 +15,7 @@ from vllm.v1.sample.logits_processor import LogitsProcessor  # pyright: ignore[r
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # pyright: ignore[reportMissingImports]
 
 from autoclave.models import Digest, digests
-from autoclave.rollout.drawing import draw
+from autoclave.rollout.drawing import NextUniforms, RowParameters, draw
 from autoclave.rollout.interface import Request, uniforms
 from autoclave.rollout.vllm_layout import adapter_shards_of, shards_of
 
@@ -69,7 +69,8 @@ class DrawsTokens(LogitsProcessor):
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._device = device
         self._rows: dict[int, _Row] = {}
-        self._temperature = self._top_p = torch.zeros(0)
+        self._parameters = RowParameters.of([], device)
+        self._uniforms = NextUniforms([], [])
 
     def is_argmax_invariant(self) -> bool:
         """False is what vLLM calls processors that greedy requests go through."""
@@ -78,21 +79,16 @@ class DrawsTokens(LogitsProcessor):
     def update_state(self, batch_update: Any) -> None:
         """Follow requests as they come, go and move."""
         if process_dict_updates(self._rows, batch_update, self._row):
-            asked = [self._rows[place].request.parameters for place in range(len(self._rows))]
-            self._temperature = self._column([each.temperature for each in asked], torch.float32)
-            self._top_p = self._column([each.top_p for each in asked], torch.float64)
+            rows = [self._rows[place] for place in range(len(self._rows))]
+            self._parameters = RowParameters.of([row.request.parameters for row in rows], self._device)
+            self._uniforms = NextUniforms([row.random for row in rows], [row.tokens for row in rows])
 
     def apply(self, logits: Tensor) -> Tensor:
         """(R, V) float32."""
-        rows = (self._rows[place] for place in range(len(logits)))
-        uniform = self._column([row.random[len(row.tokens)] for row in rows], torch.float64)
-        tokens, log_probs = draw(logits, uniform=uniform, temperature=self._temperature, top_p=self._top_p)
+        uniform = torch.from_numpy(self._uniforms.numbers()).to(self._device)[:, None]
+        tokens, log_probs = draw(logits, uniform, self._parameters)
         return logits.fill_(-torch.inf).scatter_(1, tokens[:, None], log_probs[:, None])
 
     def _row(self, parameters: Any, prompt: list[int] | None, tokens: list[int]) -> _Row:
         request: Request = parameters.extra_args[self.REQUEST]
         return _Row(request, uniforms(request.seed, request.parameters.max_new_tokens), tokens)
-
-    def _column(self, values: list[float], dtype: torch.dtype) -> Tensor:
-        """(R, 1)."""
-        return torch.tensor(values, dtype=dtype, device=self._device)[:, None]

@@ -92,7 +92,7 @@ def vllm_alone(work: Work, turn: Turn) -> None:
         max_num_batched_tokens=BATCH_TOKENS,
         kv_cache_memory_bytes=ours.cache_mb << 20,
         block_size=32,
-        enforce_eager=ours.eager,
+        enforce_eager=ours.eager is not False,
         generation_config="vllm",
     )
     prompts = [{"prompt_token_ids": list(prompt)} for prompt in work.prompts]

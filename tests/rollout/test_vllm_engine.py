@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from autoclave.config import TinyModelConfig, VllmEngineConfig
+from autoclave.config import LoraConfig, TinyModelConfig, VllmEngineConfig
 from autoclave.core import ConfigError, EngineFault, FinishReason, HostError, InputError
-from autoclave.models import Policy, build_tiny_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, digests, is_of_adapter, save_policy, with_adapter
 from autoclave.rollout import vllm_guest
 from autoclave.rollout.conformance import (
     PROMPTS,
@@ -212,3 +212,57 @@ def test_what_the_user_set_counts_more_than_our_defaults(monkeypatch):
     with guest.inside():
         assert os.environ["VLLM_SOMETHING"] == "late"
     assert vllm_guest.REQUIRED.keys().isdisjoint(os.environ)
+
+
+# --- Adapters
+
+
+def with_learnt_adapter(policy: Policy, lora: LoraConfig, seed: int) -> tuple[Policy, dict[str, torch.Tensor]]:
+    """The policy with an adapter that changes it, and the matrices of that."""
+    with_adapter(policy.model, lora, seed=0)
+    generator = torch.Generator().manual_seed(seed)
+    state = {name: each for name, each in policy.model.named_parameters() if is_of_adapter(name)}
+    with torch.no_grad():
+        for name, matrix in state.items():
+            if ".lora_B." in name:
+                matrix.copy_(torch.randn(matrix.shape, generator=generator) * 0.2)
+    return policy, {name: matrix.detach().clone() for name, matrix in state.items()}
+
+
+def test_an_adapter_is_taken_over_while_a_request_runs_and_gives_the_log_probs_of_transformers(folder: Path):
+    lora = LoraConfig(rank=3, alpha=7.0)
+    engine = VllmEngine(folder, SETTINGS, lora=lora)
+    try:
+        (before,) = sample(engine, [request(PROMPTS[0], 0, max_new_tokens=20)])
+        assert before.log_probs == pytest.approx(plain_log_probs(build_policy(), before), abs=1e-4)
+        for version in (1, 2):
+            changed, matrices = with_learnt_adapter(build_policy(), lora, version)
+            running = add(engine, [request(PROMPTS[1], 5, max_new_tokens=40)])
+            step_until(engine, 10)
+            engine.update_weights(version, matrices)
+            ((_, went_on),) = collect(engine, running)
+            assert went_on.policy_versions[-1][0] == version
+            (done,) = sample(engine, [request(PROMPTS[0], 0, max_new_tokens=20)])
+            assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=1e-5)
+            assert engine.adapter_digests() == digests(matrices)
+        with pytest.raises(InputError, match="are not those of this model's adapter"):
+            engine.update_weights(3, dict(list(matrices.items())[1:]))
+    finally:
+        engine.close()
+
+
+def test_requests_may_go_on_with_what_was_cached_and_keep_the_version_that_they_began_with(folder: Path):
+    engine = VllmEngine(folder, SETTINGS.model_copy(update={"recompute_on_publish": False}))
+    try:
+        changed = perturbed(build_policy(), seed=1)
+        running = add(engine, [request(PROMPTS[0], 0, max_new_tokens=40)])
+        step_until(engine, 10)
+        state = changed.model.state_dict()
+        engine.update_weights(7, state)
+        ((_, went_on),) = collect(engine, running)
+        assert went_on.policy_versions == ((0, 0, len(went_on.tokens)),)
+        (done,) = sample(engine, [request(PROMPTS[0], 0, max_new_tokens=20)])  # shares no cached prompt
+        assert done.policy_versions == ((7, 0, len(done.tokens)),)
+        assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=1e-4)
+    finally:
+        engine.close()

@@ -35,7 +35,15 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
                 policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches, lora=lora
             )
         case VllmEngineConfig() as settings:
-            return VllmEngine(model_folder, settings, dtype=config.sampling_dtype, seed=config.seed % 2**31, lora=lora)
+            homes = config.workers.places()
+            return VllmEngine(
+                model_folder,
+                settings,
+                dtype=config.sampling_dtype,
+                seed=config.seed % 2**31,
+                lora=lora,
+                shares_gpu=list(homes.values()).count(homes["sampler"]) > 1,
+            )
         case SglangEngineConfig() as settings:
             return sglang_engine(settings, model_folder)
         case OpenAiEngineConfig() as settings:

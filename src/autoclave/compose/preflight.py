@@ -145,7 +145,7 @@ def require_cache_for_one_request(config: TrainConfig) -> None:
     architecture = policy_architecture(config)
     tokens = engine.context or context_of(architecture) or 0
     needed_mb = -(-tokens * _key_value_bytes(architecture, config, engine.tensor_parallel) // (1 << 20))
-    if needed_mb > engine.cache_mb:
+    if engine.gpu_memory_utilization is None and needed_mb > engine.cache_mb:
         raise ConfigError(
             f"sampler.engine.cache_mb = {engine.cache_mb}: one request of {tokens} tokens needs {needed_mb} MiB of "
             f"key-value cache, so vLLM refuses to start. Fix: sampler.engine.cache_mb={needed_mb}, or a smaller "

@@ -218,12 +218,16 @@ def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
     shared = {pool for group, pool in homes.items() if group != "sampler"}
     opened: dict[str, PoolConfig] = {}
     for name, pool in config.pools.items():
-        opened |= {name: pool} if name in shared else _replicas(name, pool)
+        opened |= {name: pool} if name in shared else _replicas(config, name)
     return opened
 
 
-def _replicas(name: str, pool: PoolConfig) -> dict[str, PoolConfig]:
-    """A pool for each process of `pool`."""
+def _replicas(config: TrainConfig, name: str) -> dict[str, PoolConfig]:
+    """A pool for each process of the pool `name`, with the GPUs of an engine each."""
+    pool, engine = config.pools[name], config.sampler.engine
+    is_on_gpus = resolve_device(config.model.device).type == "cuda" and pool.executor != "inline"
+    if engine.name == "vllm" and pool.devices_per_process is None and is_on_gpus:
+        pool = pool.model_copy(update={"devices_per_process": engine.tensor_parallel})
     if pool.processes == 1:
         return {name: pool}
     alone = pool.model_copy(update={"processes": 1})
@@ -241,7 +245,7 @@ def open_samplers(config: TrainConfig, model: Path, say: Callable[[str], None] =
     publish = config.publish.model_copy(update={"content": "weights"})  # none come, so no adapter either
     config, home = config.model_copy(update={"publish": publish}), config.workers.sampler
     devices = 1 if resolve_device(config.model.device).type == "cuda" else 0
-    pools = autoclave.workers.open_pools(_replicas(home, config.pools[home]), devices_per_process=devices)
+    pools = autoclave.workers.open_pools(_replicas(config, home), devices_per_process=devices)
     try:
         with closing(_open_samplers(config, pools, model, say)) as samplers:
             yield samplers

@@ -35,17 +35,36 @@ class VllmEngineConfig(Config):
     cache_mb: Positive = 256
     """Key-value cache, in MiB for each of `tensor_parallel` (kv_cache_memory_bytes). What does not fit waits."""
 
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    """In place of `cache_mb`: the share of each GPU that vLLM takes for weights, activations and cache together; the
+    cache is what the others leave of it."""
+
     context: NonNegative = 0
     """Most tokens of prompt and response together; longer responses are cut. 0 means what the model was made for."""
 
     prefix_caching: bool = True
     """Prompts that begin alike are computed once."""
 
-    eager: bool = True
-    """Nothing is compiled or captured at the start. false takes a minute more there, and is faster on a GPU."""
+    eager: bool | None = None
+    """Nothing is compiled or captured at the start (enforce_eager). false takes a minute more there, and is faster on a
+    GPU. null: true without a GPU, false with one."""
+
+    recompute_on_publish: bool = True
+    """Requests that new weights meet are computed again, from their prompts. false: they go on with the keys and values
+    of older weights, and their tokens keep the version that they began with."""
 
     tensor_parallel: Positive = 1
-    """Processes or GPUs that hold the model together."""
+    """Processes or GPUs that hold the model together. A pool that only samples gives each of its processes so many
+    GPUs, unless it says `devices_per_process`."""
+
+    @model_validator(mode="after")
+    def _one_size_of_the_cache(self) -> Self:
+        if self.gpu_memory_utilization and "cache_mb" in self.model_fields_set and self.cache_mb != 256:
+            raise ValueError(
+                f"cache_mb = {self.cache_mb} and gpu_memory_utilization = {self.gpu_memory_utilization} are two sizes "
+                "of the same cache; remove one of them"
+            )
+        return self
 
 
 class RemoteEngineSettings(Config):

@@ -469,6 +469,32 @@ class TrainConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _sampler_has_its_devices(self) -> Self:
+        engine, home = self.sampler.engine, self.workers.places()["sampler"]
+        if engine.name != "vllm":
+            return self
+        if engine.gpu_memory_utilization and self.model.device == "cpu":
+            raise ValueError(
+                "sampler.engine.gpu_memory_utilization: model.device = cpu has no GPU; use sampler.engine.cache_mb"
+            )
+        if not engine.recompute_on_publish and not (self.schedule.mixes_batches and not self.schedule.drains):
+            raise ValueError(
+                "sampler.engine.recompute_on_publish = false: is ignored, because no request runs at a publish "
+                f"with schedule.name = {self.schedule.name}; remove it, or use asynchronous and schedule.partial=true"
+            )
+        pool = self.pools[home]
+        is_shared = list(self.workers.places().values()).count(home) > 1
+        devices = pool.devices_per_process or engine.tensor_parallel
+        if is_shared and pool.devices_per_process is None:
+            devices = 1
+        if pool.executor != "inline" and self.model.device != "cpu" and devices < engine.tensor_parallel:
+            raise ValueError(
+                f"sampler.engine.tensor_parallel = {engine.tensor_parallel}: each process of pools.{home} has {devices} "
+                f"GPUs. Fix: a pool of its own for the sampler (workers.sampler), or pools.{home}.devices_per_process"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _publish_has_an_effect(self) -> Self:
         if self.publish.content == "adapter" and not self.trainer.lora:
             raise ValueError(

@@ -13,6 +13,7 @@ from autoclave.rollout.interface import (
     RewardFunction,
     Sampler,
     SamplingParameters,
+    SleepingEngine,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "RewardFunction",
     "Sampler",
     "SamplingParameters",
+    "SleepingEngine",
 ]

@@ -118,6 +118,19 @@ class AdapterEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class SleepingEngine(Protocol):
+    """An engine that can leave its device to other worker groups of its pool, with all that it has to do."""
+
+    def sleep(self) -> None:
+        """Let go of the memory of the device, as far as it can."""
+        ...
+
+    def wake_up(self) -> None:
+        """Take it again."""
+        ...
+
+
 class Sampler(Protocol):
     """Somewhere that responses can be asked for."""
 

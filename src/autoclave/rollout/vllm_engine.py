@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -46,14 +47,21 @@ class VllmEngine:
         dtype: str = "float32",
         seed: int = 0,
         lora: LoraConfig | None = None,
+        shares_gpu: bool = False,
     ) -> None:
         """Start it with the policy in `folder`; with `lora` new weights are those of such an adapter.
+
+        `shares_gpu`: it can `sleep`, so that others have the memory of the GPU meanwhile.
 
         Raises:
             HostError: vLLM is not installed or does not import; the message has the mend.
             ConfigError: vLLM cannot run this model here.
         """
-        self._settings, self._version, self._failure = settings, 0, ""
+        has_gpu = torch.cuda.is_available()
+        is_eager = not has_gpu if settings.eager is None else settings.eager
+        self._settings = settings = settings.model_copy(update={"eager": is_eager})
+        self._version, self._failure = 0, ""
+        self._can_sleep, self._sleeps = shares_gpu and has_gpu, False
         self._responses = load_responses(folder)
         config = AutoConfig.from_pretrained(str(folder))
         self._tied = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()
@@ -62,11 +70,11 @@ class VllmEngine:
         self._over: list[tuple[int, Completion]] = []
         self._prompt_tokens = self._sampled_tokens = 0
         self._adapter = HotAdapter(config, lora) if lora else None
-        self._guest = Guest(is_eager=settings.eager)
+        self._guest = Guest(is_eager=is_eager)
         with self._guest.inside():
             require_vllm()
             _require_head_size(config)
-            self._engine: Any = _start(folder, settings, dtype, seed, self._adapter)
+            self._engine: Any = _start(folder, settings, dtype, seed, self._adapter, self._can_sleep)
         self._context = int(self._engine.model_config.max_model_len)
 
     def add(self, requests: Mapping[int, Request]) -> None:
@@ -80,7 +88,9 @@ class VllmEngine:
         with self._calling("add requests"):
             for number, request in requests.items():
                 self._growing[number] = Growing(number, request, [(self._version, 0)])
-                prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+                prompt: dict[str, Any] = {"prompt_token_ids": request.prompt_tokens.tolist()}
+                if not self._settings.recompute_on_publish:  # what is cached of older weights stays
+                    prompt["cache_salt"] = f"version {self._version}"
                 adapter = self._adapter.request if self._adapter else None
                 self._engine.add_request(str(number), prompt, self._parameters(request), lora_request=adapter)
 
@@ -119,8 +129,7 @@ class VllmEngine:
             self._adapter.require_names(version, weights)
             with self._calling("take an adapter"):
                 self._adapter.load(self._engine, version, weights)
-                self._engine.reset_prefix_cache(reset_running_requests=True)
-            self._stamp(version)
+                self._stamp(version)
             return
         new = {name: tensor for name, tensor in weights.items() if name not in self._tied}
         if self._names and new.keys() != self._names:
@@ -131,13 +140,31 @@ class VllmEngine:
             )
         with self._calling("take weights"), self._as_payload(new) as payload:
             self._engine.collective_rpc("take_weights", args=(payload,))
-            self._engine.reset_prefix_cache(reset_running_requests=True)
-        self._stamp(version)
+            self._stamp(version)
 
     def _stamp(self, version: int) -> None:
+        """Have later tokens be of `version`; those that depend on keys and values of older weights are of these."""
         self._version = version
+        if not self._settings.recompute_on_publish:
+            return
+        self._engine.reset_prefix_cache(reset_running_requests=True)
         for growing in self._growing.values():
             growing.versions.append((version, len(growing.tokens)))
+
+    def sleep(self) -> None:
+        """Leave the memory of the GPU to others: weights go to the host, caches are dropped. See `SleepingEngine`."""
+        if self._can_sleep and not self._sleeps and self._engine is not None and not self._failure:
+            with self._calling("sleep"):
+                self._engine.reset_prefix_cache(reset_running_requests=True)
+                self._engine.sleep(level=1, mode="keep")
+            self._sleeps = True
+
+    def wake_up(self) -> None:
+        """Take it again; requests that ran are computed again from their prompts."""
+        if self._sleeps:
+            with self._calling("wake up"):
+                self._engine.wake_up()
+            self._sleeps = False
 
     def weight_digests(self) -> dict[str, Digest]:
         """Digests of what vLLM holds, over all its ranks; see `InspectableEngine`.
@@ -256,7 +283,9 @@ class VllmEngine:
             yield path
 
 
-def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int, adapter: HotAdapter | None) -> Any:
+def _start(
+    folder: Path, settings: VllmEngineConfig, dtype: str, seed: int, adapter: HotAdapter | None, can_sleep: bool
+) -> Any:
     from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
@@ -269,12 +298,13 @@ def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int, adap
         max_model_len=settings.context or None,
         max_num_seqs=settings.batch_size,
         max_num_batched_tokens=settings.batch_tokens,
-        kv_cache_memory_bytes=settings.cache_mb << 20,
+        **_cache_size(settings),
         block_size=BLOCK_TOKENS,
         enable_prefix_caching=settings.prefix_caching,
         enable_chunked_prefill=True,
         async_scheduling=False,  # no step is under way between two of ours, so versions of tokens are exact
-        enforce_eager=settings.eager,
+        enforce_eager=bool(settings.eager),
+        enable_sleep_mode=can_sleep,
         tensor_parallel_size=settings.tensor_parallel,
         distributed_executor_backend="mp" if settings.tensor_parallel > 1 else "uni",
         logprobs_mode="processed_logits",
@@ -295,6 +325,12 @@ def _start(folder: Path, settings: VllmEngineConfig, dtype: str, seed: int, adap
     except ValueError as error:
         text = " ".join(str(error).split())[:400]
         raise ConfigError(f"sampler.engine.name = vllm: vLLM refuses {folder} ({text})") from error
+
+
+def _cache_size(settings: VllmEngineConfig) -> dict[str, Any]:
+    if settings.gpu_memory_utilization:
+        return {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    return {"kv_cache_memory_bytes": settings.cache_mb << 20}
 
 
 def _require_head_size(config: PretrainedConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autoclave.rollout import Engine
+from autoclave.rollout import Engine, SleepingEngine
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
 from autoclave.workers.sampler_orders import Orders, Progress
@@ -19,6 +19,16 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
 
     def __init__(self, engine: Engine, device: torch.device | None = None) -> None:
         self._engine, self.device = engine, device
+
+    def onload(self) -> None:
+        """Take the GPU."""
+        if isinstance(self._engine, SleepingEngine):
+            self._engine.wake_up()
+
+    def offload(self) -> None:
+        """Leave the GPU to another group of the pool."""
+        if isinstance(self._engine, SleepingEngine):
+            self._engine.sleep()
 
     @register(Dispatch.EACH)
     def advance(self, orders: Orders, seconds: float) -> Progress:

@@ -36,7 +36,7 @@ def config(*, cpu: bool = False, apart: bool = False, rest: dict[str, Any] | Non
     [
         ({"cache_mb": 512, "gpu_memory_utilization": 0.5}, "are two sizes of the same cache; remove one"),
         ({"gpu_memory_utilization": 0.5, "cpu": True}, "model.device = cpu has no GPU; use sampler.engine.cache_mb"),
-        ({"tensor_parallel": 2}, r"each process of pools\.main has 1 GPUs. Fix: a pool of its own"),
+        ({"tensor_parallel": 2}, r"a process of pools\.main has 1 GPUs. Fix: a pool of its own"),
         ({"recompute_on_publish": False}, "no request runs at a publish with schedule.name = synchronous"),
         (
             {"recompute_on_publish": False, "rest": {"schedule": AsynchronousConfig(partial=False)}},

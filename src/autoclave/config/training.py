@@ -489,7 +489,7 @@ class TrainConfig(Config):
             devices = 1
         if pool.executor != "inline" and self.model.device != "cpu" and devices < engine.tensor_parallel:
             raise ValueError(
-                f"sampler.engine.tensor_parallel = {engine.tensor_parallel}: each process of pools.{home} has {devices} "
+                f"sampler.engine.tensor_parallel = {engine.tensor_parallel}: a process of pools.{home} has {devices} "
                 f"GPUs. Fix: a pool of its own for the sampler (workers.sampler), or pools.{home}.devices_per_process"
             )
         return self

@@ -65,6 +65,8 @@ MODELS: dict[str, dict[str, object]] = {
         "num_attention_heads": 24,
         "num_key_value_heads": 2,
         "vocab_size": 49152,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
         "max_position_embeddings": 16384,
         "use_bias": True,
         "tie_word_embeddings": True,

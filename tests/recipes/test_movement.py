@@ -93,7 +93,8 @@ def share_of(recipe: Path, model: Path, *, dtype: str = "", precision: str = "")
     config = load(TrainConfig, recipe).config
     here = {"cpu_offload": False, "sharding": "zero3", "mixed_precision": precision or config.trainer.mixed_precision}
     trainer = config.trainer.model_copy(update=here)
-    return moved_share(model, dtype or config.model.dtype, config.steps, config.optimizer, trainer)
+    steps = 1 if config.optimizer.decay == "none" else config.steps
+    return moved_share(model, dtype or config.model.dtype, steps, config.optimizer, trainer)
 
 
 @pytest.mark.parametrize("recipe", ON_GPUS, ids=lambda path: path.stem)

@@ -90,7 +90,7 @@ def test_weights_in_bfloat16_at_the_rate_of_a_recipe_are_refused(recipe: Path, m
     if recipe not in FULL:
         plain = ["trainer.lora=null", "publish.content=weights", "optimizer.learning_rate=1e-6"]
     text = complaints(settings_of(recipe, models, "model.dtype=bfloat16", *plain), tmp_path)
-    assert rate in places(text)
+    assert any(place.endswith(rate) for place in places(text))  # of the warm start, where there is one
     assert "model.dtype" in text
 
 

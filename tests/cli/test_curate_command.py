@@ -47,6 +47,7 @@ def recipe(tmp_path: Path) -> Path:
         + line("broken", "Multiply the numbers of two shelves.", ADD, lambda a, b: a * b)
         + line("sky", SKY, "print('blue')", lambda a, b: "blue")
         + line("few", "Add.", ADD, lambda a, b: a + b, PAIRS[:3])
+        + line("array", "Sum the two entries of a vector.", f"import numpy\n{ADD}", lambda a, b: a + b)
     )
     (tmp_path / "test.jsonl").write_text(line("eval", MINES.upper(), SUBTRACT, lambda a, b: a - b))
     path = tmp_path / "recipe.yaml"
@@ -63,6 +64,7 @@ REASONS = {
     "broken": "all_solutions_fail",
     "sky": "trivial_program_passes",
     "few": "few_tests",
+    "array": "all_solutions_fail",
 }
 
 
@@ -81,13 +83,17 @@ def test_a_set_is_made_and_every_row_has_its_reason(autoclave, recipe: Path, tmp
     assert ended.stdout.splitlines()[-1] == (
         "1 problems in set, 0 of them held out; set/report.html shows what was dropped"
     )
+    assert (
+        "verification: 1 problems were dropped because solutions import numpy. Fix: sources[].profile=lcb_numpy\n"
+        in ended.stdout
+    )
     out = tmp_path / "set"
     assert [one.id for one in read_problems(out / "problems.jsonl.zst")] == ["market"]
     assert {value["id"]: value["reason"] for _, value in read_jsonl(out / "dropped.jsonl.zst")} == REASONS
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["sources"][0]["licence"] == "MIT"
     assert list(manifest["sources"][0]["files"]) == ["train.jsonl"]
-    assert manifest["stages"][0]["kept"] == {"autoclave": 6}
+    assert manifest["stages"][0]["kept"] == {"autoclave": 7}
 
     again = autoclave("curate", recipe, "--out", "again", env=environment)
     assert again.returncode == 0, again.stderr
@@ -160,5 +166,5 @@ def test_rules_that_leave_no_problem_are_an_error(autoclave, recipe: Path, envir
     settings = ("sources=[{set: autoclave, path: train.jsonl}]", "minimum_tests=99")
     ended = autoclave("curate", *settings, "verification=null", "strength=null", "--out", "set", env=environment)
     assert ended.returncode == 1, ended.stderr
-    assert "autoclave: 0 problems of 6 rows; first reason: row " in ended.stderr
+    assert "autoclave: 0 problems of 7 rows; first reason: row " in ended.stderr
     assert ": few_tests: " in ended.stderr

@@ -44,6 +44,7 @@ def _table(manifest: dict[str, Any], out: Path) -> str:
         [
             *rows,
             "",
+            *(f"{stage['name']}: {note}" for stage in manifest["stages"] for note in stage["notes"]),
             f"{manifest['problems']} problems in {out}, {manifest['heldout']} of them held out; "
             f"{out / 'report.html'} shows what was dropped",
         ]

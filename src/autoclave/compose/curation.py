@@ -240,9 +240,13 @@ def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
     record = SourceRecord(source.label, source.set, source.path or source.hub, source.licence or layout.licence, files)
 
     def read() -> Iterator[Candidate | Unread]:
-        return read_rows(source.set, source.label, rows())
+        for row in read_rows(source.set, source.label, rows()):
+            if source.profile and isinstance(row, Candidate):
+                row = replace(row, problem=replace(row.problem, profile=source.profile))
+            yield row
 
-    return ReadableSource(source.label, {"set": source.set, "files": files}, read), record
+    profile = {"profile": source.profile} if source.profile else {}
+    return ReadableSource(source.label, {"set": source.set, "files": files, **profile}, read), record
 
 
 def _layout(source: SourceConfig) -> Layout:

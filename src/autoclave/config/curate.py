@@ -44,6 +44,9 @@ class SourceConfig(Config):
     difficulties: tuple[str, ...] = ()
     """Only problems of these difficulties, in the words of the set; empty: all."""
 
+    profile: str = ""
+    """Profile of its problems, such as `lcb_numpy` or one of `judge.profiles`; empty: as its layout has it."""
+
     needs_solutions: bool = True
     """Whether problems without official solutions are dropped, where solutions are verified."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoclave.config.sandbox import JudgeConfig
 from autoclave.core import HostError, InputError, Problem
 from autoclave.judge.compilation import Cpp
 from autoclave.judge.languages import Environment, Language, Python
 from autoclave.judge.mathematics import mathematics_profile
-from autoclave.judge.profiles import profiles_of, value_rules_of
+from autoclave.judge.profiles import PROFILES, profiles_of, value_rules_of
 from autoclave.judge.spare_cells import SpareCells
 from autoclave.judge.toolchain import compiler_check
 from autoclave.sandbox import HostCheck, Profile, require_package
@@ -92,10 +94,21 @@ def _check_packages(profile: Profile) -> HostCheck:
         not missing,
         False,
         "lets problems be judged that name this profile",
-        f"pip install {' '.join(missing or profile.packages)} into the environment of autoclave",
+        _installation(missing or profile.packages),
         f"missing: {', '.join(missing)}" if missing else ", ".join(profile.packages),
         "languages",
     )
+
+
+def recovery_of(package: str) -> str:
+    """What lets programs import a package that they miss."""
+    known = next((name for name, profile in PROFILES.items() if package in profile.packages), None)
+    profile = f"profile={known}" if known else f"profile=mine and judge.profiles={{mine: {{packages: [{package}]}}}}"
+    return profile if _is_installed(package) else f"{profile} after {_installation([package])}"
+
+
+def _installation(packages: Sequence[str]) -> str:
+    return f"pip install {' '.join(packages)} into the environment of autoclave"
 
 
 def _is_installed(package: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from autoclave.core import AnswerTests, CheckTests, Fault, HostError, IncompleteError, InputError, Problem, Verdict
@@ -63,6 +65,24 @@ def test_what_a_failure_was_is_told_without_the_answer(programs: CandidateProgra
     (dropped,) = Verification(programs, "all", frozenset()).run([candidate("wrong", ADD, WRONG)])
     assert isinstance(dropped, Dropped)
     assert "1 of 2 solutions fail; solution 1: wrong_answer on test 4" in dropped.detail
+
+
+def test_packages_that_solutions_miss_are_counted_with_what_recovers_their_problems(programs: CandidatePrograms):
+    stage = Verification(programs, "all", frozenset())
+    missing = [
+        candidate(f"{name}-{n}", f"import {name}\n{ADD}") for name, n in (("numpy", 0), ("numpy", 1), ("nowhere", 0))
+    ]
+    assert set(results(stage, candidate("right", ADD), candidate("wrong", WRONG), *missing).values()) == {
+        "kept",
+        "all_solutions_fail",
+    }
+    assert stage.notes == [
+        "2 problems were dropped because solutions import numpy. Fix: sources[].profile=lcb_numpy",
+        "1 problems were dropped because solutions import nowhere. Fix: sources[].profile=mine and "
+        "judge.profiles={mine: {packages: [nowhere]}} after pip install nowhere into the environment of autoclave",
+    ]
+    with_numpy = replace(missing[0], problem=replace(missing[0].problem, profile="lcb_numpy"))
+    assert (results(stage, with_numpy), stage.notes) == ({"numpy-0": "kept"}, [])
 
 
 def test_some_sources_need_no_solutions_and_answers_no_program(programs: CandidatePrograms):

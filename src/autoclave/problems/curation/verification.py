@@ -7,11 +7,14 @@ and problems that are left with none (PPO on Ray, data section).
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from autoclave.core import AnswerTests, Status, Verdict
+from autoclave.judge.environments import recovery_of
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.filters import with_facts
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, repetition, solutions_of
@@ -20,6 +23,7 @@ from autoclave.problems.curation.stage import Dropped
 Rule = Literal["all", "any"]
 SECONDS = "solution_seconds"
 """The fact how long the slowest test takes a solution, CPU seconds; known of problems that were verified."""
+_MISSING = re.compile(r"ModuleNotFoundError: (\w+)")
 _SEVERAL_ANSWERS = (
     "any of them",
     "any one of them",
@@ -112,10 +116,10 @@ class Verification:
     """
 
     name = "verification"
-    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, rule: Rule, unsolved: frozenset[str]) -> None:
         self._programs = programs
+        self._missing = Counter[str]()
         self._rule: Rule = rule
         self._unsolved = unsolved
 
@@ -123,8 +127,17 @@ class Verification:
     def settings(self) -> Mapping[str, Any]:
         return {"judge": self._programs.judge_identity, "rule": self._rule, "unsolved": sorted(self._unsolved)}
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """How many problems each package would recover that solutions miss."""
+        return [
+            f"{count} problems were dropped because solutions import {package}. Fix: sources[].{recovery_of(package)}"
+            for package, count in self._missing.most_common()
+        ]
+
     def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
         """See `Stage`."""
+        self._missing.clear()
         for judged in _judged_solutions(self._programs, candidates):
             yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
 
@@ -145,6 +158,8 @@ class Verification:
         num_failed = len(solutions) - len(passed)
         if not passed or (num_failed and self._rule == "all"):
             reason = "solution_fails" if passed else "all_solutions_fail"
+            messages = " ".join(verdict.message for verdict in judged.verdicts)
+            self._missing.update(set(_MISSING.findall(messages)))
             return Dropped.of(candidate, reason, _failures(judged.verdicts))
         kept = replace(candidate, problem=replace(candidate.problem, solutions=passed))
         seconds = _rounded_s(judged.verdicts)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.config import ProblemFilesConfig, TrainConfig, load, parse_override
+from autoclave.config import ProblemFilesConfig, TrainConfig, dump, load, parse_override
 from autoclave.core import ConfigError, InputError, Problem, StdinCase, StdinTests
 from autoclave.problems import ProblemSets
 from autoclave.problems.splitting import split_problems
@@ -93,9 +93,21 @@ def test_one_file_is_enough_to_train(tmp_path: Path):
     assert found.heldout_description.startswith("10% of the problems of ")
 
 
+def test_one_file_takes_the_place_of_the_problems_of_a_recipe(tmp_path: Path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("problems: {name: files, train: a, heldout: b, seed: 3}\n")
+    settings = [parse_override(text) for text in ("problems.heldout_share=0.2", "problems.path=c")]
+    found = load(TrainConfig, recipe, settings)
+    assert found.config.problems == ProblemFilesConfig(path=Path("c"), heldout_share=0.2, seed=3)
+    again = tmp_path / "again.yaml"
+    again.write_text(dump(found.config))
+    assert load(TrainConfig, again).config == found.config
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        (["problems.train=b", "problems.path=a"], "path is split; give it alone, or train and heldout"),
         (["problems.path=a", "problems.train=b"], "path is split; give it alone, or train and heldout"),
         (["problems.name=files", "problems.train=a"], "heldout is missing; give train and heldout, or path alone"),
     ],

@@ -139,10 +139,12 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
     if parents and last == "name":
         block.clear()  # a choice is named: its defaults, whatever stood there
         _forget(origins, f"{'.'.join(parents)}.")
-    if override.path == "problems.path" and block.get("name") != "files":
-        block.clear()  # one file of problems is enough to say
+    if override.path == "problems.path":  # one file of problems takes the place of generated ones and of two files
+        other = set(block) if block.get("name") != "files" else {"train", "heldout"}
+        for name in other - {key for key in block if origins.get(f"problems.{key}") == override.origin}:
+            block.pop(name, None)
+            _forget(origins, f"problems.{name}")
         block["name"] = "files"
-        _forget(origins, "problems.")
     is_text = isinstance(block.get(last), str)
     block[last] = "" if override.value is None and is_text else override.value  # `model.path=` is the empty text
     _forget(origins, f"{override.path}.")

@@ -23,8 +23,8 @@ TASKS = (
 )
 
 
-def problem(number: int, statement: str, tests: int | None = None) -> Problem:
-    cases = [StdinCase(f"{tests or number} {i}\n", f"{31 * (tests or number) + i}\n") for i in range(6)]
+def problem(number: int, statement: str, tests: int | None = None, count: int = 6) -> Problem:
+    cases = [StdinCase(f"{tests or number} {i}\n", f"{31 * (tests or number) + i}\n") for i in range(count)]
     return Problem(id=f"p{number:03d}", statement=statement, tests=StdinTests("stdin", cases))
 
 
@@ -37,11 +37,11 @@ def statement(number: int) -> str:
 
 
 def families(count: int, size: int) -> list[list[Problem]]:
-    """Copies of one statement with the same tests, reworded at its begin, and problems of their own."""
+    """Copies of one statement with more or fewer of the same tests, longer at its begin; and problems of their own."""
     own = [[problem(number, statement(number))] for number in range(count)]
     copied = [
         [
-            problem(500 + 10 * family + copy, f"{'Please note. ' * copy}{text}", tests=500 + family)
+            problem(500 + 10 * family + copy, f"{'Please note. ' * copy}{text}", tests=500 + family, count=5 + copy)
             for copy in range(size)
         ]
         for family, text in enumerate(
@@ -76,7 +76,7 @@ def test_a_split_is_the_same_for_a_seed_and_mostly_for_a_file_that_grew():
 
 
 def test_equal_tests_are_on_one_side_whatever_the_words_say():
-    problems = [problem(1, "Say it."), problem(2, "Tell me.", tests=1), problem(3, "Else.")]
+    problems = [problem(1, "Say it.", count=1), problem(2, "Tell me.", tests=1, count=1), problem(3, "Else.")]
     train, heldout = split_problems(problems, 0.3, 0)
     assert (ids(train), ids(heldout)) == ({"p001", "p002"}, {"p003"})
     with pytest.raises(InputError, match="2 problems are too few to hold some out"):

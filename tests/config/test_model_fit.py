@@ -132,6 +132,19 @@ def test_a_pretrained_model_without_problems_is_refused_with_what_to_give():
     check(TrainConfig())
 
 
+def test_a_warm_start_of_a_pretrained_model_needs_a_length_problems_and_a_rate_that_suits(tmp_path: Path):
+    def said(*settings: str) -> str:
+        words = ["sft", "model.path=x/a-7B", *settings, "--out", str(tmp_path / "out")]
+        return str(CliRunner().invoke(cli, words).exception)
+
+    assert said(*FILES) == "sft.steps = 0: there is nothing to train. Fix: sft.epochs=3, for example"
+    assert "no problems are given" in said("sft.epochs=3")
+    assert said(*FILES, "sft.epochs=3", "sft.optimizer.learning_rate=3e-3").startswith("sft.optimizer.learning_rate")
+    assert "rounding step" in said(*FILES, "sft.epochs=3", "model.dtype=bfloat16")
+    # The rate of the policy, which is not trained here, does not count.
+    assert "a.jsonl" in said(*FILES, "sft.epochs=3", "optimizer.learning_rate=1")
+
+
 # --- A recipe of the embedded policy ---------------------------------------------------------------------------------
 
 

@@ -188,9 +188,10 @@ def fine_tune(
     if config.trainer.liger:
         require_liger(device)
     settle_libraries(config)
+    problems = problems or ProblemSets(config)
     around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole
     with around.stop:
-        warm_start(config, problems or ProblemSets(config), out, around)
+        warm_start(config, problems, out, around)
     make_durable(out)
     drop_folder(around.checkpoints)
     say(f"model: {out}")

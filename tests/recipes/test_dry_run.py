@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from transformers import Phi3Config, PretrainedConfig, Qwen2Config, Qwen3Config, Starcoder2Config
 
 from autoclave.cli.main import cli
 from autoclave.compose.dry_run.checks import Findings, check_recipe
-from autoclave.compose.dry_run.miniature import LONGEST, shrunk
+from autoclave.compose.dry_run.miniature import LONGEST, shrunk, write_parts
 from autoclave.compose.dry_run.table import Row, Run, changes, describe, rows_of
-from autoclave.config import TrainConfig, load, parse_override
+from autoclave.config import SftConfig, TrainConfig, load, parse_override
 from autoclave.core import ConfigError, DataError, InputError
+from autoclave.models import load_critic, load_policy, load_reward_model
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 TRAINING = [path for path in RECIPES if path.stem.partition("-")[0] not in ("curate", "evaluate", "benchmark")]
@@ -115,7 +117,7 @@ def test_every_recipe_dry_runs(path: Path, tmp_path: Path):
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in TRAINING])
 def test_a_miniature_keeps_what_is_not_size(path: Path, tmp_path: Path):
     config = config_of(path)
-    small = shrunk(config, tmp_path, local_judge=False)
+    small = shrunk(config, tmp_path)
     for kept in (
         "seed",
         "algorithm",
@@ -137,7 +139,7 @@ def test_a_miniature_keeps_what_is_not_size(path: Path, tmp_path: Path):
 
 
 def test_a_miniature_reaches_the_last_stage_and_keeps_the_proportions_of_lengths(tmp_path: Path):
-    small = shrunk(config_of(recipe(tmp_path)), tmp_path, local_judge=False)
+    small = shrunk(config_of(recipe(tmp_path)), tmp_path)
     assert small.curriculum is not None
     assert small.curriculum.limits == (LONGEST // 3, LONGEST * 2 // 3, LONGEST)
     assert small.curriculum.fewest_steps < small.steps - 1  # also before the last step, which is a resumption
@@ -149,11 +151,11 @@ def test_pools_of_many_processes_keep_two_so_that_models_are_sharded(executor: s
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     pools = {name: {"executor": executor, "processes": 16, "devices_per_process": 8} for name in ("main", "apart")}
     trainer = {"sharding": "zero2"}
-    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path, local_judge=False)
+    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path)
     assert [pool.processes for pool in small.pools.values()] == [2, 2]
     assert small.trainer.sharding == "zero2"
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path, local_judge=False)
+    small = shrunk(config_of(recipe(tmp_path, pools=pools, trainer=trainer)), tmp_path)
     assert [pool.processes for pool in small.pools.values()] == [1, 1]
 
 
@@ -161,7 +163,7 @@ def test_an_engine_that_is_not_installed_is_stood_in_for_in_the_table(tmp_path: 
     monkeypatch.setattr("autoclave.compose.dry_run.miniature.find_spec", lambda name: None)
     monkeypatch.setattr("autoclave.compose.dry_run.table.find_spec", lambda name: None)
     config = config_of(recipe(tmp_path))
-    small = shrunk(config, tmp_path, local_judge=False)
+    small = shrunk(config, tmp_path)
     assert small.sampler.engine.name == "transformers"
     [row] = [row for row in rows_of(run_of(config, small)) if row.part == "engine"]
     assert row == Row("engine", "stood in", "transformers for vllm: vllm is not installed here")
@@ -170,7 +172,7 @@ def test_an_engine_that_is_not_installed_is_stood_in_for_in_the_table(tmp_path: 
 def test_vllm_samples_where_it_is_installed(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("autoclave.compose.dry_run.miniature.find_spec", lambda name: object())
     config = config_of(recipe(tmp_path))
-    small = shrunk(config, tmp_path, local_judge=False)
+    small = shrunk(config, tmp_path)
     assert small.sampler.engine.name == "vllm"
     assert small.sampler.engine.batch_size == 8
     [row] = [row for row in rows_of(run_of(config, small)) if row.part == "engine"]
@@ -179,12 +181,36 @@ def test_vllm_samples_where_it_is_installed(tmp_path: Path, monkeypatch):
 
 def test_every_setting_that_differs_is_listed(tmp_path: Path):
     config = config_of(recipe(tmp_path))
-    small = shrunk(config, tmp_path, local_judge=False)
+    small = shrunk(config, tmp_path)
     listed = {path: (before, after) for path, before, after in changes(config, small)}
     assert listed["steps"] == ("1000", str(small.steps))
     assert listed["trainer.cpu_offload"] == ("true", "false")
     assert set(listed) >= {"model.path", "problems.train", "sampler.engine.name", "evaluation.max_new_tokens"}
     assert "steps: 1000 -> " in describe([Row("a", "exercised", "b")], config, small)
+
+
+# --- Models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [Qwen2Config, Qwen3Config, Starcoder2Config, Phi3Config])
+def test_models_are_of_the_family_that_the_recipe_names(family: type[PretrainedConfig], tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("autoclave.compose.dry_run.miniature._LEARNS", SftConfig(steps=1))
+    config = shrunk(config_of(recipe(tmp_path)), tmp_path)
+    write_parts(config, tmp_path, family())
+    policy = load_policy(config.model.path, device="cpu")
+    assert policy.model.config.model_type == family.model_type
+    assert sum(weights.numel() for weights in policy.model.parameters()) < 300_000
+    assert policy.tokenizer.chat_template == EVERYTHING["model"]["chat_template"]
+    assert load_critic(config.critic.path).model.config.model_type == family.model_type
+    assert load_reward_model(config.reward_model.path).model.config.num_labels == 1
+
+
+def test_adapters_of_a_family_that_is_not_known_are_on_all_layers(tmp_path: Path):
+    config = config_of(recipe(tmp_path, trainer={"lora": {"targets": ["c_fc"]}}))
+    for is_llama, targets in ((True, ()), (False, ("c_fc",))):
+        lora = shrunk(config, tmp_path, is_llama=is_llama).trainer.lora
+        assert lora is not None
+        assert lora.targets == targets
 
 
 # --- The table -------------------------------------------------------------------------------------------------------
@@ -196,7 +222,7 @@ def run_of(config: TrainConfig, small: TrainConfig, *events: dict[str, Any]) -> 
 
 def test_what_did_not_happen_is_not_called_exercised(tmp_path: Path):
     config = config_of(recipe(tmp_path))
-    small = shrunk(config, tmp_path, local_judge=False)
+    small = shrunk(config, tmp_path)
     step = {"kind": "train", "step": 1, "critic/gradient_norm": 1.0}
     run = run_of(config, small, step)
     rows = {row.part: row.state for row in rows_of(run)}

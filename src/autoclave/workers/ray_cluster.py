@@ -65,9 +65,16 @@ def _answering(address: str) -> str | None:
 
 @contextmanager
 def own_cluster(cpus: int) -> Generator[None]:
-    """Start a cluster on this machine that offers `cpus` CPUs, however many there are, and end it after the block."""
+    """Start a cluster on this machine that offers `cpus` CPUs, however many there are, and end it after the block.
+
+    Raises:
+        HostError: it does not start.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(address="local", num_cpus=cpus, include_dashboard=False)
+    try:
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False)
+    except Exception as error:  # Ray has no other class for this
+        raise HostError(f"Ray does not start on this machine ({error}). Fix: try again when it is less busy") from error
     try:
         yield
     finally:

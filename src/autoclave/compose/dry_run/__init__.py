@@ -33,10 +33,10 @@ def dry_run(config: TrainConfig, out: Path, *, say: Callable[[str], None]) -> tu
         raise InputError(f"--out {out}: exists already. Fix: give a new folder for the dry run")
     say("dry run: checking the recipe as it is")
     found = check_recipe(config, out)
-    small = shrunk(config, out, local_judge=bool(found.unreachable_judge))
+    small = shrunk(config, out, local_judge=bool(found.unreachable_judge), is_llama=not found.architecture)
     with _inside(out), _own_cluster(small):
         say("dry run: making a tiny model and problems")
-        write_parts(small, out)
+        write_parts(small, out, found.architecture)
         run, last = out / "run", small.steps
         train(small.model_copy(update={"steps": last - 1}), run, say=say)
         say("dry run: resuming from the checkpoint, in this process")

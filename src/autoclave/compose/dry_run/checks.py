@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import huggingface_hub.constants
+from transformers import PretrainedConfig
 
 from autoclave.compose.host import build_judge
 from autoclave.compose.preflight import Check, preflight, report
@@ -25,6 +26,8 @@ class Findings:
 
     unread_model: str = ""
     """Why settings of a model cannot be read here."""
+    architecture: PretrainedConfig | None = None
+    """That of the policy, where it can be read."""
     problems: str = "generated ones, which were not made"
     unreachable_judge: str = ""
     """Why no server judges."""
@@ -59,8 +62,8 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
     found = Findings()
     paths = [path for path in (config.model.path, config.critic.path, config.reward_model.path) if path]
     try:
-        for path in paths:
-            load_architecture(path)
+        architectures = [load_architecture(path) for path in paths]
+        found.architecture = architectures[0] if config.model.path else None
     except InputError as error:
         found.unread_model = str(error).partition(" (")[0]
     with _offline(bool(found.unread_model)):  # else each check would wait for the network again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PretrainedConfig
 
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.warm_start import fine_tune
@@ -18,17 +19,23 @@ from autoclave.config import ModelConfig, OptimizerConfig, SftConfig, TinyModelC
 from autoclave.config.training import SHARDED
 from autoclave.core import AnswerTests, CallCase, CallTests, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
-from autoclave.models import HeadModel, build_tiny_policy, load_policy, save_head_model, save_policy
+from autoclave.models import HeadModel, Policy, build_tiny_policy, load_policy, save_head_model, save_policy
 from autoclave.problems import ProblemSets
 
 TINY = TinyModelConfig(hidden_size=64, layers=2, heads=2, vocabulary=768, context=512)
 """Shape of all models of a dry run."""
-LONGEST = 48
-"""Tokens of the longest response in training; a right one has about fifteen."""
+LONGEST = 96
+"""Tokens of the longest response in training; a right one has 11 to 30, as the tokenizer of the family cuts it."""
 ROLLOUTS = 16
 """Of a step."""
 NUM_PROBLEMS = 8
 _NUM_TESTS = 20
+_SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "max_position_embeddings",
+)  # fmt: skip
+_SPARE_TOKENS = 64
+"""That the tokenizers of some families add when they are loaded."""
 _LEARNS = SftConfig(steps=120, batch_size=16, optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=5))
 """How the stand-in for a pretrained model is made."""
 
@@ -36,10 +43,16 @@ _LEARNS = SftConfig(steps=120, batch_size=16, optimizer=OptimizerConfig(learning
 # --- Settings --------------------------------------------------------------------------------------------------------
 
 
-def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool) -> TrainConfig:
+def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_llama: bool = False) -> TrainConfig:
     """The settings of a dry run of `config`, with problems and models in `folder`; see `write_parts`.
 
-    What is not named here is that of the recipe. A `local_judge` takes the place of servers.
+    What is not named here is that of the recipe.
+
+    Args:
+        config: the recipe.
+        folder: of problems and models.
+        local_judge: a judge of this machine takes the place of servers.
+        is_llama: the model is a Llama, because the family of the recipe's is not known.
 
     Raises:
         ValidationError: the schema has a rule that this function does not know.
@@ -55,7 +68,7 @@ def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool) -> TrainConf
     tree["health"]["actions"] = dict.fromkeys(tree["health"]["actions"], "alert")  # limits are for the real model
     tree["loggers"] = []
     tree["sampler"]["engine"] = _engine(tree["sampler"]["engine"])
-    _shrink_models(tree, folder)
+    _shrink_models(tree, folder, is_llama=is_llama)
     _shrink_lengths(tree, config)
     _shrink_pools(tree, config)
     if tree["alignment"]:
@@ -76,7 +89,7 @@ def _engine(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "transformers", "batch_size": 8}
 
 
-def _shrink_models(tree: dict[str, Any], folder: Path) -> None:
+def _shrink_models(tree: dict[str, Any], folder: Path, *, is_llama: bool) -> None:
     """All models are tiny, on the CPU; where the recipe names one, a folder stands in."""
     tree["model"]["device"] = "cpu"
     tree["trainer"] |= {"cpu_offload": False, "liger": False, "compile": False}
@@ -91,6 +104,8 @@ def _shrink_models(tree: dict[str, Any], folder: Path) -> None:
     if not tree["model"]["path"]:
         return
     tree["model"]["path"] = str(folder / "model")
+    if is_llama and tree["trainer"]["lora"]:
+        tree["trainer"]["lora"]["targets"] = []  # which may be names of another family
     for name in ("critic", "reward_model"):
         if tree[name]["path"]:
             tree[name]["path"] = str(folder / name)
@@ -116,7 +131,8 @@ def _shrink_lengths(tree: dict[str, Any], config: TrainConfig) -> None:
             curriculum["advance"]["steps"] = list(range(1, len(stages)))
         else:
             curriculum["advance"] |= {"window": 2, "patience": 1, "tolerance": 0.99}
-        steps = max(steps, (1 if by_steps else 4) * (len(stages) - 1) + 2)
+        in_stage = 1 if by_steps else 4 + config.schedule.staleness  # steps of a batch begun before do not count
+        steps = max(steps, in_stage * (len(stages) - 1) + 2)
     tree["steps"] = steps
 
 
@@ -147,8 +163,8 @@ def _shrink_alignment(alignment: dict[str, Any]) -> None:
 # --- Problems and models ---------------------------------------------------------------------------------------------
 
 
-def write_parts(config: TrainConfig, folder: Path) -> None:
-    """Write the problems and models that the settings of a dry run name.
+def write_parts(config: TrainConfig, folder: Path, architecture: PretrainedConfig | None) -> None:
+    """Write the problems and models that the settings of a dry run name; models are of the family of `architecture`.
 
     The model imitates a right and a wrong solution of each problem, so that some responses pass and others fail.
     """
@@ -161,6 +177,8 @@ def write_parts(config: TrainConfig, folder: Path) -> None:
     sets = ProblemSets(config)
     texts = (f"{message['content']}\n{each.response}" for each in sets.demonstrations() for message in each.messages)
     policy = build_tiny_policy(TINY, texts, seed=config.seed, device="cpu")
+    if architecture:
+        policy = _of_family(architecture, policy, config.seed)
     policy.tokenizer.chat_template = config.model.chat_template or policy.tokenizer.chat_template
     save_policy(policy, folder / "untrained")
     model = ModelConfig(path=str(folder / "untrained"), device="cpu", threads=config.model.threads)
@@ -170,6 +188,22 @@ def write_parts(config: TrainConfig, folder: Path) -> None:
         save_policy(load_policy(config.model.path, device="cpu"), Path(config.critic.path))
     if config.reward_model.path:
         _write_reward_model(policy.model.config, policy.tokenizer, config)
+
+
+def _of_family(architecture: PretrainedConfig, tiny: Policy, seed: int) -> Policy:
+    """A policy of another family as small as `tiny`, with random weights."""
+    shape = copy.deepcopy(architecture)
+    for name in _SIZES:
+        if getattr(shape, name, None) is not None:
+            setattr(shape, name, getattr(tiny.model.config, name))
+    shape.vocab_size = tiny.model.config.vocab_size + _SPARE_TOKENS
+    if getattr(shape, "layer_types", None):
+        shape.layer_types = shape.layer_types[: TINY.layers]
+    shape.pad_token_id, shape.eos_token_id = tiny.tokenizer.pad_token_id, tiny.tokenizer.eos_token_id
+    shape.bos_token_id, shape.dtype = None, torch.float32
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Policy(AutoModelForCausalLM.from_config(shape).eval(), tiny.tokenizer)
 
 
 def _write_reward_model(shape: Any, tokenizer: Any, config: TrainConfig) -> None:

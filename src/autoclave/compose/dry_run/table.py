@@ -99,12 +99,9 @@ def _did(part: str, times: int, detail: str, otherwise: str) -> Row:
 def _data(run: Run) -> Iterator[Row]:
     recipe, found = run.recipe, run.found
     if path := recipe.model.path:
-        checked = (
-            f"nothing of it was checked: {found.unread_model}" if found.unread_model else "its settings were checked"
-        )
-        yield Row(
-            "model", "stood in", f"a tiny Llama for {path}, whose weights and tokenizer were not loaded; {checked}"
-        )
+        kind = f"a tiny {found.architecture.model_type}" if found.architecture else "a tiny llama"
+        rest = f"nothing of it was checked: {found.unread_model}" if found.unread_model else "its settings were checked"
+        yield Row("model", "stood in", f"{kind} for {path}, whose weights were not loaded; {rest}")
     else:
         yield Row("model", "stood in", "a smaller embedded policy")
     for name in ("critic", "reward_model"):

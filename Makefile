@@ -57,7 +57,7 @@ $(VERL)/.installed:
 	@touch $@
 
 test-vllm: $(VLLM)/.installed  ## Test the vLLM engine, and train with it, in an environment of its own
-	@AUTOCLAVE_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/pytest -m vllm tests/rollout tests/training/test_vllm_training.py
+	@AUTOCLAVE_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/pytest -m vllm tests/rollout tests/training/test_vllm_training.py tests/recipes/test_dry_run.py
 
 $(VLLM)/.installed: pyproject.toml constraints.txt
 	@echo "Installing vLLM into $(VLLM) (once, some minutes; 3.4 GB) ..."

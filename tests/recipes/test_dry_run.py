@@ -95,6 +95,13 @@ def test_a_recipe_for_a_cluster_trains_in_miniature_and_every_part_is_accounted_
     assert not list(tmp_path.glob("autoclave-dry-run-*"))
 
 
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_vllm_samples_in_a_dry_run_of_a_recipe_that_names_it(tmp_path: Path):
+    assert states(dry_run(recipe(tmp_path), tmp_path))["engine"] == "exercised"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
+OLDEST := .venv-oldest
 OAUTH := .oauth-server
 OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json canaille.txt)
 SERVICES := .venv-services
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-verl test-vllm check format bench figures gpu gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-verl test-vllm check format bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -46,6 +47,17 @@ demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functio
 test: setup setup-services  ## Run the tests, three files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not alone"
 	@$(BIN)/pytest -m alone
+
+test-oldest: $(OLDEST)/.installed  ## Import, sample, train and export with the oldest versions that pyproject.toml allows
+	@AUTOCLAVE_OLDEST=1 OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest tests/test_oldest.py tests/models tests/rollout/test_transformers_engine.py tests/workers/test_executors.py tests/workers/test_trainer_conformance.py tests/training/test_sft.py tests/training/test_toy_task.py tests/integrations/test_trl.py
+
+$(OLDEST)/.installed: pyproject.toml
+	@echo "Installing the oldest versions into $(OLDEST) (once, some minutes; 6 GB) ..."
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@test -x $(OLDEST)/bin/uv || $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e '.[train,math,serve-ray,curate,databases,trl,inspect]'
+	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python 'pytest>=9.0' 'pytest-timeout>=2.3' 'hypothesis>=6.120'
+	@touch $@
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
 	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py
@@ -113,4 +125,4 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays
-	rm -rf $(VENV) $(VERL) $(VLLM) $(OAUTH) $(SERVICES) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL) $(VLLM) $(OLDEST) $(OAUTH) $(SERVICES) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

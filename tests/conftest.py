@@ -69,6 +69,7 @@ ALLOWED_SKIPS = (
     "there is a GPU",
     "AUTOCLAVE_DATA is not set",
     "AUTOCLAVE_SOAK is not set",
+    "AUTOCLAVE_OLDEST is not set",
     "AUTOCLAVE_VERL is not set",
     "AUTOCLAVE_VLLM is not set",
     "presidio-analyzer is not installed",
@@ -79,12 +80,10 @@ ALLOWED_SKIPS = (
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _has_gpu():
         pytest.skip("no GPU")
-    if item.get_closest_marker("soak") and os.environ.get("AUTOCLAVE_SOAK") != "1":
-        pytest.skip("AUTOCLAVE_SOAK is not set")
-    if item.get_closest_marker("verl") and os.environ.get("AUTOCLAVE_VERL") != "1":
-        pytest.skip("AUTOCLAVE_VERL is not set")
-    if item.get_closest_marker("vllm") and os.environ.get("AUTOCLAVE_VLLM") != "1":
-        pytest.skip("AUTOCLAVE_VLLM is not set")
+    for name in ("soak", "oldest", "verl", "vllm"):
+        variable = f"AUTOCLAVE_{name.upper()}"
+        if item.get_closest_marker(name) and os.environ.get(variable) != "1":
+            pytest.skip(f"{variable} is not set")
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
 

@@ -29,6 +29,7 @@ PUBLIC = [package for package in PACKAGES if package.count(".") == 1]
     [
         *LIGHT,
         "compose.host",
+        "compose.launch",
         "compose.service",
         "service.server",
         "service.client",

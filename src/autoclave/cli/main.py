@@ -25,8 +25,8 @@ EXTRAS: dict[str, str] = {
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
 _COMMANDS = (
-    "act", "config", "curate", "doctor", "evaluate", "export", "judge", "models", "plan", "probe", "problems", "report",
-    "run", "serve", "sft", "timeline", "trace", "train", "view",
+    "act", "config", "curate", "doctor", "evaluate", "export", "judge", "launch", "models", "plan", "probe", "problems",
+    "report", "run", "serve", "sft", "timeline", "trace", "train", "view",
 )  # fmt: skip
 _MODULES = {"sft": "train"}
 """The modules of this package that have commands, where they are not called as these."""

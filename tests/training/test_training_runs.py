@@ -18,11 +18,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlamaForSequenceClassification
 
-from autoclave.config import SandboxConfig
+from autoclave.config import SandboxConfig, TrainConfig, load
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, load_policy, save_head_model
 from autoclave.sandbox import open_sandbox
+from autoclave.training.accounting import plan_for
 from tests.training import train_server
 from tests.training_parts import tiny_reward_model
 
@@ -411,6 +412,34 @@ def test_a_critic_elsewhere_does_the_same_and_one_that_is_killed_is_replaced(tra
     assert peaks["critic"]["process"] != peaks["actor"]["process"] == peaks["sampler"]["process"]
     assert all(peak["resident"] > peak["grown"] >= 0 for peak in peaks.values())
     assert peaks["critic"]["resident"] - peaks["critic"]["grown"] > 300  # MiB of libraries
+
+
+LARGER: dict[str, Any] = {
+    **GRPO,
+    "steps": 1,
+    "model": RECIPE["model"]
+    | {"tiny": {"hidden_size": 256, "layers": 6, "heads": 4, "vocabulary": 300, "context": 96}},
+    "sft": {"steps": 0},
+    "evaluation": {"every": 0, "final_samples": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "changes"),
+    [
+        ("peak-of-checkpoint", "checkpoint", {"checkpoint": {"every": 1}}),
+        ("peak-of-update", "update", {"group_size": 8, "minibatches": 1, "sampler": {"max_new_tokens": 64}}),
+    ],
+)
+def test_a_process_takes_what_is_planned_the_driver_included(
+    trainings: Trainings, name: str, phase: str, changes: dict[str, Any]
+):
+    assert trainings.run(name, changes=LARGER | changes) == 0, trainings.log(name)
+    config = load(TrainConfig, trainings.path(name) / "config.yaml").config
+    (pool,) = plan_for(config, prompt_tokens=12).pools
+    (peak, *_) = json.loads((trainings.path(name) / "summary.json").read_text())["peak_memory_mib"]["actor"]
+    assert pool.peak.name == phase
+    assert peak["grown"] * 2**20 == pytest.approx(pool.peak.total, rel=0.15)
 
 
 def test_a_plan_that_needs_more_memory_than_a_pool_may_take_is_refused_before_any_work(trainings):

@@ -23,7 +23,7 @@ from autoclave.config.model_size import count_parameters, parameters_of
 from autoclave.core import AutoclaveError, ConfigError, HostError, InputError
 from autoclave.core.files import cache_folder
 from autoclave.models import context_of, load_architecture, resolve_device
-from autoclave.training.accounting import check_memory, size_text
+from autoclave.training.accounting import check_memory, on_device, size_text
 from autoclave.training.accounting.holding import WIDTHS
 from autoclave.training.loggers import require_loggers
 from autoclave.training.run_folder import RunFolder
@@ -60,8 +60,7 @@ def preflight(
             lambda: require_cores(config),
             lambda: require_cache_for_one_request(config),
             lambda: require_batch_that_fits(config),
-            lambda: check_memory(config),
-            lambda: resolve_device(config.model.device),
+            lambda: check_memory(on_device(config, resolve_device(config.model.device).type)),
             lambda: require_room_on_disk([out, cache_folder()]),
         ]
     )

@@ -225,6 +225,7 @@ def build_stages(config: TrainConfig, workers: Workers, task: Task, items: Seque
         seed=config.seed,
         term_weights=term_weights(config),
         task_limits=task_limits(config),
+        saves_before_learning=resolve_device(config.model.device).type == "cpu",
         curriculum=config.curriculum,
         drains=config.schedule.drains,
         publisher=workers.publisher,

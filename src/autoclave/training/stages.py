@@ -82,6 +82,8 @@ class Stages:
     """By task, the factor on its term of the objective; 1 where none is given."""
     task_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     """By task, most new tokens of a response, where it may have fewer than others."""
+    saves_before_learning: bool = False
+    """Learning waits until a checkpoint is written, whose copy shares memory with what learning keeps."""
     curriculum: LengtheningConfig | None = None
     """Limits of new tokens, stage by stage, in place of that of `sampling`."""
     adaptation: Adaptation = field(init=False)
@@ -133,6 +135,8 @@ class Stages:
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
+        if self.saves_before_learning:
+            self.finish_save(wait=True)
         groups = mask_groups(self.algorithm, groups)
         whole = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
         whole = self.reward_model.scores(whole).result()

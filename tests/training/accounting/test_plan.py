@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from autoclave.config import (
     ModelConfig,
     OneOffPipelineConfig,
     PoolConfig,
+    ProblemFilesConfig,
     PublishConfig,
     SamplerConfig,
     TinyModelConfig,
@@ -28,8 +31,10 @@ from autoclave.config import (
     WorkersConfig,
 )
 from autoclave.core import ConfigError, InputError
-from autoclave.training.accounting import Lengths, describe_plan, plan_for, plan_run, shape_of
+from autoclave.training.accounting import Lengths, describe_plan, on_device, plan_for, plan_run, shape_of
+from autoclave.training.accounting.plan import CHECKPOINT_FILE, LIBRARIES_AT_WORK
 from autoclave.workers import Batch
+from autoclave.workers.trainer.saved_state import FILE_BYTES
 
 TINY = TinyModelConfig(hidden_size=8, layers=1, heads=2, vocabulary=300, context=64)
 SHAPE = shape_of(ModelConfig(tiny=TINY))
@@ -64,6 +69,7 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     stays = {
         "weights (actor)": WEIGHTS,
         "optimizer": 2 * WEIGHTS,
+        "libraries at work": LIBRARIES_AT_WORK,
     }
     assert list(phases) == ["sample", "log-probs", "update", "optimizer step", "publish", "checkpoint"]
     assert all(stays.items() <= parts.items() for parts in phases.values())
@@ -72,11 +78,15 @@ def test_every_phase_holds_what_stays_and_what_is_its_own():
     assert phases["update"]["logits"] == 5 * 10 * 300 * 4 * 3
     assert phases["publish"] == stays  # samplers of this process compute with the trainer's own tensors
     with_gradients = [name for name, parts in phases.items() if "gradients" in parts]
-    assert with_gradients == ["update", "optimizer step", "checkpoint"]
+    assert with_gradients == ["update", "optimizer step"]
     assert phases["optimizer step"]["work space"] == 2 * 300 * 8 * 4  # on a CPU one tensor at a time
-    copied = {"copy for the checkpoint": 3 * WEIGHTS}  # while training goes on
-    assert phases["checkpoint"] == phases["update"] | copied
-    assert pool.peak.name == "checkpoint"
+    copied = {"copy for the checkpoint": 2 * 3 * WEIGHTS}  # and one file, made from the copy
+    assert phases["checkpoint"] == phases["sample"] | copied  # nothing is learnt before it is written
+    assert pool.peak.name == "update"
+
+
+def test_files_of_a_checkpoint_are_as_large_as_they_are_written():
+    assert CHECKPOINT_FILE == FILE_BYTES
 
 
 def test_one_micro_batch_has_no_gradients_of_others_beside_its_activations():
@@ -89,7 +99,7 @@ def test_one_micro_batch_has_no_gradients_of_others_beside_its_activations():
 # --- How the models that learn are held -----------------------------------------------------------------------------
 
 SPAWN = {"pools": {"main": PoolConfig(executor="spawn", processes=4)}}
-GPU = {"model": ModelConfig(tiny=TINY)}
+GPU = {"model": ModelConfig(tiny=TINY, device="cuda")}
 
 
 def phases_of(**settings: object) -> dict[str, Mapping[str, int]]:
@@ -267,6 +277,39 @@ def test_memory_is_planned_for_the_last_stage_and_for_longer_evaluations():
         plan_for(longer, prompt_tokens=30)
 
 
+def test_an_evaluation_samples_all_held_out_problems(tmp_path: Path):
+    heldout = tmp_path / "heldout.jsonl"
+    heldout.write_text("{}\n" * 3)
+    files = ProblemFilesConfig(train=heldout, heldout=heldout)
+    run = config(
+        evaluation=EvaluationConfig(samples=1, final_samples=4), problems=files, group_size=2, problems_per_step=2
+    )
+    (pool,) = plan_run(run, SHAPE, Lengths(10, 10)).pools
+    (evaluated,) = [phase.parts for phase in pool.phases if phase.name == "evaluate"]
+    assert evaluated["KV cache"] == 2 * 3 * (4 + 1) * 20 * 8 * 4  # with a greedy response to each
+
+
+def test_a_device_that_is_left_open_is_a_gpu_for_a_pretrained_model(tmp_path: Path):
+    here = "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
+    open_device = config(model=ModelConfig(tiny=TINY))
+    assert plan_for(open_device) == plan_for(on_device(open_device, here))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN))
+    pretrained = config(model=ModelConfig(path=str(tmp_path)))
+    assert plan_for(pretrained) == plan_for(on_device(pretrained, "cuda")) != plan_for(on_device(pretrained, "cpu"))
+
+
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 320,
+    "max_position_embeddings": 128,
+}
+
+
 def test_the_text_has_every_phase_and_says_where_it_fits():
     text = describe_plan(plan_for(config()))
     for words in (
@@ -281,7 +324,7 @@ def test_the_text_has_every_phase_and_says_where_it_fits():
 
 def test_a_gpu_that_is_too_small_is_told_by_how_much():
     large = TinyModelConfig(hidden_size=4096, layers=32, heads=32, vocabulary=32000, context=4096)
-    text = describe_plan(plan_for(config(model=ModelConfig(tiny=large))))
+    text = describe_plan(plan_for(config(model=ModelConfig(tiny=large, device="cuda"))))
     lines = {line.split("  ")[0]: line for line in text.splitlines()}
     assert "no (" in lines["L4"]
     assert "fits (" in lines["B200"]

@@ -5,7 +5,7 @@ Arithmetic on settings and on a model's `config.json`. Imports `core` and `confi
 
 from autoclave.training.accounting.devices import GPUS, Gpu, peak_flops
 from autoclave.training.accounting.limits import check_memory, excess, require_within_limits
-from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, plan_for, plan_run
+from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, on_device, plan_for, plan_run
 from autoclave.training.accounting.shape import ModelShape, read_shape, shape_of
 from autoclave.training.accounting.speed import NOTHING, SequenceLengths, Throughput
 from autoclave.training.accounting.text import describe_plan, size_text
@@ -23,6 +23,7 @@ __all__ = [
     "check_memory",
     "describe_plan",
     "excess",
+    "on_device",
     "peak_flops",
     "plan_for",
     "plan_run",

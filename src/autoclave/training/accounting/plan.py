@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -104,6 +105,12 @@ class RunPlan:
 ON_THEIR_WAY = "weights on their way"
 """What a publish takes only while it goes on."""
 
+LIBRARIES_AT_WORK = 60 << 20
+"""Bytes by which a process on a CPU grows beside tensors: code loaded at first use, and what a driver keeps."""
+
+CHECKPOINT_FILE = 1 << 27
+"""Bytes of a file of a checkpoint (`workers.trainer.saved_state`), made in memory beside the copy."""
+
 PROMPT_TOKENS = 1024
 """Planned for where nobody says how long prompts are, if the context has room for it."""
 
@@ -134,6 +141,7 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         InputError: a prompt and a response do not fit into the context of the model together.
         ConfigError: trainer.lora names a layer that the model does not have.
     """
+    config = on_device(config, _planned_device(config))
     longest = max(lengths.response, lengths.evaluated)
     if lengths.prompt + longest > shape.context:
         setting = _setting_of(config, longest)
@@ -166,6 +174,18 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         + (critic_flops(heads.critic, whole, weights_learn=not config.trainer.lora) if heads.critic else 0.0),
         pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
     )
+
+
+def on_device(config: TrainConfig, device: str) -> TrainConfig:
+    """`config` with `model.device` as given, for a plan of that."""
+    return config.model_copy(update={"model": config.model.model_copy(update={"device": device})})
+
+
+def _planned_device(config: TrainConfig) -> str:
+    """That of the settings; `auto` is a GPU for a pretrained model, and for the embedded one where one is here."""
+    if config.model.device != "auto":
+        return config.model.device
+    return "cuda" if config.model.path or Path("/dev/nvidiactl").exists() else "cpu"
 
 
 def _setting_of(config: TrainConfig, limit: int) -> str:
@@ -221,9 +241,9 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     phases += phases_of_heads(
         config, heads, groups, holding, rows=rows, length=lengths.whole, in_minibatch=in_minibatch
     )
+    sampled = {"sample": _sampling(config, shape, lengths, *_of_a_step(config))} if "sampler" in groups else {}
     if copied := _copied_for_checkpoint(config, shape, heads, groups, holding):
-        most = max(phases, key=lambda phase: sum((resident | phase[1]).values()))
-        phases.append(("checkpoint", most[1] | {"copy for the checkpoint": copied}))
+        phases.append(("checkpoint", sampled.get("sample", {}) | {"copy for the checkpoint": copied}))
     if "sampler" in groups:
         # On a GPU all but the reward model leave it while the sampler has its turn.
         stays = {REWARD_MODEL, "memory to publish by"}
@@ -231,9 +251,13 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         resident["weights (sampler)"] = publishing.of_sampler
         if publishing.in_passing_of_sampler:
             phases.append(("take weights over", {ON_THEIR_WAY: publishing.in_passing_of_sampler}))
-        phases.insert(0, ("sample", away | _sampling(config, shape, lengths)))
-        if lengths.evaluated:
-            phases.append(("evaluate", away | _sampling(config, shape, Lengths(lengths.prompt, lengths.evaluated))))
+        phases.insert(0, ("sample", away | sampled["sample"]))
+        evaluated = Lengths(lengths.prompt, max(lengths.response, lengths.evaluated))
+        evaluation = _sampling(config, shape, evaluated, *_of_an_evaluation(config))
+        if lengths.evaluated or sum(evaluation.values()) > sum(sampled["sample"].values()):
+            phases.append(("evaluate", away | evaluation))
+    if config.model.device == "cpu":
+        resident["libraries at work"] = LIBRARIES_AT_WORK
     found = tuple(
         Phase(phase, {part: size for part, size in (resident | parts).items() if size}) for phase, parts in phases
     )
@@ -243,13 +267,17 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
 def _copied_for_checkpoint(
     config: TrainConfig, shape: ModelShape, heads: Heads, groups: Sequence[str], holding: Holding
 ) -> int:
-    """Bytes of what is copied to be written while training goes on. On a GPU they are in the memory of the host."""
+    """Bytes of what is copied to be written before anything is learnt again, and of the file that is being written.
+
+    On a GPU they are in the memory of the host.
+    """
     if config.model.device != "cpu":
         return 0
     learning = [learning_of(config, shape)] if "actor" in groups else []
     if heads.critic and "critic" in groups:
         learning.append(learning_of_critic(config, heads.critic))
-    return sum(holding.at_rest(each.size + adam_bytes(each.parameters, each.width)) for each in learning)
+    copied = sum(holding.at_rest(each.size + adam_bytes(each.parameters, each.width)) for each in learning)
+    return copied + min(copied, CHECKPOINT_FILE)
 
 
 def _trainer_phases(
@@ -291,12 +319,33 @@ def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding:
     return max(forward, logits_backward_bytes(shape, tokens, width, chunk=chunk) - counted)
 
 
-def _sampling(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> dict[str, int]:
+def _of_a_step(config: TrainConfig) -> tuple[int, int]:
+    """Requests of a step of training, and how many of them have the same prompt."""
+    return config.problems_per_step * config.group_size, config.group_size
+
+
+def _of_an_evaluation(config: TrainConfig) -> tuple[int, int]:
+    """The same of the largest evaluation, which is that of all held-out problems: of each a greedy response too.
+
+    Where the file of these cannot be read yet, they are as many as are sampled side by side.
+    """
+    samples, heldout = max(config.evaluation.samples, config.evaluation.final_samples) + 1, config.problems.heldout
+    if isinstance(heldout, Path):
+        try:
+            heldout = heldout.read_bytes().count(b"\n")
+        except OSError:
+            heldout = config.sampler.engine.batch_size
+    return heldout * samples, samples
+
+
+def _sampling(
+    config: TrainConfig, shape: ModelShape, lengths: Lengths, requests: int, of_prompt: int
+) -> dict[str, int]:
     width = WIDTHS[config.model.dtype]
-    rows = min(config.sampler.engine.batch_size, config.problems_per_step * config.group_size)
-    prompts = math.ceil(rows / config.group_size)  # each distinct one is computed once, before anything is decoded
+    rows = min(config.sampler.engine.batch_size, requests)
+    prompts = math.ceil(rows / of_prompt)  # each distinct one is computed once, before anything is decoded
     # Where requests wait for a place, those that come may be at their beginning when others are at their end.
-    spare = lengths.response // 4 if config.problems_per_step * config.group_size > rows else 0
+    spare = lengths.response // 4 if requests > rows else 0
     cache = key_value_bytes(shape, rows, lengths.whole + spare, width)
     return _larger(
         {

@@ -39,7 +39,16 @@ def test_json_has_counts_and_bytes_by_phase():
     assert (found["iterations"], found["samples"]) == (7, 512)
     assert found["lengths"] == {"prompt": 48, "response": 64, "evaluated": 0}
     (pool,) = found["pools"]
-    assert [phase["name"] for phase in pool["phases"]] == ["sample", "log-probs", "update", "optimizer step", "publish"]
+    names = [phase["name"] for phase in pool["phases"]]
+    assert names == ["sample", "log-probs", "update", "optimizer step", "publish", "checkpoint", "evaluate"]
+        "sample",
+        "log-probs",
+        "update",
+        "optimizer step",
+        "publish",
+        "checkpoint",
+        "evaluate",
+    ]
     assert all(isinstance(size, int) for phase in pool["phases"] for size in phase["parts"].values())
 
 

@@ -436,7 +436,8 @@ def test_a_process_takes_what_is_planned_the_driver_included(
 ):
     assert trainings.run(name, changes=LARGER | changes) == 0, trainings.log(name)
     config = load(TrainConfig, trainings.path(name) / "config.yaml").config
-    (pool,) = plan_for(config, prompt_tokens=12).pools
+    longest = max(line["tokens"] for line in rollouts(trainings.path(name), 1))
+    (pool,) = plan_for(config, prompt_tokens=12, response_tokens=longest).pools
     (peak, *_) = json.loads((trainings.path(name) / "summary.json").read_text())["peak_memory_mib"]["actor"]
     assert pool.peak.name == phase
     assert peak["grown"] * 2**20 == pytest.approx(pool.peak.total, rel=0.15)

@@ -71,7 +71,7 @@ def plan(
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found) | ({"refusals": refusals} if check else {}), indent=2))
     else:
-        click.echo("\n".join([describe_plan(found), *(f"train refuses it here: {line}" for line in refusals)]))
+        click.echo("\n".join([describe_plan(found, config), *(f"train refuses it here: {line}" for line in refusals)]))
 
 
 def _refusals(config: TrainConfig, out: Path) -> list[str]:

@@ -4,8 +4,10 @@ Arithmetic on settings and on a model's `config.json`. Imports `core` and `confi
 """
 
 from autoclave.training.accounting.devices import GPUS, Gpu, peak_flops
+from autoclave.training.accounting.fitting import fits, smallest_change
 from autoclave.training.accounting.limits import check_memory, excess, require_within_limits
 from autoclave.training.accounting.plan import Lengths, PoolPlan, RunPlan, on_device, plan_for, plan_run
+from autoclave.training.accounting.rates import Rates, rates_on
 from autoclave.training.accounting.shape import ModelShape, read_shape, shape_of
 from autoclave.training.accounting.speed import NOTHING, SequenceLengths, Throughput
 from autoclave.training.accounting.text import describe_plan, size_text
@@ -17,18 +19,22 @@ __all__ = [
     "Lengths",
     "ModelShape",
     "PoolPlan",
+    "Rates",
     "RunPlan",
     "SequenceLengths",
     "Throughput",
     "check_memory",
     "describe_plan",
     "excess",
+    "fits",
     "on_device",
     "peak_flops",
     "plan_for",
     "plan_run",
+    "rates_on",
     "read_shape",
     "require_within_limits",
     "shape_of",
     "size_text",
+    "smallest_change",
 ]

@@ -81,6 +81,12 @@ def forward_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
     return rows * length * ((widest + 3 * shape.hidden_size) * width + length * (1 + width))
 
 
+def layer_output_bytes(shape: ModelShape, tokens: int, width: int, parts: int) -> int:
+    """The widest moment of a layer of an engine that is split over `parts` devices and needs no mask."""
+    widest = (3 if shape.is_gated else 2) * shape.intermediate_size // parts
+    return tokens * (widest + 3 * shape.hidden_size) * width
+
+
 def key_value_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
     """Keys and values of `rows` sequences with room for `length` tokens each, in all layers."""
     return 2 * rows * length * shape.layers * shape.key_value_width * width

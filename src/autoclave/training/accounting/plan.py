@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +28,21 @@ from autoclave.training.accounting.holding import (
 )
 from autoclave.training.accounting.memory import (
     adam_bytes,
-    decoding_bytes,
-    draw_bytes,
     forward_bytes,
     key_value_bytes,
     logits_backward_bytes,
     logits_bytes,
 )
 from autoclave.training.accounting.publishing import publishing_of
+from autoclave.training.accounting.sampling import (
+    Requests,
+    devices_of_sampler,
+    requests_of_evaluation,
+    requests_of_step,
+    rows_side_by_side,
+    sampling_bytes,
+    share_of_device,
+)
 from autoclave.training.accounting.shape import ModelShape, shape_of
 
 
@@ -59,10 +66,17 @@ class Phase:
 
     name: str
     parts: Mapping[str, int]
+    share: float = 0.0
+    """Of the device, which the sampler's engine takes for its parts, if these are less."""
 
     @property
     def total(self) -> int:
         return sum(self.parts.values())
+
+    def total_on(self, memory: int) -> int:
+        """The same on a device with so many bytes."""
+        others = sum(size for part, size in self.parts.items() if part not in OF_ENGINE) if self.share else 0
+        return max(self.total, others + int(self.share * memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +87,34 @@ class PoolPlan:
     workers: tuple[str, ...]
     devices: int
     phases: tuple[Phase, ...]
+    on_first_device: int = 0
+    """Bytes of these that only the first device has."""
 
     @property
     def peak(self) -> Phase:
         """The phase that takes most."""
         return max(self.phases, key=lambda phase: phase.total)
+
+    def peak_on(self, memory: int) -> Phase:
+        """The same on devices with so many bytes."""
+        return max(self.phases, key=lambda phase: phase.total_on(memory))
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingWork:
+    """How the tokens of an iteration are sampled."""
+
+    copies: int
+    """Of the model; each has `devices` of its own."""
+    devices: int
+    rows: int
+    """Responses that each copy samples side by side."""
+    weight_bytes: int
+    """Of a copy."""
+    row_bytes: int
+    """Keys and values of a response that is half done."""
+    overlaps: bool
+    """Samplers are on devices of their own, and the schedule has them sample while others learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +137,17 @@ class RunPlan:
     sampling_flops: float
     learning_flops: float
     pools: tuple[PoolPlan, ...]
+    device: str
+    """What it is planned for: `cuda` or `cpu`."""
+    sampling: SamplingWork
 
+    def devices_of(self, group: str) -> int:
+        """Devices of the pool of this group."""
+        return next(pool.devices for pool in self.pools if group in pool.workers)
+
+
+OF_ENGINE = ("weights (sampler)", "KV cache", "activations", "logits")
+"""Parts of a phase in which an engine samples that are within its share of the device."""
 
 ON_THEIR_WAY = "weights on their way"
 """What a publish takes only while it goes on."""
@@ -173,6 +220,24 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         )
         + (critic_flops(heads.critic, whole, weights_learn=not config.trainer.lora) if heads.critic else 0.0),
         pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
+        device=config.model.device,
+        sampling=_sampling_work(config, shape, requests_of_step(config, lengths.prompt, lengths.response)),
+    )
+
+
+def _sampling_work(config: TrainConfig, shape: ModelShape, requests: Requests) -> SamplingWork:
+    places, width = config.workers.places(), WIDTHS[config.sampling_dtype]
+    cache = sampling_bytes(config, shape, requests).get("KV cache", 0)
+    copies = config.pools[places["sampler"]].processes
+    of_copy = replace(requests, count=math.ceil(requests.count / copies))
+    row = key_value_bytes(shape, 1, requests.prompt + requests.response // 2, width)
+    return SamplingWork(
+        copies=copies,
+        devices=devices_of_sampler(config),
+        rows=of_copy.count if share_of_device(config) else rows_side_by_side(config, shape, of_copy, cache),
+        weight_bytes=shape.parameters * width,
+        row_bytes=row,
+        overlaps=places["sampler"] != places["actor"] and not config.schedule.takes_turns,
     )
 
 
@@ -241,9 +306,10 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     phases += phases_of_heads(
         config, heads, groups, holding, rows=rows, length=lengths.whole, in_minibatch=in_minibatch
     )
-    sampled = {"sample": _sampling(config, shape, lengths, *_of_a_step(config))} if "sampler" in groups else {}
+    step = requests_of_step(config, lengths.prompt, lengths.response)
+    sampled = sampling_bytes(config, shape, step) if "sampler" in groups else {}
     if copied := _copied_for_checkpoint(config, shape, heads, groups, holding):
-        phases.append(("checkpoint", sampled.get("sample", {}) | {"copy for the checkpoint": copied}))
+        phases.append(("checkpoint", sampled | {"copy for the checkpoint": copied}))
     if "sampler" in groups:
         # On a GPU all but the reward model leave it while the sampler has its turn.
         stays = {REWARD_MODEL, "memory to publish by"}
@@ -251,17 +317,24 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         resident["weights (sampler)"] = publishing.of_sampler
         if publishing.in_passing_of_sampler:
             phases.append(("take weights over", {ON_THEIR_WAY: publishing.in_passing_of_sampler}))
-        phases.insert(0, ("sample", away | sampled["sample"]))
-        evaluated = Lengths(lengths.prompt, max(lengths.response, lengths.evaluated))
-        evaluation = _sampling(config, shape, evaluated, *_of_an_evaluation(config))
-        if lengths.evaluated or sum(evaluation.values()) > sum(sampled["sample"].values()):
+        phases.insert(0, ("sample", away | sampled))
+        longest = max(lengths.response, lengths.evaluated)
+        evaluation = sampling_bytes(config, shape, requests_of_evaluation(config, lengths.prompt, longest))
+        if lengths.evaluated or sum(evaluation.values()) > sum(sampled.values()):
             phases.append(("evaluate", away | evaluation))
     if config.model.device == "cpu":
         resident["libraries at work"] = LIBRARIES_AT_WORK
     found = tuple(
-        Phase(phase, {part: size for part, size in (resident | parts).items() if size}) for phase, parts in phases
+        Phase(
+            phase,
+            {part: size for part, size in (resident | parts).items() if size},
+            share_of_device(config) if phase in ("sample", "evaluate") else 0.0,
+        )
+        for phase, parts in phases
     )
-    return PoolPlan(name, tuple(groups), pool.processes, found)
+    devices = pool.processes * (devices_of_sampler(config) if groups == ["sampler"] else 1)
+    only_first = resident.get("memory to publish by", 0) if config.model.device != "cpu" and devices > 1 else 0
+    return PoolPlan(name, tuple(groups), devices, found, only_first)
 
 
 def _copied_for_checkpoint(
@@ -317,44 +390,6 @@ def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding:
         return forward
     counted = shape.embedding * width if holding.is_gathered else 0  # among gathered gradients
     return max(forward, logits_backward_bytes(shape, tokens, width, chunk=chunk) - counted)
-
-
-def _of_a_step(config: TrainConfig) -> tuple[int, int]:
-    """Requests of a step of training, and how many of them have the same prompt."""
-    return config.problems_per_step * config.group_size, config.group_size
-
-
-def _of_an_evaluation(config: TrainConfig) -> tuple[int, int]:
-    """The same of the largest evaluation, which is that of all held-out problems: of each a greedy response too.
-
-    Where the file of these cannot be read yet, they are as many as are sampled side by side.
-    """
-    samples, heldout = max(config.evaluation.samples, config.evaluation.final_samples) + 1, config.problems.heldout
-    if isinstance(heldout, Path):
-        try:
-            heldout = heldout.read_bytes().count(b"\n")
-        except OSError:
-            heldout = config.sampler.engine.batch_size
-    return heldout * samples, samples
-
-
-def _sampling(
-    config: TrainConfig, shape: ModelShape, lengths: Lengths, requests: int, of_prompt: int
-) -> dict[str, int]:
-    width = WIDTHS[config.model.dtype]
-    rows = min(config.sampler.engine.batch_size, requests)
-    prompts = math.ceil(rows / of_prompt)  # each distinct one is computed once, before anything is decoded
-    # Where requests wait for a place, those that come may be at their beginning when others are at their end.
-    spare = lengths.response // 4 if requests > rows else 0
-    cache = key_value_bytes(shape, rows, lengths.whole + spare, width)
-    return _larger(
-        {
-            "KV cache": key_value_bytes(shape, prompts, lengths.whole, width),
-            "activations": forward_bytes(shape, prompts, lengths.prompt, width),
-        },
-        {"KV cache": cache, "activations": decoding_bytes(shape, rows, lengths.whole, width)},
-        {"KV cache": cache, "logits": draw_bytes(shape, rows, width)},
-    )
 
 
 def _larger(*moments: dict[str, int]) -> dict[str, int]:

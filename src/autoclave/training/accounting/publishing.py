@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 
 from autoclave.config import TrainConfig
+from autoclave.config.engine import RemoteEngineSettings
 from autoclave.training.accounting.adapters import adapter_parameters
 from autoclave.training.accounting.holding import WIDTHS, Holding, learning_of
+from autoclave.training.accounting.sampling import devices_of_sampler
 from autoclave.training.accounting.shape import ModelShape
 
 
@@ -30,11 +32,13 @@ def publishing_of(config: TrainConfig, shape: ModelShape, holding: Holding) -> P
     """By the routes of docs/weights.md; `holding` is the actor's."""
     whole = shape.parameters * WIDTHS[config.sampling_dtype]
     is_adapter, engine = config.publishes_adapter, config.sampler.engine.name
-    sums = whole if is_adapter and engine not in ("transformers", "vllm") else 0
     merged = shape.largest_tensor * holding.width if config.trainer.lora and not is_adapter else 0
     # An engine that computes with what is published needs nothing besides; one that has no place for adapters is given
     # the sums of these and frozen weights, which are kept.
-    kept = whole + sums if is_adapter else 0 if engine == "transformers" else whole
+    is_elsewhere = isinstance(config.sampler.engine, RemoteEngineSettings)
+    own = 0 if is_elsewhere else math.ceil(whole / devices_of_sampler(config))
+    sums = own if is_adapter and engine not in ("transformers", "vllm") else 0
+    kept = own + sums if is_adapter else 0 if engine == "transformers" else own
     if _is_alias(config, holding):
         return Publishing(0, kept, 0, 0)
     published = _adapter_bytes(config, shape) if is_adapter else whole

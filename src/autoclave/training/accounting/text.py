@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
+from autoclave.config import TrainConfig
 from autoclave.training.accounting.devices import GPUS, Gpu
+from autoclave.training.accounting.fitting import USABLE_SHARE, fits, smallest_change
 from autoclave.training.accounting.plan import PoolPlan, RunPlan
+from autoclave.training.accounting.rates import ASSUMED_BANDWIDTH, ASSUMED_MFU, rates_on
 
 GIB, MIB = 1 << 30, 1 << 20
 
-USABLE_SHARE = 0.9
-"""Of a GPU's memory; the rest is for the CUDA context, libraries and gaps between allocations."""
+
+def describe_plan(plan: RunPlan, config: TrainConfig | None = None) -> str:
+    """The plan as lines of text; with its settings, also what to change where it does not fit."""
+    return "\n".join(_lines(plan, config))
 
 
-def describe_plan(plan: RunPlan) -> str:
-    """The plan as lines of text."""
-    return "\n".join(_lines(plan))
-
-
-def fits(pool: PoolPlan, gpu: Gpu) -> bool:
-    """Whether one device of the pool can be such a GPU."""
-    return pool.peak.total <= gpu.memory_mib * MIB * USABLE_SHARE
-
-
-def _lines(plan: RunPlan) -> Iterator[str]:
+def _lines(plan: RunPlan, config: TrainConfig | None) -> Iterator[str]:
     shape, lengths = plan.shape, plan.lengths
     yield (
         f"model     {_count(shape.parameters)} parameters in {plan.dtype}; {shape.layers} layers, width "
@@ -50,7 +46,7 @@ def _lines(plan: RunPlan) -> Iterator[str]:
         yield ""
         yield from _pool_lines(pool)
     yield ""
-    yield from _gpu_lines(plan.pools)
+    yield from _machine_lines(plan.pools) if plan.device == "cpu" else _gpu_lines(plan, config)
 
 
 def _counts(plan: RunPlan) -> list[tuple[str, float]]:
@@ -71,21 +67,46 @@ def _pool_lines(pool: PoolPlan) -> Iterator[str]:
     for part in parts:
         yield f"  {part:<20}" + "".join(f"{size_text(phase.parts.get(part, 0)):>16}" for phase in pool.phases)
     yield f"  {'all':<20}" + "".join(f"{size_text(phase.total):>16}" for phase in pool.phases)
+    if pool.on_first_device:
+        yield f"  {size_text(pool.on_first_device)} of it on the first device alone, which publishes."
+    if share := max(phase.share for phase in pool.phases):
+        yield f"  The engine takes {share:.0%} of the device while it samples, and its cache is what the rest leaves."
 
 
-def _gpu_lines(pools: Sequence[PoolPlan]) -> Iterator[str]:
-    yield f"{'GPU':<14}{'memory':>10}   " + "".join(f"{f'pool {pool.name}':<24}" for pool in pools)
+def _machine_lines(pools: Sequence[PoolPlan]) -> Iterator[str]:
+    """Whether the processes of all pools fit in the memory of this machine together."""
+    needed = sum(pool.peak.total * pool.devices for pool in pools)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    verdict = "fits" if needed <= memory * USABLE_SHARE else "does not fit"
+    yield f"On the CPU: {size_text(needed)} beside libraries; {verdict} this machine, which has {size_text(memory)}."
+
+
+def _gpu_lines(plan: RunPlan, config: TrainConfig | None) -> Iterator[str]:
+    yield (
+        f"{'GPU':<14}{'memory':>10}   "
+        + "".join(f"{f'pool {pool.name}':<26}" for pool in plan.pools)
+        + f"{'sampled/s':>10}{'trained/s':>10}{'hours':>9}  smallest change that makes it fit"
+    )
     for gpu in GPUS:
+        rates = rates_on(plan, gpu)
+        change = smallest_change(config, plan, gpu) if config else []
         yield (
-            f"{gpu.name:<14}{size_text(gpu.memory_mib * MIB):>10}   " + "".join(_verdict(p, gpu) for p in pools)
+            f"{gpu.name:<14}{size_text(gpu.memory):>10}   "
+            + "".join(f"{_verdict(pool, gpu):<26}" for pool in plan.pools)
+            + f"{rates.sampled_tokens_per_s:>10,.0f}{rates.learned_tokens_per_s:>10,.0f}{rates.hours:>9,.1f}  "
+            + ("none known" if change is None else " ".join(change))
         ).rstrip()
     yield f"A pool fits if its peak takes at most {USABLE_SHARE:.0%} of the memory; nothing here was tried on a device."
+    yield (
+        f"Tokens per second and hours assume {ASSUMED_MFU:.0%} of the peak rate and {ASSUMED_BANDWIDTH:.0%} of the "
+        "bandwidth of data sheets; rewards, publishing and evaluation come on top. Measured: --calibrate."
+    )
 
 
 def _verdict(pool: PoolPlan, gpu: Gpu) -> str:
-    share = pool.peak.total / (gpu.memory_mib * MIB)
-    text = f"fits ({share:.0%})" if fits(pool, gpu) else f"no ({pool.peak.name}: {size_text(pool.peak.total)})"
-    return f"{text:<24}"
+    peak = pool.peak_on(gpu.memory)
+    total = peak.total_on(gpu.memory)
+    return f"fits ({total / gpu.memory:.0%})" if fits(pool, gpu) else f"no ({peak.name}: {size_text(total)})"
 
 
 def size_text(number: int) -> str:

@@ -91,7 +91,7 @@ def moved_share(model: Path, dtype: str, steps: int, optimizer: OptimizerConfig,
 def share_of(recipe: Path, model: Path, *, dtype: str = "", precision: str = "") -> float:
     """Recipes with the same dtype, optimizer and trainer share a measurement."""
     config = load(TrainConfig, recipe).config
-    here = {"cpu_offload": False, "sharding": "zero3", "mixed_precision": precision or config.trainer.mixed_precision}
+    here = {"cpu_offload": False, "mixed_precision": precision or config.trainer.mixed_precision}
     trainer = config.trainer.model_copy(update=here)
     steps = 1 if config.optimizer.decay == "none" else config.steps
     return moved_share(model, dtype or config.model.dtype, steps, config.optimizer, trainer)

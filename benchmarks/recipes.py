@@ -19,7 +19,8 @@ from pathlib import Path
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.training.accounting import RunPlan, plan_for
 from autoclave.training.accounting.devices import GPUS, Gpu
-from autoclave.training.accounting.text import USABLE_SHARE
+from autoclave.training.accounting.fitting import USABLE_SHARE
+from autoclave.training.accounting.rates import rates_on
 
 ROOT = Path(__file__).parents[1]
 RECIPES, PAGE = ROOT / "recipes", ROOT / "docs" / "recipes.md"
@@ -116,17 +117,19 @@ def gpus_of(config: TrainConfig, pool: str) -> int:
 
 
 def _rows(models: Path) -> Iterator[str]:
-    yield "| recipe | hardware | pool | GPUs | memory of a GPU by plan, GiB | usable, GiB | phase that takes most |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    names = ("recipe", "hardware", "hours", "pool", "GPUs", "memory of a GPU, GiB", "usable, GiB", "largest phase")
+    yield f"| {' | '.join(names)} |"
+    yield "| --- " * len(names) + "|"
     for recipe in ON_GPUS:
         hardware, config = hardware_of(recipe), settings_of(recipe, models)
         assert hardware
-        usable = hardware.gpu.memory_mib * MIB * USABLE_SHARE / GIB
-        for number, pool in enumerate(plan_of(config).pools):
-            first = [f"`{recipe.stem}`", f"{hardware.count} x {hardware.gpu.name}"] if not number else ["", ""]
+        plan, usable = plan_of(config), hardware.gpu.memory_mib * MIB * USABLE_SHARE / GIB
+        hours = f"{rates_on(plan, hardware.gpu).hours:,.0f}"
+        for number, pool in enumerate(plan.pools):
+            first = ["", "", ""] if number else [f"`{recipe.stem}`", f"{hardware.count} x {hardware.gpu.name}", hours]
             peak = pool.peak
-            cells = [*first, pool.name, f"{gpus_of(config, pool.name)}", f"{peak.total / GIB:.1f}", f"{usable:.1f}"]
-            yield f"| {' | '.join([*cells, peak.name])} |"
+            cells = [pool.name, f"{gpus_of(config, pool.name)}", f"{peak.total / GIB:.1f}", f"{usable:.1f}", peak.name]
+            yield f"| {' | '.join([*first, *cells])} |"
 
 
 def table() -> str:

@@ -12,8 +12,20 @@ from autoclave.compose.preflight import preflight, require_cache_for_one_request
 from autoclave.config import BenchmarkConfig, TrainConfig, load
 from autoclave.core import AutoclaveError
 from autoclave.training.accounting import read_shape
-from autoclave.training.accounting.text import fits
-from benchmarks.recipes import GIB, MIB, ON_GPUS, RECIPES, TRAINING, gpus_of, hardware_of, plan_of, settings_of
+from autoclave.training.accounting.fitting import fits
+from benchmarks.recipes import (
+    GIB,
+    MIB,
+    ON_GPUS,
+    PAGE,
+    RECIPES,
+    TRAINING,
+    gpus_of,
+    hardware_of,
+    plan_of,
+    settings_of,
+    table,
+)
 
 OF_PAPERS = [path for path in ON_GPUS if not path.stem.startswith("one-")]
 WITH_ALIGNMENT = [path for path in ON_GPUS if path.stem.startswith("coderl-plus")]
@@ -63,6 +75,11 @@ def test_an_evaluation_of_a_model_of_14b_fits_the_hardware_that_it_names(recipe:
     assert config.max_new_tokens < engine.context <= shape.context
     assert request <= engine.cache_mb * MIB
     assert weights + engine.cache_mb * MIB <= 0.9 * hardware_of(recipe).gpu.memory_mib * MIB
+
+
+def test_the_page_of_recipes_has_the_table_that_the_plan_gives():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.partition("<!-- plans -->\n")[2].partition("<!-- /plans -->")[0] == table()
 
 
 # --- Guards ----------------------------------------------------------------------------------------------------------

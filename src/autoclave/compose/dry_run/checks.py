@@ -68,7 +68,9 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
         found.unread_model = str(error).partition(" (")[0]
     with _offline(bool(found.unread_model)):  # else each check would wait for the network again
         preflight(config, out, run=found.sort)
-    files = [config.problems.train, config.problems.heldout] if isinstance(config.problems, ProblemFilesConfig) else []
+    asked = config.problems
+    named = (asked.path, asked.train, asked.heldout) if isinstance(asked, ProblemFilesConfig) else ()
+    files = [path for path in named if path]
     missing = [str(path) for path in files if not path.exists()]
     if missing:
         found.problems = f"not on this machine: {', '.join(missing)}"

@@ -6,11 +6,20 @@ that is set, whatever the rows are; what does not fit waits. Engines behind HTTP
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
-from autoclave.config import TrainConfig, TransformersEngineConfig, VllmEngineConfig
+from autoclave.config import (
+    ArithmeticConfig,
+    CurriculumConfig,
+    ProblemFilesConfig,
+    TrainConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
+from autoclave.core import AutoclaveError
+from autoclave.core.files import read_jsonl
 from autoclave.training.accounting.holding import WIDTHS
 from autoclave.training.accounting.memory import (
     decoding_bytes,
@@ -42,13 +51,19 @@ def requests_of_evaluation(config: TrainConfig, prompt: int, response: int) -> R
 
     Where the file of these cannot be read yet, they are as many as are sampled side by side.
     """
-    samples, heldout = max(config.evaluation.samples, config.evaluation.final_samples) + 1, config.problems.heldout
-    if isinstance(heldout, Path):
-        try:
-            heldout = heldout.read_bytes().count(b"\n")
-        except OSError:
-            heldout = config.sampler.engine.batch_size
-    return Requests(prompt, response, heldout * samples, samples)
+    samples = max(config.evaluation.samples, config.evaluation.final_samples) + 1
+    return Requests(prompt, response, _heldout(config) * samples, samples)
+
+
+def _heldout(config: TrainConfig) -> int:
+    problems = config.problems
+    if isinstance(problems, CurriculumConfig | ArithmeticConfig):
+        return problems.heldout
+    if isinstance(problems, ProblemFilesConfig) and (path := problems.heldout or problems.path):
+        with contextlib.suppress(AutoclaveError):  # of a file that is not there yet
+            lines = sum(1 for _ in read_jsonl(path, "problem file"))
+            return lines if problems.heldout else math.ceil(lines * problems.heldout_share)
+    return config.sampler.engine.batch_size
 
 
 def devices_of_sampler(config: TrainConfig) -> int:

@@ -6,9 +6,11 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import HostError
@@ -33,11 +35,12 @@ class Gathered:
         self.now = self.most = 0
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        found = tensor.full_tensor().clone() if isinstance(tensor, torch.distributed.tensor.DTensor) else tensor.clone()
-        self.now += found.nbytes
+        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        memory = np.empty(whole.nbytes, dtype=np.uint8)  # lives as long as any view of it
+        self.now += whole.nbytes
         self.most = max(self.most, self.now)
-        weakref.finalize(found, self._gone, found.nbytes)
-        return found
+        weakref.finalize(memory, self._gone, whole.nbytes)
+        return torch.from_numpy(memory).view(whole.dtype).view(whole.shape).copy_(whole)
 
     def _gone(self, size: int) -> None:
         self.now -= size

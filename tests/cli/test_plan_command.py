@@ -41,14 +41,6 @@ def test_json_has_counts_and_bytes_by_phase():
     (pool,) = found["pools"]
     names = [phase["name"] for phase in pool["phases"]]
     assert names == ["sample", "log-probs", "update", "optimizer step", "publish", "checkpoint", "evaluate"]
-        "sample",
-        "log-probs",
-        "update",
-        "optimizer step",
-        "publish",
-        "checkpoint",
-        "evaluate",
-    ]
     assert all(isinstance(size, int) for phase in pool["phases"] for size in phase["parts"].values())
 
 

@@ -428,13 +428,24 @@ LARGER: dict[str, Any] = {
     ("name", "phase", "changes"),
     [
         ("peak-of-checkpoint", "checkpoint", {"checkpoint": {"every": 1}}),
-        ("peak-of-update", "update", {"group_size": 8, "minibatches": 1, "sampler": {"max_new_tokens": 64}}),
+        (
+            "peak-of-update",
+            "update",
+            {"steps": 2, "group_size": 12, "minibatches": 1, "sampler": {"max_new_tokens": 64}},
+        ),
     ],
 )
 def test_a_process_takes_what_is_planned_the_driver_included(
     trainings: Trainings, name: str, phase: str, changes: dict[str, Any]
 ):
-    assert trainings.run(name, changes=LARGER | changes) == 0, trainings.log(name)
+    files = {"name": "files", **{part: str(trainings.folder / f"{part}.jsonl") for part in ("train", "heldout")}}
+    recipe = trainings.folder / f"{name}.yaml"
+    recipe.write_text(json.dumps(RECIPE | {"problems": files} | LARGER | changes))
+    # A process of its own: one that was forked does not have all that its libraries take.
+    command = [sys.executable, "-m", "autoclave", "train", str(recipe), "--out", str(trainings.path(name))]
+    subprocess.run(
+        command, check=True, env=os.environ | {"AUTOCLAVE_CACHE": str(trainings.cache), "OMP_NUM_THREADS": "1"}
+    )
     config = load(TrainConfig, trainings.path(name) / "config.yaml").config
     longest = max(line["tokens"] for line in rollouts(trainings.path(name), 1))
     (pool,) = plan_for(config, prompt_tokens=12, response_tokens=longest).pools

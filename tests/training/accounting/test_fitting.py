@@ -100,7 +100,7 @@ def test_a_plan_that_does_not_fit_is_told_the_fewest_settings_that_make_it_fit()
     assert not any(fits(pool, GPU) for pool in plan.pools)
     change = smallest_change(run, plan, GPU)
     assert change == ["sampler.engine.batch_size=256"]
-    assert " ".join(change) in describe_plan(plan, run)
+    assert "sampler.engine.batch_size=256" in describe_plan(plan, run)
     small = config(TransformersEngineConfig(batch_size=256))
     assert all(fits(pool, GPU) for pool in plan_of(small).pools)
     assert smallest_change(small, plan_of(small), GPU) == []

@@ -62,11 +62,11 @@ def _counts(plan: RunPlan) -> list[tuple[str, float]]:
 
 def _pool_lines(pool: PoolPlan) -> Iterator[str]:
     yield f"memory of each device of pool {pool.name} ({', '.join(pool.workers)}; devices: {pool.devices})"
-    yield f"{'':<22}" + "".join(f"{phase.name:>16}" for phase in pool.phases)
+    yield f"{'':<27}" + "".join(f"{phase.name:>20}" for phase in pool.phases)
     parts = dict.fromkeys(part for phase in pool.phases for part in phase.parts)
     for part in parts:
-        yield f"  {part:<20}" + "".join(f"{size_text(phase.parts.get(part, 0)):>16}" for phase in pool.phases)
-    yield f"  {'all':<20}" + "".join(f"{size_text(phase.total):>16}" for phase in pool.phases)
+        yield f"  {part:<25}" + "".join(f"{size_text(phase.parts.get(part, 0)):>20}" for phase in pool.phases)
+    yield f"  {'all':<25}" + "".join(f"{size_text(phase.total):>20}" for phase in pool.phases)
     if pool.on_first_device:
         yield f"  {size_text(pool.on_first_device)} of it on the first device alone, which publishes."
     if share := max(phase.share for phase in pool.phases):

@@ -58,7 +58,7 @@ def test_a_critic_has_weights_gradients_and_moments_and_three_phases():
     }
     assert all(stays.items() <= parts.items() for parts in phases.values())
     assert list(phases)[-4:] == ["values", "critic update", "critic step", "checkpoint"]
-    assert phases["checkpoint"]["copy for the checkpoint"] == 2 * 3 * (2 * WEIGHTS + HEAD)  # of the policy too
+    assert phases["checkpoint"]["copy for the checkpoint"] == 3 * 3 * (2 * WEIGHTS + HEAD)  # of the policy too
     assert "logits" not in phases["critic update"]
     assert phases["critic update"]["activations"] < phases["update"]["activations"]  # no states for logits
     (alone,) = plan_run(ppo(micro_batch_tokens=10_000), SHAPE, LENGTHS).pools
@@ -82,9 +82,9 @@ def test_a_critic_on_a_pool_of_its_own_leaves_that_of_the_actor():
     apart = ppo(pools=pools, workers=WorkersConfig(critic="apart"))
     together, (main, own) = plan_run(ppo(), SHAPE, LENGTHS).pools[0], plan_run(apart, SHAPE, LENGTHS).pools
     both, alone = ({phase.name: phase for phase in pool.phases} for pool in (together, main))
-    # Gradients are freed before the actor's begin; what stays is copied for a checkpoint, and once more as a file.
+    # Gradients are freed before the actor's begin; what stays is copied for a checkpoint, and twice more as a file.
     assert alone["update"].total == both["update"].total - 3 * (WEIGHTS + HEAD)
-    assert alone["checkpoint"].total == both["checkpoint"].total - 3 * 3 * (WEIGHTS + HEAD)
+    assert alone["checkpoint"].total == both["checkpoint"].total - 4 * 3 * (WEIGHTS + HEAD)
     assert own.workers == ("critic",)
     assert [phase.name for phase in own.phases] == ["values", "critic update", "critic step", "checkpoint"]
 

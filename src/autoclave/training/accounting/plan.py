@@ -156,7 +156,7 @@ LIBRARIES_AT_WORK = 60 << 20
 """Bytes by which a process on a CPU grows beside tensors: code loaded at first use, and what a driver keeps."""
 
 CHECKPOINT_FILE = 1 << 27
-"""Bytes of a file of a checkpoint (`workers.trainer.saved_state`), made in memory beside the copy."""
+"""Bytes of a file of a checkpoint (`workers.trainer.saved_state`), there twice beside the copy."""
 
 PROMPT_TOKENS = 1024
 """Planned for where nobody says how long prompts are, if the context has room for it."""
@@ -350,7 +350,7 @@ def _copied_for_checkpoint(
     if heads.critic and "critic" in groups:
         learning.append(learning_of_critic(config, heads.critic))
     copied = sum(holding.at_rest(each.size + adam_bytes(each.parameters, each.width)) for each in learning)
-    return copied + min(copied, CHECKPOINT_FILE)
+    return copied + 2 * min(copied, CHECKPOINT_FILE)
 
 
 def _trainer_phases(

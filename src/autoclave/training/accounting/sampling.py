@@ -74,7 +74,8 @@ def devices_of_sampler(config: TrainConfig) -> int:
 
 def share_of_device(config: TrainConfig) -> float:
     """The share of a device that the engine takes for all that it holds; 0 where bytes are set."""
-    return getattr(config.sampler.engine, "gpu_memory_utilization", None) or 0.0
+    engine = config.sampler.engine
+    return engine.gpu_memory_utilization or 0.0 if isinstance(engine, VllmEngineConfig) else 0.0
 
 
 def sampling_bytes(config: TrainConfig, shape: ModelShape, requests: Requests) -> dict[str, int]:

@@ -84,6 +84,8 @@ def test_an_alert_begins_beyond_its_limit(metric: str, just_well: float, not_wel
         ("credit/reward_verdict", 0.01, -1.0, "reward_contradicts_verdict"),
         ("credit/advantage_reward", 0.2, 0.19, "advantage_contradicts_reward"),
         ("credit/gradient_advantage", 0.5, 0.49, "gradient_contradicts_advantage"),
+        ("credit/raised_share", 0.02, 0.01, "nothing_raised"),
+        ("credit/penalty", 0.1, 0.11, "penalty_limit"),
     ],
 )
 def test_a_limit_holds_from_the_first_step(metric: str, healthy: float, limit_broken: float, alert: str):

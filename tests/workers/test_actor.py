@@ -136,6 +136,28 @@ def test_agreement_of_gradient_and_advantage_is_1_and_with_the_wrong_sign_of_the
     assert [metrics["credit/gradient_advantage"] for metrics in found] == pytest.approx([1.0, -1.0])
 
 
+def test_the_share_that_is_raised_is_by_weight_and_size_of_the_advantage():
+    advantages = batch_of().responses["advantages"]
+    weights = np.where(advantages > 0, 0.1, 0.2).astype(np.float32)
+    sizes = weights * np.abs(advantages)
+    both = actor_on(tiny_policy()).update(batch_of(weights=weights), 1)
+    assert both["credit/raised_share"] == pytest.approx(sizes[advantages > 0].sum() / sizes.sum(), rel=1e-5)
+    failures_alone = np.where(advantages > 0, 0, 0.1).astype(np.float32)
+    assert actor_on(tiny_policy()).update(batch_of(weights=failures_alone), 1)["credit/raised_share"] == 0
+
+
+def test_the_pull_of_a_penalty_rises_with_its_coefficient():
+    batch = batch_of()
+    batch = batch.with_responses(reference_log_probs=batch.responses["old_log_probs"] + np.float32(0.1))
+    found = [
+        actor_on(tiny_policy(), algorithm=build_algorithm(GrpoConfig(kl_coefficient=coefficient))).update(batch, 1)
+        for coefficient in (0.0, 0.04, 4.0)
+    ]
+    penalties = [metrics["credit/penalty"] for metrics in found]
+    assert penalties[0] == 0 < penalties[1]
+    assert penalties[2] == pytest.approx(100 * penalties[1], rel=1e-3)
+
+
 def test_a_batch_of_weight_0_has_no_gradient_at_all():
     gradient, _ = gradient_of_update(tiny_policy(), batch_of(weights=np.zeros(19, dtype=np.float32)))
     assert gradient.abs().max() == 0

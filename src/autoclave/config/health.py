@@ -46,6 +46,12 @@ class HealthActions(Config):
     gradient_contradicts_advantage: HealthAction = "alert"
     """The loss does not raise what was better than expected."""
 
+    nothing_raised: HealthAction = "alert"
+    """No response that is better than expected is trained."""
+
+    penalty_limit: HealthAction = "alert"
+    """Terms of the loss beside the policy's weigh too much."""
+
     nothing_trained: HealthAction = "stop"
     """No step had anything to train on for a while."""
 
@@ -118,6 +124,12 @@ class HealthConfig(Config):
 
     gradient_advantage_minimum: Annotated[float, Field(ge=-1, le=1)] = 0.5
     """Alert when the loss pulls log-probs in the direction of their advantages less than this; 1 is always."""
+
+    raised_minimum: Fraction = 0.02
+    """Alert when a smaller share of what is trained, by weight and size of the advantage, is better than expected."""
+
+    penalty_limit: PositiveFloat = 0.1
+    """Alert when terms beside the policy's, as KL, pull on log-probs with more than this share of its gradient."""
 
     dead_steps: Positive = 8
     """Alert when so many steps in a row had nothing to train on: no gradient, all masked, or all rewards equal."""

@@ -157,6 +157,19 @@ BOUNDS = (
         "the loss.",
         is_least=True,
     ),
+    Bound(
+        "nothing_raised",
+        "credit/raised_share",
+        "raised_minimum",
+        "Only responses worse than expected are trained: check masks and weights, and the baseline of the advantages.",
+        is_least=True,
+    ),
+    Bound(
+        "penalty_limit",
+        "credit/penalty",
+        "penalty_limit",
+        "The KL term, or another beside the policy's, pulls on log-probs too much: lower its coefficient.",
+    ),
 )
 
 

@@ -130,7 +130,7 @@ class ActorWorker(LearningWorker, SendsWeights):
             self._trained.step(self._trusted(rows), self._predict, self._loss)
             for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
         )
-        return _with_agreement(mean_over_steps(steps)) | _sampler_gap(self.with_scores(batch))
+        return _with_credit(mean_over_steps(steps)) | _sampler_gap(self.with_scores(batch))
 
     def _with_later_scores(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
         """The rows of each optimizer step with `old_log_probs`, but for the first, which notes them in `_found`."""
@@ -156,8 +156,8 @@ class ActorWorker(LearningWorker, SendsWeights):
 
     def _loss(self, columns: Mapping[str, Tensor]) -> StepLoss:
         loss = self._algorithm.loss(columns, observed={"entropy": columns[Column.ENTROPY].detach()})
-        if Column.ADVANTAGES in columns:
-            _observe_agreement(loss, columns)
+        if Column.ADVANTAGES in columns and columns[Column.LOG_PROBS].requires_grad:
+            _observe_credit(loss, columns, self._algorithm.penalty_gradient(columns))
         return loss
 
     def _trusted(self, batch: Batch) -> Batch:
@@ -207,27 +207,45 @@ class ActorWorker(LearningWorker, SendsWeights):
             pass
 
 
-def _observe_agreement(loss: StepLoss, columns: Mapping[str, Tensor]) -> None:
-    """Have the backward pass add sums over tokens to the diagnostics: the direction in which the loss pulls a log-prob
-    times its advantage, signed and absolute. A backward pass of its own would disturb the hooks of sharded layers.
+_CREDIT = {
+    "credit/gradient_advantage": ("agreement", "agreement_size"),
+    "credit/raised_share": ("raised", "advantage_size"),
+    "credit/penalty": ("penalty_size", "earned_size"),
+}
+"""Metrics as quotients of two sums over tokens."""
+
+
+def _observe_credit(loss: StepLoss, columns: Mapping[str, Tensor], penalty: Tensor) -> None:
+    """Have the backward pass add the sums of `_CREDIT` over the trained tokens to the diagnostics.
+
+    `agreement` is the direction in which the loss pulls a log-prob times its advantage. A backward pass of its own
+    would disturb the hooks of sharded layers.
     """
     totals = loss.diagnostics.totals
-    totals.update({"agreement": 0.0, "agreement_size": 0.0})
+    totals.update({name: 0.0 for sums in _CREDIT.values() for name in sums})
+    trained = columns[Column.WEIGHTS] > 0
+    advantages, weights = (columns[name][trained].double() for name in (Column.ADVANTAGES, Column.WEIGHTS))
+    other = penalty[trained].double()
 
     def observe(gradient: Tensor) -> None:
-        trained = columns[Column.WEIGHTS] > 0
-        agreement = -gradient[trained].double() * columns[Column.ADVANTAGES][trained]
-        signed, absolute = torch.stack([agreement.sum(), agreement.abs().sum()]).tolist()
-        totals.update({"agreement": signed, "agreement_size": absolute})
+        agreement = -gradient[trained].double() * advantages
+        sums = {
+            "agreement": agreement,
+            "agreement_size": agreement.abs(),
+            "raised": (weights * advantages).clamp(min=0),
+            "advantage_size": (weights * advantages).abs(),
+            "penalty_size": other.abs(),
+            "earned_size": (gradient[trained].double() - other).abs(),
+        }
+        totals.update(zip(sums, torch.stack([values.sum() for values in sums.values()]).tolist(), strict=True))
 
-    if columns[Column.LOG_PROBS].requires_grad:
-        columns[Column.LOG_PROBS].register_hook(observe)
+    columns[Column.LOG_PROBS].register_hook(observe)
 
 
-def _with_agreement(metrics: dict[str, float]) -> dict[str, float]:
-    """`metrics` with the sums of `_observe_agreement` as one number: 1 where the loss raises what is better."""
-    signed, absolute = metrics.pop("agreement", 0.0), metrics.pop("agreement_size", 0.0)
-    return metrics | ({"credit/gradient_advantage": signed / absolute} if absolute else {})
+def _with_credit(metrics: dict[str, float]) -> dict[str, float]:
+    """`metrics` with the quotients of `_CREDIT` in place of their sums."""
+    sums = {name: metrics.pop(name, 0.0) for pair in _CREDIT.values() for name in pair}
+    return metrics | {name: sums[part] / sums[whole] for name, (part, whole) in _CREDIT.items() if sums[whole]}
 
 
 def _sampler_gap(batch: Batch) -> dict[str, float]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,10 @@ def config_of(path: Path, *settings: str) -> TrainConfig:
 
 def dry_run(path: Path, folder: Path, *words: str) -> dict[str, Any]:
     """What `autoclave train --dry-run --json` prints, in a process of its own that does not wait for the hub."""
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
     command = [sys.executable, "-m", "autoclave", "train", str(path), "--dry-run", "--json", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as short:  # paths of Ray's sockets are limited to 107 bytes
+        environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TMPDIR": short}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

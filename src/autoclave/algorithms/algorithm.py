@@ -383,10 +383,12 @@ class Algorithm:
     def penalty_gradient(self, columns: Columns) -> Tensor:
         """Gradient (N,) of all terms but the first, the policy's own, by the log-probs of `loss`; it ends there."""
         log_probs = columns[Column.LOG_PROBS]
-        total = _step_loss(self.terms[1:], columns, {}).total if self.terms[1:] else None
-        is_felt = total is not None and total.requires_grad
-        found = torch.autograd.grad(total, log_probs, allow_unused=True)[0] if is_felt else None
-        return torch.zeros_like(log_probs) if found is None else found
+        if self.terms[1:]:
+            total = _step_loss(self.terms[1:], columns, {}).total
+            if total.requires_grad:
+                (found,) = torch.autograd.grad([total], [log_probs], allow_unused=True, materialize_grads=True)
+                return found
+        return torch.zeros_like(log_probs)
 
     def critic_loss(self, columns: Columns, *, observed: Columns | None = None) -> StepLoss:
         """The same for the critic, from its terms."""

@@ -305,7 +305,8 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
     except InputError:
         shape = None
     device = resolve_device(config.model.device)
-    peak = peak_flops(torch.cuda.get_device_name(device), config.model.dtype) if device.type == "cuda" else None
+    computing = "bfloat16" if config.trainer.mixed_precision == "bfloat16" else config.model.dtype
+    peak = peak_flops(torch.cuda.get_device_name(device), computing) if device.type == "cuda" else None
     learners = {group.pool.name: len(group.nodes) for name, group in workers.groups.items() if name in LEARNERS}
     peak = peak and peak * sum(learners.values())
     of_policy = 1.0 if workers.algorithm.needs_scores_ahead else 1 - 1 / config.minibatches

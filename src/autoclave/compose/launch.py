@@ -16,8 +16,10 @@ from textwrap import indent
 from typing import Any
 
 from autoclave.config import TrainConfig, dump
+from autoclave.config.model import PACKAGED_MODELS, packaged_model_folder
 from autoclave.core import ConfigError
 from autoclave.core.files import write_atomically
+from autoclave.training.accounting.sampling import devices_of_sampler
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "slurm": {"time": "24:00:00", "grace": 1800, "setup": ()},
@@ -53,12 +55,13 @@ def write_launch_files(
             f"--nodes {nodes}: the GPUs of all pools ({parts}) take {needed} nodes of {gpus} GPUs and {cpus} cores. "
             f"Fix: --nodes {needed}"
         )
-    name = re.sub(r"[^a-z0-9]+", "-", config.name.lower()).strip("-")[:40] or "run"
-    values = OPTIONS[kind] | dict(given) | {"name": name, "run": f"runs/{name}", "gpus": gpus, "cpus": cpus}
+    name = re.sub(r"[^a-z0-9]+", "-", config.name.lower())[:40].strip("-") or "run"
+    run = shlex.quote(f"runs/{config.name}")
+    values = OPTIONS[kind] | dict(given) | {"name": name, "run": run, "gpus": gpus, "cpus": cpus}
     values["nodes"] = nodes or needed
     recipe = out / "recipe.yaml"
     path, start = _write_slurm(config, out, values) if kind == "slurm" else _write_rayjob(config, out, values)
-    write_atomically(recipe, dump(config))
+    write_atomically(recipe, _portable(config))
     return [
         f"{values['nodes']} nodes of {gpus} GPUs and {cpus} cores, run folder {values['run']}",
         *(f"pools.{pool}: {processes} processes of {each} GPUs" for pool, (processes, each) in demands.items()),
@@ -74,6 +77,8 @@ def pool_demands(config: TrainConfig, gpus: int) -> dict[str, tuple[int, int]]:
         ConfigError: a pool is not one of Ray, or a process needs more than a node has.
     """
     usual = 1 if gpus and config.model.device != "cpu" else 0
+    homes = config.workers.places()
+    samples_alone = list(homes.values()).count(homes["sampler"]) == 1
     found: dict[str, tuple[int, int]] = {}
     for name, pool in config.pools.items():
         if pool.executor != "ray":
@@ -82,6 +87,8 @@ def pool_demands(config: TrainConfig, gpus: int) -> dict[str, tuple[int, int]]:
                 f"Fix: pools.{name}.executor=ray"
             )
         each = usual if pool.devices_per_process is None else pool.devices_per_process
+        if usual and pool.devices_per_process is None and samples_alone and name == homes["sampler"]:
+            each = devices_of_sampler(config)
         if each > gpus:
             raise ConfigError(
                 f"pools.{name}.devices_per_process = {each}: the GPUs of a process are on one node, and a node has "
@@ -138,9 +145,17 @@ def _write_rayjob(config: TrainConfig, out: Path, values: dict[str, Any]) -> tup
         secret = {"secretKeyRef": {"name": "judge-token", "key": "token"}}
         env.append({"name": variable, "valueFrom": secret})
     values |= {name: json.dumps(values[name]) for name in ("image", "claim")}
-    values |= {"env": json.dumps(env), "recipe": indent(dump(config), "    "), "workers": values["nodes"] - 1}
+    values |= {"env": json.dumps(env), "recipe": indent(_portable(config), "    "), "workers": values["nodes"] - 1}
     write_atomically(out / "rayjob.yaml", _filled("rayjob.yaml", values))
     return out / "rayjob.yaml", "kubectl apply -f"
+
+
+def _portable(config: TrainConfig) -> str:
+    """The settings, with a packaged model by its name: its folder is in the cache of another machine."""
+    text = dump(config)
+    for name in PACKAGED_MODELS:
+        text = text.replace(str(packaged_model_folder(name)), name)
+    return text
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:

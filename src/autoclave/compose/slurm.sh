@@ -29,7 +29,7 @@ head="$head" srun --overlap --cpus-per-task={{cpus}} bash -c '
   done' &
 cluster=$!
 stopped="" code=1
-trap 'kill "$cluster" && wait "$cluster"' EXIT
+trap 'kill "$cluster" && wait "$cluster" || :' EXIT # `set -e` holds here too, and would replace the exit code
 # The signal comes to this script alone, which passes it to the run: Ray must live until the run has saved its state.
 trap 'stopped=yes; [ "$!" = "$cluster" ] || kill -TERM "$!"' TERM
 export RAY_ADDRESS="$head"

@@ -234,7 +234,9 @@ def _sampling_work(config: TrainConfig, shape: ModelShape, requests: Requests) -
     return SamplingWork(
         copies=copies,
         devices=devices_of_sampler(config),
-        rows=of_copy.count if share_of_device(config) else rows_side_by_side(config, shape, of_copy, cache),
+        rows=min(config.sampler.engine.batch_size, of_copy.count)
+        if share_of_device(config)
+        else rows_side_by_side(config, shape, of_copy, cache),
         weight_bytes=shape.parameters * width,
         row_bytes=row,
         overlaps=places["sampler"] != places["actor"] and not config.schedule.takes_turns,

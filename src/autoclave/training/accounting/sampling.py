@@ -7,8 +7,10 @@ that is set, whatever the rows are; what does not fit waits. Engines behind HTTP
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from autoclave.config import (
     ArithmeticConfig,
@@ -55,13 +57,18 @@ def requests_of_evaluation(config: TrainConfig, prompt: int, response: int) -> R
     return Requests(prompt, response, _heldout(config) * samples, samples)
 
 
+@functools.lru_cache(maxsize=8)
+def _num_problems(path: Path, _changed_ns: int) -> int:
+    return sum(1 for _ in read_jsonl(path, "problem file"))
+
+
 def _heldout(config: TrainConfig) -> int:
     problems = config.problems
     if isinstance(problems, CurriculumConfig | ArithmeticConfig):
         return problems.heldout
     if isinstance(problems, ProblemFilesConfig) and (path := problems.heldout or problems.path):
-        with contextlib.suppress(AutoclaveError):  # of a file that is not there yet
-            lines = sum(1 for _ in read_jsonl(path, "problem file"))
+        with contextlib.suppress(AutoclaveError, OSError):  # of a file that is not there yet
+            lines = _num_problems(path, path.stat().st_mtime_ns)
             return lines if problems.heldout else math.ceil(lines * problems.heldout_share)
     return config.sampler.engine.batch_size
 

@@ -125,13 +125,18 @@ def without_pause_process() -> Generator[None]:
 
 
 def pause_processes() -> set[int]:
-    """The process that podman says to have started for this user; it may have ended since."""
+    """The processes of this user that files of podman name, in folders that others cannot have made."""
     user = os.geteuid()
-    folders = {os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}", f"/tmp/podman-run-{user}"}
+    folders = {os.environ.get("XDG_RUNTIME_DIR") or "/run/user", f"/run/user/{user}", f"/tmp/podman-run-{user}"}
     found: set[int] = set()
     for folder in folders:
         with contextlib.suppress(OSError, ValueError):
-            found.add(int(Path(folder, "libpod/tmp/pause.pid").read_text()))
+            file = Path(folder, "libpod/tmp/pause.pid")
+            if Path(folder).lstat().st_uid != user or not file.is_file():
+                continue
+            pid = int(file.read_text())
+            if pid > 1 and Path(f"/proc/{pid}").stat().st_uid == user:
+                found.add(pid)
     return found
 
 

@@ -74,10 +74,11 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
     missing = [str(path) for path in files if not path.exists()]
     if missing:
         found.problems = f"not on this machine: {', '.join(missing)}"
+    sets = ProblemSets(config) if files and not missing else None
     try:
         with build_judge(config.judge, config.sandbox) as judge:
-            if files and not missing:
-                found.problems = _check_problems(config, judge)
+            if sets:
+                found.problems = _check_problems(config, sets, judge)
     except IsolationError:
         raise
     except HostError as error:
@@ -87,9 +88,8 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
     return found
 
 
-def _check_problems(config: TrainConfig, judge: Judge) -> str:
+def _check_problems(config: TrainConfig, sets: ProblemSets, judge: Judge) -> str:
     """What was found out about the problem files of a recipe."""
-    sets = ProblemSets(config)
     for problem in (*sets.train, *sets.heldout):
         judge.check(problem)
     if config.sft.is_on or not config.model.path:

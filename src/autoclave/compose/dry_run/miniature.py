@@ -147,8 +147,15 @@ def _shrink_pools(tree: dict[str, Any], config: TrainConfig) -> None:
         if pool["executor"] != "inline":
             pool["devices_per_process"] = 0
     homes = config.workers.places()
-    if all(tree["pools"][homes[group]]["processes"] == 1 for group in SHARDED):
+    processes = {group: tree["pools"][homes[group]]["processes"] for group in SHARDED}
+    if set(processes.values()) == {1}:
         del tree["trainer"]["sharding"]  # needs several processes
+    for group in ("critic", "reference"):
+        if processes[group] == 1:
+            tree["trainer"][f"{group}_sharding"] = None
+    size = tree["trainer"]["shard_size"]
+    if (size and any(number % min(size, number) for number in processes.values())) or set(processes.values()) == {1}:
+        tree["trainer"]["shard_size"] = 0
 
 
 def _shrink_alignment(alignment: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ def require_packages(config: TrainConfig) -> None:
         (engine == "vllm", "vllm", "sampler.engine.name = vllm", "vllm"),
         (bool(ray_pools), "ray", f"pools.{next(iter(ray_pools), '')}.executor = ray", "ray"),
         (config.trainer.lora is not None, "peft", "trainer.lora", "train"),
+        (bool(getattr(config.problems, "path", None)), "datasketch", "problems.path", "curate"),
         (config.trainer.liger, "liger_kernel", "trainer.liger = true", "liger"),
     ]
     missing = [(setting, name, extra) for is_needed, name, setting, extra in needs if is_needed and not find_spec(name)]

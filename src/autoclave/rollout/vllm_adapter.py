@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,14 @@ from autoclave.models import Digest, adapter_shapes, digests, joined_digests, wr
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM makes room for; smaller ones fit."""
 NAME, NUMBER = "policy", 1
+
+
+def _folder_for(size: int) -> str | None:
+    """Where files of `size` bytes go: the memory of the host, or the folder for temporary files if it has no room."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage("/dev/shm").free > 2 * size:
+            return "/dev/shm"
+    return None
 
 
 class HotAdapter:
@@ -56,7 +66,8 @@ class HotAdapter:
         """Put these matrices in place of the former ones."""
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
-        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="autoclave-adapter-") as folder:
+        size = sum(tensor.nbytes for tensor in weights.values())
+        with tempfile.TemporaryDirectory(dir=_folder_for(size), prefix="autoclave-adapter-") as folder:
             # The scale is in B, so alpha / rank is 1 there: vLLM would round B before it multiplies.
             settings = {"peft_type": "LORA", "r": self._lora.rank, "lora_alpha": self._lora.rank, "bias": "none"}
             names = sorted({name.partition(".lora_")[0].rpartition(".")[2] for name in weights})

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Group:
         self._locks: dict[Path, int] = {}
         self._folders: list[OpenFolder] = []
         self._watcher: Watcher | None = None
+        self._removing = threading.Lock()
         try:
             self._watcher = Watcher.of(place.folders, self)
             self._make(place.folders)
@@ -62,9 +64,10 @@ class Group:
 
     def remove(self) -> None:
         """Remove it once its last process has ended. May be called again, and from several threads."""
-        self._remove_folders()
-        if self._watcher:
-            self._watcher.leave(self)
+        with self._removing:
+            self._remove_folders()
+            if self._watcher:
+                self._watcher.leave(self)
 
     def _remove_folders(self) -> None:
         for folder in self._folders:

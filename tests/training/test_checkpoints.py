@@ -311,6 +311,7 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
         "sft": {"checkpoint_every": 7},
         "trainer": {
             "sharding": "zero2",
+            "shard_size": 2,
             "activation_checkpointing": True,
             "cpu_offload": True,
             "compile": True,
@@ -322,8 +323,8 @@ def test_settings_that_decide_nothing_that_is_learnt_may_change(tmp_path: Path):
     }
     inner = {"sft", "trainer", "optimizer"}
     parts = {f"{key}.{name}" for key in inner for name in changed[key]}
-    of_critic = {"critic.optimizer.learning_rate"}
-    assert parts | of_critic | set(changed) - inner == set(FREE_TO_CHANGE)
+    of_others = {"critic.optimizer.learning_rate", "trainer.critic_sharding", "trainer.reference_sharding"}
+    assert parts | of_others | set(changed) - inner == set(FREE_TO_CHANGE)
     assert latest_checkpoint(tmp_path, TrainConfig.model_validate_json(json.dumps(changed))).step == 5
 
 

@@ -381,14 +381,14 @@ class Algorithm:
         return _step_loss(self.terms, columns, observed or {})
 
     def penalty_gradient(self, columns: Columns) -> Tensor:
-        """Gradient (N,) of all terms but the first, the policy's own, by the log-probs of `loss`; it ends there."""
-        log_probs = columns[Column.LOG_PROBS]
+        """Gradient (N,) of all terms but the first, the policy's own, by log-probs alone, apart from any graph."""
+        log_probs = columns[Column.LOG_PROBS].detach().requires_grad_()
         if self.terms[1:]:
-            total = _step_loss(self.terms[1:], columns, {}).total
+            apart = {name: values.detach() for name, values in columns.items()} | {Column.LOG_PROBS: log_probs}
+            total = _step_loss(self.terms[1:], apart, {}).total
             if total.requires_grad:
-                (found,) = torch.autograd.grad([total], [log_probs], allow_unused=True, materialize_grads=True)
-                return found
-        return torch.zeros_like(log_probs)
+                torch.autograd.backward([total])
+        return torch.zeros_like(log_probs) if log_probs.grad is None else log_probs.grad
 
     def critic_loss(self, columns: Columns, *, observed: Columns | None = None) -> StepLoss:
         """The same for the critic, from its terms."""

@@ -73,8 +73,8 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
         ConfigError: a key is unknown, a value has the wrong type or is out of range, or settings contradict.
     """
     given, overrides = {} if recipe is None else read_recipe(recipe), tuple(overrides)
-    block = given.get("problems")
-    if isinstance(block, dict) and block.get("path") and "name" not in block:
+    block: Any = given.get("problems")
+    if isinstance(block, dict) and "path" in block and "name" not in block:
         given["problems"] = {"name": "files", **block}
     origins = {path: str(recipe) for path, value in _leaves(given) if value != {}}
     defaults = schema()

@@ -127,6 +127,9 @@ def save_in_parts(model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]],
     finally:
         for _ in pending:
             pass
+    if len(set(index.values())) == 1:
+        (folder / "model-00001.safetensors").rename(folder / "model.safetensors")
+        return
     text = json.dumps({"metadata": {"total_size": size}, "weight_map": index}, indent=2)
     (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +134,8 @@ class AccountedStages:
 
     stages: ThreeStages
     ledger: RequestLedger
+    before_learning: Callable[[], None] = lambda: None
+    """Called before each `learn`."""
 
     def collect(
         self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
@@ -145,6 +147,7 @@ class AccountedStages:
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """As the stages do."""
+        self.before_learning()
         learned = self.stages.learn(groups)
         self.ledger.learn(learned)
         return learned

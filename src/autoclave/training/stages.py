@@ -135,8 +135,6 @@ class Stages:
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
-        if self.saves_before_learning:
-            self.finish_save(wait=True)
         groups = mask_groups(self.algorithm, groups)
         whole = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
         whole = self.reward_model.scores(whole).result()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +110,13 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
         rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
-    accounted = AccountedStages(run.stages, run.requests)
-    stages = TimedStages(AlignedStages(accounted, run.alignment), timeline=timeline)
     checkpoints = Checkpoints(
         run.folder.checkpoints, config, SavedRun(run.stages, run.requests, run.alignment), run.inputs
     )
+    accounted = AccountedStages(run.stages, run.requests)
+    if run.stages.saves_before_learning:
+        accounted = replace(accounted, before_learning=checkpoints.finish)
+    stages = TimedStages(AlignedStages(accounted, run.alignment), timeline=timeline)
     with watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()

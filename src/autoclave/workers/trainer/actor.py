@@ -127,10 +127,10 @@ class ActorWorker(LearningWorker, SendsWeights):
         if self._learns_in_parts:
             self._trained.remember()
         steps = (
-            self._trained.step(self._trusted(rows), self._predict, self._loss)
+            _with_credit(self._trained.step(self._trusted(rows), self._predict, self._loss))
             for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
         )
-        return _with_credit(mean_over_steps(steps)) | _sampler_gap(self.with_scores(batch))
+        return mean_over_steps(steps) | _sampler_gap(self.with_scores(batch))
 
     def _with_later_scores(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
         """The rows of each optimizer step with `old_log_probs`, but for the first, which notes them in `_found`."""

@@ -253,9 +253,12 @@ def in_minibatches(batch: Batch, minibatches: int) -> list[Batch]:
 
 
 def mean_over_steps(steps: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the metrics over the steps that were taken; steps without metrics were not."""
-    taken = [metrics for metrics in steps if metrics]
-    return {name: math.fsum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})}
+    """Means of the metrics, each over the steps that have it; steps that were not taken have none."""
+    found: dict[str, list[float]] = {}
+    for step in steps:
+        for name, value in step.items():
+            found.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
 
 def learning_rate_share(config: OptimizerConfig, step: int, total_steps: int) -> float:

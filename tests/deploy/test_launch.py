@@ -117,6 +117,7 @@ def slurm_options() -> dict[str, str]:
         (["pools.main.processes=6", "pools.apart.processes=3"], (), "2", "8"),
         (["pools.main.processes=6", "pools.apart.processes=2"], (), "1", "8"),
         (["pools.main.devices_per_process=5", "pools.apart.devices_per_process=4"], (), "2", "8"),
+        (["sampler.engine.name=vllm", "sampler.engine.tensor_parallel=8"], (), "2", "8"),
         ([], ("--nodes", "3"), "3", "8"),
     ],
 )
@@ -131,6 +132,21 @@ def test_the_batch_script_asks_for_the_nodes_that_the_pools_fill(
 def test_the_recipe_in_the_folder_is_what_the_command_line_means(launch: Callable[..., str]):
     launch("--slurm", "steps=7")
     assert load(TrainConfig, Path("kit/recipe.yaml")).config.steps == 7
+
+
+def test_runs_of_different_names_have_different_folders(launch: Callable[..., str]):
+    folders = []
+    for name in ("a_b", "a-b", "a" * 50 + "1", "a" * 50 + "2"):
+        launch("--slurm", f"name={name}")
+        slurm_options()  # the name of the job is short and plain
+        folders += re.findall(r"--out (\S+)", Path("kit/run.sbatch").read_text())
+    assert folders == ["runs/a_b", "runs/a-b", f"runs/{'a' * 50}1", f"runs/{'a' * 50}2"]
+
+
+def test_a_packaged_model_is_named_not_placed(launch: Callable[..., str]):
+    shutil.copy(RECIPES / "smollm2-135m.yaml", "packaged.yaml")
+    launch("--slurm", "pools.main.executor=ray", recipe="packaged.yaml")
+    assert yaml.safe_load(Path("kit/recipe.yaml").read_text())["model"]["path"] == "smollm2-135m"
 
 
 def test_options_and_the_token_of_judges_are_in_the_batch_script(launch: Callable[..., str]):

@@ -23,7 +23,7 @@ from autoclave.config import TrainConfig
 @click.option("--grace", type=click.IntRange(min=1), help="Slurm: seconds to end an iteration in; 1800 by default.")
 @click.option("--setup", metavar="LINE", multiple=True, help="Slurm: line of shell to run first; may be repeated.")
 @click.option("--image", help="KubeRay: container image with autoclave and its extras.")
-@click.option("--claim", help="KubeRay: persistent volume claim, mounted at /work; autoclave by default.")
+@click.option("--claim", help="KubeRay: persistent volume claim, mounted at /workspace; autoclave by default.")
 def launch(
     settings: tuple[str, ...],
     kind: str | None,

@@ -35,14 +35,13 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
                 policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches, lora=lora
             )
         case VllmEngineConfig() as settings:
-            homes = config.workers.places()
             return VllmEngine(
                 model_folder,
                 settings,
                 dtype=config.sampling_dtype,
                 seed=config.seed % 2**31,
                 lora=lora,
-                shares_gpu=list(homes.values()).count(homes["sampler"]) > 1,
+                shares_gpu=not config.sampler_is_alone,
             )
         case SglangEngineConfig() as settings:
             return sglang_engine(settings, model_folder)

@@ -19,7 +19,6 @@ from autoclave.config import TrainConfig, dump
 from autoclave.config.model import PACKAGED_MODELS, packaged_model_folder
 from autoclave.core import ConfigError
 from autoclave.core.files import write_atomically
-from autoclave.training.accounting.sampling import devices_of_sampler
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "slurm": {"time": "24:00:00", "grace": 1800, "setup": ()},
@@ -77,8 +76,6 @@ def pool_demands(config: TrainConfig, gpus: int) -> dict[str, tuple[int, int]]:
         ConfigError: a pool is not one of Ray, or a process needs more than a node has.
     """
     usual = 1 if gpus and config.model.device != "cpu" else 0
-    homes = config.workers.places()
-    samples_alone = list(homes.values()).count(homes["sampler"]) == 1
     found: dict[str, tuple[int, int]] = {}
     for name, pool in config.pools.items():
         if pool.executor != "ray":
@@ -86,9 +83,8 @@ def pool_demands(config: TrainConfig, gpus: int) -> dict[str, tuple[int, int]]:
                 f"pools.{name}.executor = {pool.executor}: the pools of a cluster are those of Ray. "
                 f"Fix: pools.{name}.executor=ray"
             )
-        each = usual if pool.devices_per_process is None else pool.devices_per_process
-        if usual and pool.devices_per_process is None and samples_alone and name == homes["sampler"]:
-            each = devices_of_sampler(config)
+        given = config.devices_per_process(name) if usual else pool.devices_per_process
+        each = usual if given is None else given
         if each > gpus:
             raise ConfigError(
                 f"pools.{name}.devices_per_process = {each}: the GPUs of a process are on one node, and a node has "
@@ -139,7 +135,7 @@ def _write_rayjob(config: TrainConfig, out: Path, values: dict[str, Any]) -> tup
             "judge.backend = local: the pods of a RayJob cannot seal programs. Fix: apply deploy/kubernetes/judge.yaml "
             "and add judge.backend=remote judge.remote.urls=[http://judge:8750] judge.remote.token_variable=JUDGE_TOKEN"
         )
-    plain = {"AUTOCLAVE_CACHE": "/work/cache", "RAY_USAGE_STATS_ENABLED": "0"}
+    plain = {"AUTOCLAVE_CACHE": "/workspace/cache", "RAY_USAGE_STATS_ENABLED": "0"}
     env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in plain.items()]
     if variable := config.judge.remote.token_variable:
         secret = {"secretKeyRef": {"name": "judge-token", "key": "token"}}
@@ -152,10 +148,9 @@ def _write_rayjob(config: TrainConfig, out: Path, values: dict[str, Any]) -> tup
 
 def _portable(config: TrainConfig) -> str:
     """The settings, with a packaged model by its name: its folder is in the cache of another machine."""
-    text = dump(config)
-    for name in PACKAGED_MODELS:
-        text = text.replace(str(packaged_model_folder(name)), name)
-    return text
+    path = config.model.path
+    name = next((name for name in PACKAGED_MODELS if path == str(packaged_model_folder(name))), path)
+    return dump(config.model_copy(update={"model": config.model.model_copy(update={"path": name})}))
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:

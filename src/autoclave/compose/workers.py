@@ -224,10 +224,9 @@ def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:
 
 def _replicas(config: TrainConfig, name: str) -> dict[str, PoolConfig]:
     """A pool for each process of the pool `name`, with the GPUs of an engine each."""
-    pool, engine = config.pools[name], config.sampler.engine
-    is_on_gpus = resolve_device(config.model.device).type == "cuda" and pool.executor != "inline"
-    if engine.name == "vllm" and pool.devices_per_process is None and is_on_gpus:
-        pool = pool.model_copy(update={"devices_per_process": engine.tensor_parallel})
+    pool = config.pools[name]
+    if resolve_device(config.model.device).type == "cuda" and pool.executor != "inline":
+        pool = pool.model_copy(update={"devices_per_process": config.devices_per_process(name)})
     if pool.processes == 1:
         return {name: pool}
     alone = pool.model_copy(update={"processes": 1})

@@ -482,11 +482,8 @@ class TrainConfig(Config):
                 "sampler.engine.recompute_on_publish = false: is ignored, because no request runs at a publish "
                 f"with schedule.name = {self.schedule.name}; remove it, or use asynchronous and schedule.partial=true"
             )
-        pool = self.pools[home]
-        is_shared = list(self.workers.places().values()).count(home) > 1
-        devices = pool.devices_per_process or engine.tensor_parallel
-        if is_shared and pool.devices_per_process is None:
-            devices = 1
+        pool, given = self.pools[home], self.devices_per_process(home)
+        devices = 1 if given is None else given or engine.tensor_parallel
         if pool.executor != "inline" and self.model.device != "cpu" and devices < engine.tensor_parallel:
             raise ValueError(
                 f"sampler.engine.tensor_parallel = {engine.tensor_parallel}: a process of pools.{home} has {devices} "
@@ -619,6 +616,21 @@ class TrainConfig(Config):
     def sampling_dtype(self) -> str:
         """Number format in which samplers compute."""
         return self.publish.dtype or self.model.dtype
+
+    @property
+    def sampler_is_alone(self) -> bool:
+        """The pool of the sampler has no other worker group."""
+        homes = self.workers.places()
+        return list(homes.values()).count(homes["sampler"]) == 1
+
+    def devices_per_process(self, pool: str) -> int | None:
+        """Devices of each process of a pool, as far as settings say: its own, or those that a sampler divides a model
+        over which is alone there.
+        """
+        given, engine = self.pools[pool].devices_per_process, self.sampler.engine
+        if given is None and engine.name == "vllm" and self.sampler_is_alone and self.workers.sampler == pool:
+            return engine.tensor_parallel
+        return given
 
     @property
     def publishes_adapter(self) -> bool:

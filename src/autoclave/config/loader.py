@@ -19,7 +19,7 @@ from autoclave.config.base import Config
 from autoclave.config.complaints import complaint, upwards
 from autoclave.config.recipe import Tree, parse_yaml, read_recipe, write_yaml
 from autoclave.core.errors import ConfigError
-from autoclave.core.json import shown
+from autoclave.core.json import leaves, shown
 
 C = TypeVar("C", bound=Config)
 
@@ -33,7 +33,7 @@ class Resolved(Generic[C]):
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
         """`(path, value, origin)` of every setting; the origin of one nobody set is `default`."""
-        for path, value in _leaves(self.config.model_dump(mode="json")):
+        for path, value in leaves(self.config.model_dump(mode="json")):
             yield path, value, self.origin(path)
 
     def origin(self, path: str) -> str:
@@ -76,7 +76,7 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
     block: Any = given.get("problems")
     if isinstance(block, dict) and "path" in block and "name" not in block:
         given["problems"] = {"name": "files", **block}
-    origins = {path: str(recipe) for path, value in _leaves(given) if value != {}}
+    origins = {path: str(recipe) for path, value in leaves(given) if value != {}}
     defaults = schema()
     tree = _over_defaults(given, defaults)
     for override in overrides:
@@ -125,7 +125,7 @@ def _stated(given: Tree, overrides: Iterable[Override]) -> set[str]:
     tree = copy.deepcopy(given)
     for override in overrides:
         _apply(tree, {}, override)
-    return {path for path, value in _leaves(tree) if value != {}}
+    return {path for path, value in leaves(tree) if value != {}}
 
 
 def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
@@ -157,12 +157,3 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
 def _forget(origins: dict[str, str], prefix: str) -> None:
     for path in [path for path in origins if path.startswith(prefix)]:
         del origins[path]
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("Tree", value), f"{path}.")
-        else:
-            yield path, value

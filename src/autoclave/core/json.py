@@ -28,6 +28,15 @@ DEPTH_LIMIT = 200
 """Deepest nesting of lists and objects in a line; below what any JSON library of ours can take."""
 
 
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of all that is no object, or an empty one, in nested objects."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
 @cache
 def _adapter(noun: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(noun)

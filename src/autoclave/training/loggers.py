@@ -11,14 +11,14 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from autoclave.config import TrainConfig
 from autoclave.core import HostError
 from autoclave.core.files import write_atomically
+from autoclave.core.json import leaves
 from autoclave.training.metric_sinks import MetricSink, TensorBoard
 
 _log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class MlflowLogger:
         found = self._client.get_experiment_by_name(name)
         experiment = found.experiment_id if found else self._client.create_experiment(name)
         run = self._client.create_run(experiment, run_name=config.name)
-        for path, value in _leaves(config.model_dump(mode="json")):
+        for path, value in leaves(config.model_dump(mode="json")):
             self._client.log_param(run.info.run_id, path, str(value)[:500])
         return run.info.run_id
 
@@ -144,11 +144,3 @@ def _remembered(path: Path, make: Callable[[], str]) -> str:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -14,6 +14,7 @@ from autoclave.compose.dry_run.checks import Findings
 from autoclave.config import LoraConfig, TrainConfig, TrainerConfig
 from autoclave.config.training import SHARDED
 from autoclave.core.files import read_jsonl
+from autoclave.core.json import leaves
 
 State = Literal["exercised", "stood in", "not exercised"]
 
@@ -75,20 +76,12 @@ def to_json(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> dic
 
 def changes(recipe: TrainConfig, small: TrainConfig) -> list[tuple[str, str, str]]:
     """Path, value in the recipe and value in the dry run of each setting that differs."""
-    before, after = (dict(_leaves(config.model_dump(mode="json"))) for config in (recipe, small))
+    before, after = (dict(leaves(config.model_dump(mode="json"))) for config in (recipe, small))
     return [
         (path, json.dumps(before.get(path)), json.dumps(after[path]))
         for path in after
         if before.get(path) != after[path]  # keys of a choice that another stands in for are left out
     ]
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _did(part: str, times: int, detail: str, otherwise: str) -> Row:
@@ -148,9 +141,9 @@ def _learning(run: Run) -> Iterator[Row]:
     if recipe.reward_model.path:
         yield _did("reward model", steps, "its scores were added to rewards", "no step was done")
     if recipe.alignment:
-        lessons = run.steps_with("alignment/reward")
+        aligned = run.steps_with("alignment/reward")
         rest = "no failed program could be traced within so few steps"
-        yield _did("alignment", lessons, f"{lessons} of {steps} steps had alignment samples", rest)
+        yield _did("alignment", aligned, f"{aligned} of {steps} steps had alignment samples", rest)
     judged = f"programs ran {run.summary['sandbox_level']}"
     tests = f", tests {getattr(recipe.task, 'tests', 'all')}"
     if run.found.unreachable_judge:

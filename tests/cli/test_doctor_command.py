@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import autoclave.compose
+from autoclave.sandbox import without_pause_process
+from autoclave.sandbox.container.engine import pause_processes
 
 from .conftest import Ended
 
@@ -179,3 +181,24 @@ def test_nothing_runs_on_a_host_without_namespaces(on_a_forbidding_host: Callabl
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith('Error: sandbox.level "sealed" cannot be reached on this host')
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("named", ["-1", "0", "1", "nonsense", str(2**40)])
+def test_a_pause_file_that_names_no_process_of_this_user_is_passed_over(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "kill", lambda pid, signal: pytest.fail(f"{pid} is killed"))
+    with without_pause_process():
+        (tmp_path / "libpod/tmp").mkdir(parents=True)
+        (tmp_path / "libpod/tmp/pause.pid").write_text(named)
+
+
+@pytest.mark.root
+def test_a_pause_file_in_a_folder_of_another_user_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "libpod/tmp").mkdir(parents=True)
+    (tmp_path / "libpod/tmp/pause.pid").write_text(str(os.getpid()))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert os.getpid() in pause_processes()
+    os.chown(tmp_path, 12345, 12345)
+    assert os.getpid() not in pause_processes()

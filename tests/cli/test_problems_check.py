@@ -121,6 +121,16 @@ def test_a_sound_file_ends_well_and_its_summary_says_so(folder: Path, monkeypatc
     assert summary.startswith(f"{folder / 'sound.jsonl'}: 3 of 3 problems have no error; left after each stage: read 3")
 
 
+def test_places_in_a_folder_name_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path / "cache"))
+    for name in ("one/a.jsonl", "two/a.jsonl"):
+        (tmp_path / "mine" / name).parent.mkdir(parents=True)
+        (tmp_path / "mine" / name).write_text("{nonsense\n")
+    ended = CliRunner().invoke(cli, ["problems", "check", str(tmp_path / "mine"), "--json"])
+    places = {one["place"] for one in json.loads(ended.stdout)["findings"]}
+    assert places == {f"{tmp_path}/mine/{name}/a.jsonl:1" for name in ("one", "two")}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

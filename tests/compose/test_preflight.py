@@ -43,6 +43,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"sampler": {"engine": {"name": "vllm"}}}, "sampler.engine.name = vllm: vllm is not installed here"),
         ({"pools": {"main": {"executor": "ray"}}}, r"pools\.main\.executor = ray: ray is not installed here"),
+        ({"problems": {"name": "files", "path": "a"}}, "problems.path: datasketch is not installed here"),
         ({"trainer": {"lora": {}}}, "trainer.lora: peft is not installed here"),
         ({"trainer": {"liger": True}}, "trainer.liger = true: liger_kernel is not installed here"),
     ],

@@ -86,8 +86,10 @@ def test_equal_tests_are_on_one_side_whatever_the_words_say():
 def test_one_file_is_enough_to_train(tmp_path: Path):
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(problem(n, statement(n)).to_json()) + "\n" for n in range(20)))
+    (tmp_path / "recipe.yaml").write_text(f"problems: {{path: {path}}}\n")
     config = load(TrainConfig, None, [parse_override(f"problems.path={path}")]).config
     assert config.problems == ProblemFilesConfig(path=path)
+    assert load(TrainConfig, tmp_path / "recipe.yaml").config == config
     found = ProblemSets(config)
     assert (len(found.train), len(found.heldout)) == (18, 2)
     assert found.heldout_description.startswith("10% of the problems of ")

@@ -20,7 +20,7 @@ from autoclave.compose.dry_run.checks import Findings, check_recipe
 from autoclave.compose.dry_run.miniature import LONGEST, shrunk, write_parts
 from autoclave.compose.dry_run.table import Row, Run, changes, describe, rows_of
 from autoclave.config import SftConfig, TrainConfig, load, parse_override
-from autoclave.core import ConfigError, DataError, InputError
+from autoclave.core import ConfigError, DataError, HostError, InputError
 from autoclave.models import load_critic, load_policy, load_reward_model
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
@@ -273,6 +273,31 @@ def problem(number: int) -> str:
     tests = {"kind": "stdin", "cases": [{"input": "", "output": f"{number}\n"}]}
     plain = {"format": "autoclave-problem/1", "id": f"p{number}", "statement": f"Print {number}.", "tests": tests}
     return json.dumps(plain | {"solutions": [f"print({number})"]})
+
+
+@pytest.mark.parametrize("cores", [1, 2, 12])
+@pytest.mark.parametrize("shard_size", [0, 4])
+def test_what_is_sharded_fits_the_processes_of_a_machine(cores: int, shard_size: int, tmp_path: Path, monkeypatch):
+    pools = {name: {"executor": "spawn", "processes": 8} for name in ("main", "apart")}
+    settings = {"critic_sharding": "zero3", "sharding": "zero2", "shard_size": shard_size}
+    path = recipe(tmp_path, pools=pools, trainer=settings, sampler={})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    small = shrunk(config_of(path), tmp_path)
+    assert small.trainer.critic_sharding == (None if cores == 1 else "zero3")
+    assert {pool.processes for pool in small.pools.values()} == {min(cores, 2) if cores < 12 else 6}
+
+
+def test_a_missing_package_is_no_judge_that_does_not_answer(tmp_path: Path, monkeypatch):
+    def missing(config: TrainConfig) -> None:
+        raise HostError("datasketch is not installed")
+
+    (tmp_path / "mine.jsonl").write_text("{}\n")
+    monkeypatch.setattr("autoclave.compose.dry_run.checks.ProblemSets", missing)
+    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "retries": 0}}
+    config = config_of(recipe(tmp_path, judge=remote, problems={"path": str(tmp_path / "mine.jsonl")}))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(HostError, match="datasketch"):
+        check_recipe(config, tmp_path / "out")
 
 
 def test_servers_that_do_not_answer_are_stood_in_for(tmp_path: Path, monkeypatch):

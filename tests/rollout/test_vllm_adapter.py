@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,3 +124,13 @@ def test_a_rank_that_vllm_does_not_have_is_an_error_and_others_get_the_next_size
     assert sizes == {1: 1, 3: 8, 16: 16, 65: 128}
     with pytest.raises(ConfigError, match=r"trainer\.lora\.rank = 600: vLLM holds ranks up to 512"):
         HotAdapter(config, LoraConfig(rank=600))
+
+
+@pytest.mark.parametrize("free", [10, 1 << 40])
+def test_an_adapter_goes_into_the_memory_of_the_host_where_that_has_room(free: int, monkeypatch: pytest.MonkeyPatch):
+    folders: list[Path] = []
+    engine = Reading()
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr(engine, "add_lora", lambda request: folders.append(Path(request.lora_path)))
+    HotAdapter(tiny_policy().model.config, LORA).start(engine)
+    assert (folders[0].parent == Path("/dev/shm")) == (free > 10)

@@ -76,6 +76,11 @@ def test_devices_that_sample_together_share_the_weights():
     assert [pool.devices for pool in plan_of(together).pools] == [2, 8]
 
 
+def test_vllm_samples_at_most_batch_size_responses_side_by_side():
+    for size in ({"cache_mb": 1 << 20}, {"gpu_memory_utilization": 0.9}):
+        assert plan_of(config(VllmEngineConfig(batch_size=64, **size))).sampling.rows == 64
+
+
 def test_a_server_samples_on_devices_of_its_own():
     phase = sampling(config(SglangEngineConfig(url="http://host:1", weights_folder="/dev/shm/w"), **APART))
     assert phase.parts.keys() <= {"weights (sampler)"}

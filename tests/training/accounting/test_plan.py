@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,7 +32,9 @@ from autoclave.config import (
     WorkersConfig,
 )
 from autoclave.core import ConfigError, InputError
+from autoclave.core.files import read_jsonl
 from autoclave.training.accounting import Lengths, describe_plan, on_device, plan_for, plan_run, shape_of
+from autoclave.training.accounting import sampling as sampling_module
 from autoclave.training.accounting.plan import CHECKPOINT_FILE, LIBRARIES_AT_WORK
 from autoclave.workers import Batch
 from autoclave.workers.trainer.saved_state import FILE_BYTES
@@ -287,6 +290,21 @@ def test_an_evaluation_samples_all_held_out_problems(tmp_path: Path):
     (pool,) = plan_run(run, SHAPE, Lengths(10, 10)).pools
     (evaluated,) = [phase.parts for phase in pool.phases if phase.name == "evaluate"]
     assert evaluated["KV cache"] == 2 * 3 * (4 + 1) * 20 * 8 * 4  # with a greedy response to each
+
+
+def test_a_file_of_problems_is_read_once_however_often_a_run_is_planned(tmp_path: Path, monkeypatch):
+    path, read = tmp_path / "problems.jsonl", list[Path]()
+    path.write_text("{}\n" * 20)
+    monkeypatch.setattr(
+        sampling_module, "read_jsonl", lambda path, what: (read.append(path), read_jsonl(path, what))[1]
+    )
+    run = config(problems=ProblemFilesConfig(path=path, heldout_share=0.25))
+    for _ in range(5):
+        plan_run(run, SHAPE, Lengths(10, 10))
+    assert read == [path]
+    os.utime(path, ns=(1, 1))  # it was changed
+    plan_run(run, SHAPE, Lengths(10, 10))
+    assert read == [path] * 2
 
 
 def test_a_device_that_is_left_open_is_a_gpu_for_a_pretrained_model(tmp_path: Path):

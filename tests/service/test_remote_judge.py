@@ -153,9 +153,6 @@ def test_tests_that_are_stored_at_the_server_are_addressed_by_digest(server: Liv
         judge.check(replace(given, tests=StoredTests("stored", "0" * 64)))
 
 
-@pytest.mark.filterwarnings(  # some connections to a server that dies with 40 requests are left to the collector
-    "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning"
-)
 def test_the_programs_of_a_dead_server_are_judged_by_another_one(start_server, start_process, remote_judge):
     first, second = start_process(), start_server()
     judge = remote_judge(first.url, second.url, retries=4)

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from harness import finish, print_environment
+
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 ARMS = (

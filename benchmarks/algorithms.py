@@ -14,6 +14,7 @@ from itertools import groupby
 from statistics import mean
 
 from harness import finish, print_environment
+
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 NAMES = ("grpo", "grpo_plus", "dapo", "dr_grpo", "rloo", "reinforce_plus_plus", "gspo", "cispo", "ppo")

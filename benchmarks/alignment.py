@@ -25,7 +25,6 @@ from statistics import median
 from typing import Any
 
 from harness import arguments, compare, finish, print_environment, seconds, sized
-from runs import Arm, run_arms
 
 from autoclave.compose.host import build_judge
 from autoclave.config import TrainConfig
@@ -33,6 +32,7 @@ from autoclave.core import CallTests, Problem, Program, StdinTests
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import ProblemSets
 from autoclave.tasks.lessons import is_short_input
+from runs import Arm, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 SETTINGS = ("evaluation.every=0", "evaluation.final_samples=1", "alignment.evaluation_items=0", "problems.heldout=200")

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 from harness import finish, print_environment, sized
-from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 from autoclave.compose.alignment import heldout_items
 from autoclave.compose.evaluation import evaluate_items
@@ -40,13 +39,14 @@ from autoclave.core import Lesson, TaskItem
 from autoclave.core.trace import value_of
 from autoclave.models import load_tokenizer
 from autoclave.problems import ProblemSets
+from autoclave.report.run_report import write_comparison
 from autoclave.rollout import RewardFunction
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
 from autoclave.training.items import ItemSource
-from autoclave.training.report import write_comparison
 from autoclave.training.schedules import Course, Iteration, synchronous
 from autoclave.training.timing import ThreeStages
+from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 ALGORITHMS = ("grpo", "ppo", "reinforce_plus_plus")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from harness import arguments, finish, print_environment, sized
-from runs import TINY
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
@@ -23,6 +22,7 @@ from autoclave.core import Group
 from autoclave.training.items import ItemSource
 from autoclave.training.schedules import Course, Iteration
 from autoclave.training.timing import ThreeStages
+from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 QUICK = ("sft.steps=100", "sft.demonstrations=3000", "steps=2", "problems_per_step=16", "evaluation.final_samples=1")

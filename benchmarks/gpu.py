@@ -138,10 +138,9 @@ def tests(device: str, is_tiny: bool) -> Figures:
 
 def demo(device: str, is_tiny: bool) -> Figures:
     """A shorter demo, with the strongest isolation of rewards that this host has."""
-    from runs import RECIPE, TINY
-
     from autoclave.compose.training import train
     from autoclave.config import TrainConfig, load, parse_override
+    from runs import RECIPE, TINY
 
     size = TINY if is_tiny else ("sft.steps=600", "steps=15", "evaluation.every=0", "evaluation.final_samples=2")
     words = (*size, f"model.device={device}", "sandbox.minimum_level=restricted")
@@ -175,8 +174,8 @@ def speed_at(size: str, length: int, device: str, is_tiny: bool) -> Figures:
     from transformers import Qwen2ForCausalLM
 
     from autoclave.config import PublishConfig, TrainerConfig
-    from autoclave.training.accounting import Lengths, peak_flops, plan_run, read_shape
-    from autoclave.training.accounting.flops import learning_flops
+    from autoclave.planning.accounting import Lengths, peak_flops, plan_run, read_shape
+    from autoclave.planning.accounting.flops import learning_flops
 
     new, rows = (8, 4) if is_tiny else (NEW_TOKENS, 8)
     base = memory.settings(rows // 2, 2, 64 if is_tiny else max(LENGTHS))

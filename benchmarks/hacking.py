@@ -33,7 +33,6 @@ from pathlib import Path
 from exploits import exploit_demonstrations, is_memorised, is_seeded_exploit, memorised_demonstrations
 from harness import arguments, finish, print_environment, sized
 from naive import NaiveJudge
-from runs import TINY
 
 from autoclave.compose.evaluation import evaluate_during_training
 from autoclave.compose.host import build_judge
@@ -47,6 +46,7 @@ from autoclave.problems import Demonstration, ProblemSets
 from autoclave.tasks import CodeGeneration
 from autoclave.training.items import ShuffledItems
 from autoclave.training.schedules import Course, choose_schedule
+from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 SETTINGS = (

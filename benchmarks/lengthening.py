@@ -22,6 +22,7 @@ from typing import Any
 
 from ablation import means_of_parts
 from harness import finish, print_environment, sized
+
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "lengthening.yaml"

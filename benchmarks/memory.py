@@ -33,10 +33,10 @@ from autoclave.config import (
     TransformersEngineConfig,
 )
 from autoclave.models import Policy, build_tiny_policy
+from autoclave.planning.accounting import Lengths, RunPlan, plan_run, read_shape
+from autoclave.planning.accounting.plan import LIBRARIES_AT_WORK
 from autoclave.rollout import Request, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
-from autoclave.training.accounting import Lengths, RunPlan, plan_run, read_shape
-from autoclave.training.accounting.plan import LIBRARIES_AT_WORK
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker
 

@@ -25,7 +25,7 @@ from sleeping_run import Plan, open_devices, run_schedule
 from workbook import Scale
 
 from autoclave.core.timeline import Role
-from autoclave.training.planning import (
+from autoclave.planning import (
     CODE,
     MATHEMATICS,
     Candidate,

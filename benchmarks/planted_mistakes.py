@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 from harness import argument_parser, finish, print_environment, sized
-from runs import RECIPE, TINY, folder_of_runs
 from torch import Tensor
 
 import autoclave.compose.training as composed
@@ -30,10 +29,11 @@ from autoclave.algorithms import Algorithm, Column, ColumnFunction, Equation, Lo
 from autoclave.algorithms.choices import CHOICES
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import FaultError, FinishReason, Group, IncompleteError, Reward, Rollout, Status, Verdict
+from autoclave.runs.reader import Run, read_run
 from autoclave.training.items import ItemSource
-from autoclave.training.pages.run_folder import Run, read_run
 from autoclave.training.schedules import Course, Iteration, Schedule
 from autoclave.training.timing import ThreeStages
+from runs import RECIPE, TINY, folder_of_runs
 
 SETTINGS = (
     "sft.steps=800",

@@ -14,12 +14,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from harness import sized
-from runs import TINY
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core.timeline import Role
-from autoclave.training.timeline import read_steps, role_times, spans_during, timeline_steps
+from autoclave.runs.timeline import read_steps, role_times, spans_during, timeline_steps
+from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 SETTINGS = (

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.config import TrainConfig, load, parse_override
-from autoclave.training.accounting import RunPlan, plan_for
-from autoclave.training.accounting.devices import GPUS, Gpu
-from autoclave.training.accounting.fitting import USABLE_SHARE
-from autoclave.training.accounting.rates import rates_on
+from autoclave.planning.accounting import RunPlan, plan_for
+from autoclave.planning.accounting.devices import GPUS, Gpu
+from autoclave.planning.accounting.fitting import USABLE_SHARE
+from autoclave.planning.accounting.rates import rates_on
 
 ROOT = Path(__file__).parents[1]
 RECIPES, PAGE = ROOT / "recipes", ROOT / "docs" / "recipes.md"

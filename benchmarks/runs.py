@@ -22,7 +22,7 @@ from harness import argument_parser, sized
 
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, dump, load, parse_override
-from autoclave.training.pages.run_folder import read_run
+from autoclave.runs.reader import read_run
 from autoclave.training.schedules import Schedule
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"

@@ -23,8 +23,8 @@ import numpy as np
 from workbook import Place, RealTime, Scale, Time, Workbook
 
 from autoclave.core import Completion, FinishReason, Reward, TaskItem
+from autoclave.planning import Profile
 from autoclave.rollout.interface import EngineStats, Request
-from autoclave.training.planning import Profile
 
 NEXT_TO_NOTHING_S = 1e-9
 """Rounding of times; a request that is done up to this is done."""

@@ -23,15 +23,15 @@ from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, Group, Reward, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
+from autoclave.planning import Profile, ScheduleRun
 from autoclave.rollout import Collection, RewardFunction
 from autoclave.rollout.spans import CollectionSpans
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
-from autoclave.training.planning import Profile, ScheduleRun
 from autoclave.training.schedules import Course, Schedule
 from autoclave.training.timing import TimedStages
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sleeping import SleepingEngine
 from workbook import Scale
 
-from autoclave.training.planning import Profile
+from autoclave.planning import Profile
 from autoclave.workers import Dispatch, register
-from autoclave.workers.sampler_orders import Orders, Progress
+from autoclave.workers.sampler.orders import Orders, Progress
 
 
 class SleepingWorker:

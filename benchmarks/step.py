@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from harness import Comparison, arguments, compare, finish, print_environment, seconds, sized
-from runs import TINY
 
 from autoclave.compose.host import build_judge
 from autoclave.compose.training import build_stages
@@ -31,6 +30,7 @@ from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.tasks import CodeGeneration
 from autoclave.training.learning import mask_groups, prepared
 from autoclave.workers import Batch
+from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
 

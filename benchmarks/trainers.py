@@ -91,8 +91,8 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.rollout.transformers_engine import TransformersEngine
     from autoclave.training.stages import Stages
     from autoclave.workers import ResourcePool, WorkerGroup
-    from autoclave.workers.sampler import SamplerWorker
-    from autoclave.workers.sampler_pool import SamplerPool
+    from autoclave.workers.sampler.pool import SamplerPool
+    from autoclave.workers.sampler.worker import SamplerWorker
     from autoclave.workers.trainer import ActorWorker, NoCritic, NoReference, NoRewardModel
     from autoclave.workers.weights.publisher import Publisher
 

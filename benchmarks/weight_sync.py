@@ -29,7 +29,7 @@ from harness import arguments, compare, finish, print_environment, seconds, size
 from weight_sync_workers import Sampler, Trainer, VllmSampler, save
 
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.weights.publisher import Publisher
 

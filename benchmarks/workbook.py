@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from autoclave.core import TaskItem
+from autoclave.planning import Profile, Work
 from autoclave.rollout.interface import Request, SamplingParameters
-from autoclave.training.planning import Profile, Work
 
 Place = tuple[int, int, int]
 """Iteration, item in it, sample of it."""

@@ -14,7 +14,7 @@ import pytest
 import autoclave
 
 SOURCE = Path(autoclave.__file__).parent
-LIGHT = ("core", "config", "sandbox", "judge", "problems", "service")
+LIGHT = ("core", "config", "sandbox", "workspaces", "judge", "problems", "service", "report", "runtime")
 HEAVY = {"torch", "transformers", "ray", "vllm"}
 PACKAGES = sorted(
     ".".join(init.parent.relative_to(SOURCE.parent).parts)
@@ -34,9 +34,9 @@ PUBLIC = [package for package in PACKAGES if package.count(".") == 1]
         "service.server",
         "service.client",
         "cli",
-        "training.accounting",
-        "training.planning",
-        "workers.sampler_pool",
+        "planning",
+        "runs.folder",
+        "workers.sampler.pool",
     ],
 )
 def test_what_computes_nothing_with_tensors_loads_no_heavy_library(package: str):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import lengthening
 import pytest
 from lengthening import LONG, NAMES, QUICK, RECIPE, SHORT, arms, cost_ratio, cost_until, heldout_curve, smoothed
-from runs import FinishedRun
 
 from autoclave.config import ArithmeticConfig, TrainConfig, load, parse_override
 from autoclave.models import build_tiny_policy
 from autoclave.problems import arithmetic_demonstrations
 from autoclave.training.sft import encode_demonstrations
+from runs import FinishedRun
 
 
 def run(arm: str, passes: list[float], *, step_s: float = 1.0, seed: int = 0) -> FinishedRun:

@@ -13,10 +13,10 @@ from workbook import Scale, Workbook, items
 
 from autoclave.core import Reward
 from autoclave.core.timeline import Role
-from autoclave.training.planning import Profile, ScheduleName, Work
+from autoclave.planning import Profile, ScheduleName, Work
 from autoclave.training.schedules import synchronous
 from autoclave.workers import WorkerGroup
-from tests.training.planning.profiles import tiny
+from tests.planning.profiles import tiny
 from tests.training_parts import DEADLINE_S, settled
 
 pytestmark = pytest.mark.timeout(4 * DEADLINE_S)

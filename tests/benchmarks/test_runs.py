@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from ablation import ARMS, curves_of, means_of_parts, write_curves
-from runs import RECIPE, Arm, FinishedRun, run_arms
 
 import algorithms
 from autoclave.config import TrainConfig, dump, load, parse_override
+from runs import RECIPE, Arm, FinishedRun, run_arms
 
 ARM = Arm("dapo", ("algorithm.name=dapo",))
 SUMMARY = {

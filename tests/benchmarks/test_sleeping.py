@@ -15,7 +15,7 @@ from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, FinishReason
 from autoclave.core.timeline import Role
-from autoclave.training.planning import (
+from autoclave.planning import (
     CODE,
     MATHEMATICS,
     Profile,
@@ -25,7 +25,7 @@ from autoclave.training.planning import (
     generate,
     simulate,
 )
-from tests.training.planning.profiles import profiles, tiny
+from tests.planning.profiles import profiles, tiny
 
 SCALE = Scale(time=200.0)
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from autoclave.cli.main import cli
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.training.planning.plan_file import read_plan
-from autoclave.training.timeline import read_steps, write_timeline
+from autoclave.planning.plan_file import read_plan
+from autoclave.runs.timeline import read_steps, write_timeline
 
 DEMO = str(Path(__file__).parents[2] / "recipes" / "demo.yaml")
 PIPELINED = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.conftest import write_run
+from tests.report.conftest import write_run
 
 from .conftest import Ended
 

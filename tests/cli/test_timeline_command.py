@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from autoclave.cli.main import cli
 from autoclave.core import InputError
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.training.timeline import write_timeline
+from autoclave.runs.timeline import write_timeline
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from autoclave.core import DataError, InputError
 from autoclave.evaluation import bootstrap_interval, share_interval, wilson_interval
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse, load_result
 from autoclave.evaluation.comparison import compare_results, sign_test
-from autoclave.evaluation.pages import comparison_page, result_page
 from autoclave.evaluation.questions import About
+from autoclave.report.evaluation import comparison_page, result_page
 
 
 def graded(id: str, *scores: float | None, **more) -> list[GradedResponse]:

@@ -25,7 +25,7 @@ from autoclave.models import (
     save_policy,
     tiny_architecture,
 )
-from tests.training.accounting.models import models
+from tests.planning.accounting.models import models
 from tests.training_parts import TEXTS, TINY, tiny_policy
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from autoclave.core import IsolationError
 from autoclave.runtime.session import Session
-from autoclave.sandbox import SealedCommand, run_command
+from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.deaths import Deaths
 from tests.runtime.trees import build_tree, open_on
 

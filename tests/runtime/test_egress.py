@@ -25,7 +25,7 @@ from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
 from autoclave.runtime.vault.injection import Outgoing, require_no_override
 from autoclave.runtime.vault.traces import found_in
-from autoclave.sandbox import SealedCommand, run_command
+from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.trees import connect_vault, done, granted
 from tests.runtime.web_service import WebService
 

@@ -37,7 +37,7 @@ from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from autoclave.sandbox import python_executable
+from autoclave.workspaces import python_executable
 from tests.runtime.test_commands import sh
 from tests.runtime.trees import (
     VERSIONINGS,

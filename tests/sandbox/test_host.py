@@ -28,11 +28,8 @@ def test_where_cells_work_every_required_check_is_present(sandbox: Sandbox):
 
 
 def test_the_public_names_of_the_package_are_these():
-    types = "Cell CommandLimits HostCheck Limits Profile Runner Sandbox SealedCommand Session"
-    functions = (
-        "examine_backends examine_host open_sandbox overlay_problem python_executable require_package run_command "
-        "without_pause_process"
-    )
+    types = "Cell HostCheck Limits Profile Runner Sandbox Session"
+    functions = "examine_backends examine_host open_sandbox require_package without_pause_process"
     assert sorted(autoclave.sandbox.__all__) == [*types.split(), *functions.split()]
 
 

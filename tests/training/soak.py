@@ -40,7 +40,7 @@ from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
 from autoclave.training.schedules import Course, choose_schedule
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
 from tests.training.chaos import Chaos, Role, descendants
 from tests.training.history import History

@@ -15,13 +15,13 @@ from autoclave.compose.training import _learn
 from autoclave.config import CheckpointConfig, HealthActions, HealthConfig
 from autoclave.core import EngineFault, IncompleteError, WorkerDied
 from autoclave.rollout.transformers_engine import TransformersEngine
+from autoclave.runs.reader import read_events
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.pages.run_folder import read_events
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
+from autoclave.workers.sampler.worker import SamplerWorker
 from tests.training.test_run_to_end import CONFIG, metrics_in, run_in
 from tests.training_parts import tiny_policy
 

@@ -12,9 +12,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from autoclave.config import TrainConfig
 from autoclave.core import HostError
+from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.training import loggers
 from autoclave.training.loggers import open_sinks, require_loggers
-from autoclave.training.run_folder import MetricsLog, RunFolder
 
 
 class Kept:

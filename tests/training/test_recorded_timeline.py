@@ -8,10 +8,10 @@ import pytest
 
 from autoclave.core import JudgeFault
 from autoclave.core.timeline import Role
+from autoclave.runs.reader import read_metrics
+from autoclave.runs.timeline import read_steps, role_times, share_metrics, timeline_steps
 from autoclave.training.checkpoints import latest_checkpoint
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.pages.run_folder import read_metrics
-from autoclave.training.timeline import read_steps, role_times, share_metrics, timeline_steps
 from autoclave.training.train import run_to_end
 
 from .test_run_to_end import CONFIG, run_in

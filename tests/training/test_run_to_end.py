@@ -33,15 +33,15 @@ from autoclave.config import (
 )
 from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, TaskItem
 from autoclave.evaluation import Evaluation, ProblemResult
+from autoclave.planning.accounting import Throughput
 from autoclave.rollout import RewardFunction
-from autoclave.training.accounting import Throughput
+from autoclave.runs.folder import MetricsLog, RunFolder
+from autoclave.runs.reader import read_events
 from autoclave.training.alignment.alignment import NoAlignment
 from autoclave.training.checkpoints import Checkpoint, find_checkpoint, latest_checkpoint
 from autoclave.training.health import Health
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ShuffledItems
-from autoclave.training.pages.run_folder import read_events
-from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import choose_schedule
 from autoclave.training.timing import Stopwatch

@@ -22,8 +22,8 @@ from autoclave.config import SandboxConfig, TrainConfig, load
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, load_policy, save_head_model
+from autoclave.planning.accounting import plan_for
 from autoclave.sandbox import open_sandbox
-from autoclave.training.accounting import plan_for
 from tests.training import train_server
 from tests.training_parts import tiny_reward_model
 

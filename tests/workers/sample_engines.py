@@ -14,7 +14,7 @@ import numpy as np
 from autoclave.core import Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers import Dispatch, WorkerGroup, register
-from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler.worker import SamplerWorker
 
 VERSIONS = 10_000
 """Weights are a number that is the version modulo this."""

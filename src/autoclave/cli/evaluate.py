@@ -102,7 +102,7 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
     from autoclave.core.files import write_atomically
     from autoclave.evaluation.benchmark_result import load_result
     from autoclave.evaluation.comparison import compare_results
-    from autoclave.evaluation.pages import comparison_page
+    from autoclave.report.evaluation import comparison_page
 
     results = load_result(first), load_result(second)
     found = compare_results(*results)
@@ -225,7 +225,7 @@ def _refuse(without: str, given: Mapping[str, Any]) -> None:
 def _show(result: Any, out: Path | None, as_json: bool) -> None:
     """The figures of a benchmark; a response without a verdict makes the work incomplete."""
     from autoclave.core.json import finite
-    from autoclave.evaluation.pages import figure_rows
+    from autoclave.report.evaluation import figure_rows
 
     metrics = result.to_metrics()
     if as_json:

@@ -64,7 +64,7 @@ def plan(
     if calibrate or runs:
         _plan_schedule(config, runs, out, iterations=iterations, devices=devices, as_json=as_json)
         return
-    from autoclave.training.accounting import describe_plan, plan_for
+    from autoclave.planning.accounting import describe_plan, plan_for
 
     found = plan_for(config, prompt_tokens=prompt_tokens, response_tokens=response_tokens)
     refusals = _refusals(config, out or Path("runs") / config.name) if check else []
@@ -96,9 +96,9 @@ def _config_of(run: Path) -> Path:
 def _plan_schedule(
     config: TrainConfig, runs: Sequence[Path], out: Path | None, *, iterations: int, devices: int | None, as_json: bool
 ) -> None:
+    from autoclave.compose.plan_from_runs import describe_schedule_plan, plan_from
     from autoclave.core.json import to_plain
-    from autoclave.training.planning.from_runs import describe_schedule_plan, plan_from
-    from autoclave.training.planning.plan_file import write_plan
+    from autoclave.planning.plan_file import write_plan
 
     def say(line: str) -> None:
         click.echo(line, err=True)

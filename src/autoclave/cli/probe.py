@@ -81,7 +81,7 @@ def probe(
     from autoclave.compose.probe import probe as measure
     from autoclave.evaluation.probing.regression import Fitting
     from autoclave.evaluation.probing.report import describe
-    from autoclave.training.report.probe import write_probe
+    from autoclave.report.probe import write_probe
 
     fitting = Fitting(epochs, learning_rate, batch_size, standardise)
     options = ProbeOptions(fitting, test_share, temperature, count, examples)

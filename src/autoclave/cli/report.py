@@ -19,6 +19,6 @@ def report(run_folder: Path, against: tuple[Path, ...], out: Path | None) -> Non
 
     Example: autoclave report runs/demo
     """
-    from autoclave.training.report import write_comparison, write_report
+    from autoclave.report.run_report import write_comparison, write_report
 
     click.echo(write_comparison([run_folder, *against], out) if against else write_report(run_folder, out))

@@ -12,7 +12,7 @@ import click
 from autoclave.core import InputError
 
 if TYPE_CHECKING:
-    from autoclave.training.timeline import RoleTimes
+    from autoclave.runs.timeline import RoleTimes
 
 _COLUMNS = ("busy/sampler", "busy/judge", "busy/trainer", "hidden/reward", "hidden/trainer")
 
@@ -30,7 +30,7 @@ def timeline(run_folder: Path, out: Path | None, chosen: str | None, as_json: bo
 
     Example: autoclave timeline runs/demo --steps 3-5 --out trace.json
     """
-    from autoclave.training.timeline import (
+    from autoclave.runs.timeline import (
         read_steps,
         role_times,
         spans_during,
@@ -73,7 +73,7 @@ def _chosen(there: list[int], chosen: str | None, run_folder: Path) -> list[int]
 
 
 def _figures(times: RoleTimes) -> dict[str, Any]:
-    from autoclave.training.timeline import share_metrics
+    from autoclave.runs.timeline import share_metrics
 
     shares = dict.fromkeys(_COLUMNS) | share_metrics(times)
     return {"seconds": times.window_s, **shares, "bottleneck": times.bottleneck if times.window_s else None}

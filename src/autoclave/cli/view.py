@@ -39,7 +39,7 @@ def view(
 
     Example: autoclave view runs/demo --step 50 --against-step 1
     """
-    from autoclave.training.view import Request, write_view
+    from autoclave.report.view import Request, write_view
 
     request = Request(run_folder, against, against_step, steps, problems, **({"limit": limit} if limit else {}))
     written = write_view(request, out)

@@ -26,7 +26,6 @@ from autoclave.core.json import nearest
 from autoclave.evaluation.benchmark import graded_responses
 from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult
 from autoclave.evaluation.endpoint import Endpoint
-from autoclave.evaluation.pages import result_page
 from autoclave.evaluation.questions import Question, problem_questions, trace_questions
 from autoclave.evaluation.ready_responses import ReadyResponses, read_responses
 from autoclave.evaluation.responses import CachedResponses, ResponseCache, ResponseSource
@@ -43,6 +42,7 @@ from autoclave.problems.curation.lazy_programs import accepting_lazy_programs
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.verdict_cache import VerdictCache
 from autoclave.problems.readers import LAYOUTS
+from autoclave.report.evaluation import result_page
 from autoclave.rollout import SamplingParameters
 
 Say = Callable[[str], None]

@@ -23,7 +23,6 @@ from autoclave.problems.curation.filters import Selection, enough_tests, fitting
 from autoclave.problems.curation.pipeline import StageResult, drop_other_folders, run_stages
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.reading import ReadableSource, Reading
-from autoclave.problems.curation.report import REPORT, write_report
 from autoclave.problems.curation.stage import Stage
 from autoclave.problems.curation.strength import LEAST_LIMIT_S, Strength
 from autoclave.problems.curation.training_set import SourceRecord, digest_of, write_training_set
@@ -32,6 +31,7 @@ from autoclave.problems.curation.verification import Agreement, Steadiness, Veri
 from autoclave.problems.readers import LAYOUTS, Layout, raw_files, read_rows
 from autoclave.problems.readers.hub import hub_set
 from autoclave.problems.splitting import heldout_ids
+from autoclave.report.curation import REPORT, write_report
 
 _WORK = "work"
 _WORDS = re.compile(r"\w+|[^\w\s]")

@@ -22,7 +22,7 @@ from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import RewardFunction, SamplingParameters
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
 
 EVALUATION = 1
 """Fourth number of the seeds of evaluation, so that they differ from those of training."""

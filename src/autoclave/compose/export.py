@@ -11,8 +11,8 @@ from autoclave.compose.workers import make_actor
 from autoclave.config import TrainConfig, TrainerConfig, load
 from autoclave.core import InputError
 from autoclave.core.files import atomic_folder
+from autoclave.runs.folder import RunFolder
 from autoclave.training.checkpoints import find_checkpoint
-from autoclave.training.run_folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 
 

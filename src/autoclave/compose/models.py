@@ -18,7 +18,7 @@ from autoclave.models import (
     require_targets,
     tiny_architecture,
 )
-from autoclave.training.run_folder import RunFolder
+from autoclave.runs.folder import RunFolder
 
 
 def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> None:

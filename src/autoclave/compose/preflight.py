@@ -23,10 +23,10 @@ from autoclave.config.model_size import count_parameters, parameters_of
 from autoclave.core import AutoclaveError, ConfigError, HostError, InputError
 from autoclave.core.files import cache_folder
 from autoclave.models import context_of, load_architecture, resolve_device
-from autoclave.training.accounting import check_memory, on_device, size_text
-from autoclave.training.accounting.holding import WIDTHS
+from autoclave.planning.accounting import check_memory, on_device, size_text
+from autoclave.planning.accounting.holding import WIDTHS
+from autoclave.runs.folder import RunFolder
 from autoclave.training.loggers import require_loggers
-from autoclave.training.run_folder import RunFolder
 
 MOST_PROCESSES_PER_CORE = 4
 """Processes of pools without devices that a core may serve; more of them wait for each other."""

@@ -24,9 +24,13 @@ from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, W
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import context_of, encode_prompt, load_architecture, resolve_device
+from autoclave.planning.accounting import Throughput, peak_flops, read_shape
+from autoclave.planning.plan_file import PLAN_NAME
 from autoclave.problems import ProblemSets
+from autoclave.report.run_report import write_report
+from autoclave.runs.folder import MetricsLog, RunFolder
+from autoclave.runs.reader import read_events
 from autoclave.tasks import Task
-from autoclave.training.accounting import Throughput, peak_flops, read_shape
 from autoclave.training.checkpoints import (
     Checkpoint,
     drop_checkpoints,
@@ -38,10 +42,7 @@ from autoclave.training.health import Health, RollbackRequest
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.items import ShuffledItems
 from autoclave.training.loggers import open_sinks
-from autoclave.training.pages.run_folder import read_events
 from autoclave.training.peaks import describe_peaks, peak_figures
-from autoclave.training.report import write_report
-from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import Schedule, choose_schedule
 from autoclave.training.stages import Stages
@@ -97,7 +98,7 @@ def train(
         problems = ProblemSets(config)
         for problem in (*problems.train, *problems.heldout):
             judge.check(problem)
-        folder = existing or RunFolder.create(out)
+        folder = existing or RunFolder.create(out, keep=PLAN_NAME)
         folder.write_config(dump(config))
         say(
             f"run {folder.path}: {len(problems.train)} problems to learn from, {len(problems.heldout)} held out; "

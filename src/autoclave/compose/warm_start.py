@@ -21,11 +21,11 @@ from autoclave.core import ConfigError, InputError
 from autoclave.core.files import digest_of_folder, drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
 from autoclave.problems import Demonstration, ProblemSets
+from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.model_cache import cached_model
-from autoclave.training.run_folder import MetricsLog
 from autoclave.training.timing import Stopwatch
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker

@@ -28,11 +28,11 @@ from autoclave.models import (
     resolve_device,
     with_adapter,
 )
-from autoclave.training.run_folder import RunFolder
+from autoclave.runs.folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak
-from autoclave.workers.sampler import SamplerWorker
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
+from autoclave.workers.sampler.worker import SamplerWorker
 from autoclave.workers.trainer import (
     ActorWorker,
     CriticWorker,

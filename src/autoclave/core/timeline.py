@@ -2,7 +2,7 @@
 
 All times are of one clock, that of the process that records: seconds since 1970 when the timeline was made, counted on
 by a clock that never steps. What another process stamped by its wall clock is placed by its age (`Timeline.placed`).
-Not here: files of spans, and what follows from them (`training.timeline`).
+Not here: files of spans, and what follows from them (`runs.timeline`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,5 @@
 """One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
 
-from autoclave.sandbox.command import (
-    CommandLimits,
-    SealedCommand,
-    overlay_problem,
-    python_executable,
-    run_command,
-)
 from autoclave.sandbox.container.engine import without_pause_process
 from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
@@ -16,20 +9,15 @@ from autoclave.sandbox.survey import examine_backends
 
 __all__ = [
     "Cell",
-    "CommandLimits",
     "HostCheck",
     "Limits",
     "Profile",
     "Runner",
     "Sandbox",
-    "SealedCommand",
     "Session",
     "examine_backends",
     "examine_host",
     "open_sandbox",
-    "overlay_problem",
-    "python_executable",
     "require_package",
-    "run_command",
     "without_pause_process",
 ]

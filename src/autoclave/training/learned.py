@@ -10,7 +10,7 @@ import numpy as np
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import Group
 from autoclave.core.rollout import FloatArray
-from autoclave.training.accounting import NOTHING, SequenceLengths
+from autoclave.planning.accounting import NOTHING, SequenceLengths
 
 LARGEST = {"sampler_gap", "mismatch/max"}
 

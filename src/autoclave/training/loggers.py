@@ -1,4 +1,4 @@
-"""Services that a user may have for metrics: Weights & Biases, MLflow.
+"""Where metrics go beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow.
 
 Their packages are imported when a logger is opened, and are configured by their own environment variables
 (WANDB_MODE, WANDB_PROJECT, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME ...).
@@ -19,7 +19,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import HostError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import leaves
-from autoclave.training.metric_sinks import MetricSink, TensorBoard
+from autoclave.runs.folder import MetricSink
 
 _log = logging.getLogger(__name__)
 PROJECT = "autoclave"
@@ -49,6 +49,24 @@ def open_sinks(config: TrainConfig, folder: Path) -> list[MetricSink]:
     if not (has_board := find_spec("tensorboard") is not None):
         _log.warning("no event files for TensorBoard, which is not installed; metrics.jsonl has all metrics")
     return [*([TensorBoard(folder)] if has_board else []), *(LOGGERS[name](config, folder) for name in config.loggers)]
+
+
+class TensorBoard:
+    """Event files in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._board = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """See `MetricSink`."""
+        for name, value in metrics.items():
+            self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """See `MetricSink`."""
+        self._board.close()
 
 
 class WandbLogger:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoclave.config import TrainConfig
-from autoclave.training.accounting import excess, size_text
+from autoclave.planning.accounting import excess, size_text
 from autoclave.workers.memory import MemoryPeak
 
 Peaks = Mapping[str, Sequence[MemoryPeak]]

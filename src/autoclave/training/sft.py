@@ -17,9 +17,9 @@ from autoclave.core import IncompleteError, InputError
 from autoclave.core.rollout import IntArray
 from autoclave.models import Policy, encode_prompt
 from autoclave.problems import Demonstration
+from autoclave.runs.folder import MetricsLog
 from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.interrupt import StopRequest
-from autoclave.training.run_folder import MetricsLog
 from autoclave.training.timing import Stopwatch
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.trainer import ActorWorker

@@ -20,9 +20,9 @@ from autoclave.core import FaultError, Group, TaskItem
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
+from autoclave.planning.accounting import SequenceLengths
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
 from autoclave.rollout.spans import CollectionSpans
-from autoclave.training.accounting import SequenceLengths
 from autoclave.training.adaptation import Adaptation
 from autoclave.training.learned import Learned
 from autoclave.training.learning import (
@@ -37,7 +37,7 @@ from autoclave.training.learning import (
 )
 from autoclave.training.lengthening import Lengthening
 from autoclave.workers import Batch, WorkerGroup
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.trainer import (
     ActorWorker,
     CriticWorker,

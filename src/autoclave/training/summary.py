@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autoclave.config import TrainConfig
+from autoclave.runs.folder import RunFolder
 from autoclave.training.checkpoints import best_checkpoint
 from autoclave.training.environment import machine, versions
-from autoclave.training.run_folder import RunFolder
 
 
 def describe(summary: Mapping[str, Any]) -> str:

@@ -18,8 +18,11 @@ from autoclave.config import TrainConfig
 from autoclave.core import Group, IncompleteError, JudgeFault
 from autoclave.core.timeline import Role
 from autoclave.evaluation import Evaluation
+from autoclave.planning.accounting import Throughput
 from autoclave.rollout import RewardFunction
-from autoclave.training.accounting import Throughput
+from autoclave.runs.folder import MetricsLog, RunFolder
+from autoclave.runs.reader import read_metrics
+from autoclave.runs.timeline import role_times, share_metrics
 from autoclave.training.alignment.alignment import AlignedStages, Alignment, NoAlignment
 from autoclave.training.alignment.metrics import without_lessons
 from autoclave.training.checkpoints import Checkpoints
@@ -27,13 +30,10 @@ from autoclave.training.health import Alert, Health, RollbackRequest, overfit_to
 from autoclave.training.interrupt import StopRequest
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
-from autoclave.training.pages.run_folder import read_metrics
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
-from autoclave.training.run_folder import MetricsLog, RunFolder
 from autoclave.training.saved_groups import Known
 from autoclave.training.schedules import Course, Iteration, Schedule
 from autoclave.training.stages import Stages
-from autoclave.training.timeline import role_times, share_metrics
 from autoclave.training.timing import Stopwatch, TimedStages
 from autoclave.training.watchdog import Watchdog
 
@@ -180,7 +180,7 @@ def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str
         IncompleteError: an alert stops the run, or rolls it back (`RollbackRequest`).
     """
     run.log.write("train", step, metrics)
-    run.folder.write_rollouts(step, learned)
+    run.folder.write_rollouts(step, learned.groups, [asdict(entry) for entry in learned.ledger], learned.log_probs)
     run.folder.write_timeline(run.stages.timeline.recorded())
     alerts = run.health.observe(metrics)
     for alert in alerts:
@@ -263,7 +263,7 @@ def evaluate_and_record(run: Run, step: int) -> Evaluation:
     run.log.write("evaluation", step, {"split": "heldout", **metrics})
     for name, other in others.items():
         run.log.write(f"evaluation/{name}", step, other.to_metrics())
-    run.folder.write_evaluation(step, evaluation)
+    run.folder.write_evaluation(step, evaluation.to_json())
     run.say(
         f"step {step:>4}  held-out pass@1 {metrics['pass@1']:.3f} [{metrics['pass@1/low']:.3f}, "
         f"{metrics['pass@1/high']:.3f}]  greedy {metrics['greedy']:.3f}  "

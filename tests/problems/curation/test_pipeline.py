@@ -18,7 +18,6 @@ from autoclave.core.files import read_jsonl
 from autoclave.problems.candidate import Candidate, Origin, Unread
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
 from autoclave.problems.curation.reading import ReadableSource, Reading
-from autoclave.problems.curation.report import write_report
 from autoclave.problems.curation.stage import Dropped
 from autoclave.problems.curation.training_set import (
     DROPPED,
@@ -28,6 +27,7 @@ from autoclave.problems.curation.training_set import (
     SourceRecord,
     write_training_set,
 )
+from autoclave.report.curation import write_report
 
 from .conftest import ADD, candidate
 

@@ -21,7 +21,7 @@ from autoclave.runtime.vault import Secret, Vault
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.injection import may_send_again
 from autoclave.runtime.vault.traces import found_in
-from autoclave.sandbox import SealedCommand, run_command
+from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.oauth.conftest import KEY, Somebody
 from tests.runtime.oauth.servers import Server
 from tests.runtime.trees import connect_vault, granted

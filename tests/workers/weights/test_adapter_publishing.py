@@ -20,7 +20,7 @@ from autoclave.models import Policy, build_tiny_policy, save_policy, with_adapte
 from autoclave.rollout.conformance import request, sample
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
-from autoclave.workers.sampler import SamplerWorker
+from autoclave.workers.sampler.worker import SamplerWorker
 from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.weights.offer import Form
 from autoclave.workers.weights.publisher import Publisher

@@ -18,8 +18,8 @@ from autoclave.core import FaultError, InputError, WorkerDied
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.executor import Executor
-from autoclave.workers.sampler import SamplerWorker as Sampling
-from autoclave.workers.sampler_pool import SamplerPool
+from autoclave.workers.sampler.pool import SamplerPool
+from autoclave.workers.sampler.worker import SamplerWorker as Sampling
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.weights.offer import AS_TRAINED, Form
 from autoclave.workers.weights.probe import Probe

@@ -26,7 +26,7 @@ from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.reversal import differences, undoing_command
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.interface import Json
-from autoclave.sandbox import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
+from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
 
 if TYPE_CHECKING:
     from autoclave.runtime.vault.cells import Outfit

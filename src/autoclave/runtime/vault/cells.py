@@ -33,7 +33,7 @@ _PROXY: tuple[str, ...] = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_pro
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What is added to a command: see `sandbox.SealedCommand`. `alarms` grows while it runs."""
+    """What is added to a command: see `workspaces.SealedCommand`. `alarms` grows while it runs."""
 
     environment: Mapping[str, str]
     shown: Sequence[tuple[str, str]]

@@ -1,0 +1,138 @@
+"""From the folders of runs that were timed to the advice for another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoclave.core import InputError
+from autoclave.planning.calibration import Calibration, Place, calibrate
+from autoclave.planning.candidates import STALENESS, every_split, simulate_each
+from autoclave.planning.collected import Dealing
+from autoclave.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
+from autoclave.planning.recommend import Advice, advise, describe
+from autoclave.planning.simulation import ScheduleName
+from autoclave.runs.reader import read_run
+from autoclave.runs.timeline import read_steps, timeline_steps
+
+
+def calibration_of(run_folder: Path) -> Calibration:
+    """The rates that the timeline of a run shows.
+
+    Raises:
+        InputError: it is no run folder, or has no timeline of an iteration.
+        DataError: a file is damaged.
+    """
+    config = read_run(run_folder).config
+    steps = [step for step in timeline_steps(run_folder) if step]
+    if not steps:
+        raise InputError(f"{run_folder}: has no timeline of an iteration; it is recorded by `autoclave train`")
+    engine = config["sampler"]["engine"]
+    place = Place(
+        split=split_of(config),
+        slots=engine.get("batch_size") or engine["concurrency"],
+        judge_slots=config["judge"]["workers"] or len(os.sched_getaffinity(0)),
+        group_size=config["group_size"],
+    )
+    return calibrate(read_steps(run_folder, steps), place)
+
+
+def slowdown_between(alone: Calibration, together: Calibration) -> float:
+    """How many times as long sampling and learning take while both go on; the mean of the two, and 1 at least."""
+    running = max(together.sampling.tokens_per_s)
+    token = token_ms(together, running) / token_ms(alone, running)
+    training = together.rates.train_ms_per_token / (alone.rates.train_ms_per_token or 1.0)
+    return max(1.0, (token + training) / 2)
+
+
+def token_ms(calibration: Calibration, running: float) -> float:
+    """Milliseconds of a token with so many requests running; a start is divided over the tokens of its request."""
+    token, start = calibration.sampling.token, calibration.sampling.start_tokens
+    sampled = calibration.observed.tokens.mean()
+    return token.token_ms * (1 + token.batch_slope * running) * float(sampled / (sampled - round(start)))
+
+
+def plan_from(
+    config: Mapping[str, Any], run_folders: Sequence[Path], *, devices: int | None = None
+) -> tuple[SchedulePlan, Advice]:
+    """The plan of a run with the settings `config`, by rates of runs of the same recipe.
+
+    A schedule is simulated with the rates of the run that had it, since these depend on it: an engine whose requests
+    come one by one computes prompts one by one. Without such a run it has the rates of the synchronous one, or else of
+    the first; where sampler and trainer both work, slowed down as in the other runs in which they did.
+
+    Args:
+        config: the settings.
+        run_folders: runs that were timed.
+        devices: of sampler and trainer together; those of the settings if it is left out.
+
+    Raises:
+        InputError, DataError: as `calibration_of`.
+    """
+    timed = [
+        (ScheduleName(read_run(folder).config["schedule"]["name"]), calibration_of(folder)) for folder in run_folders
+    ]
+    found = dict(reversed(timed))  # of two runs with one schedule the first counts
+    base = found.get(ScheduleName.SYNCHRONOUS, timed[0][1])
+    overlapping = [each for name, each in timed if name is not ScheduleName.SYNCHRONOUS]
+    slowdown = 1.0
+    if ScheduleName.SYNCHRONOUS in found and overlapping:
+        slowdown = sum(slowdown_between(base, each) for each in overlapping) / len(overlapping)
+    own = split_of(config)
+    splits = dict.fromkeys([own, *every_split(devices or own.samplers + (0 if own.is_shared else own.trainers))])
+    bound = config["schedule"].get("max_staleness") or STALENESS[0]
+    candidates = [
+        candidate
+        for name in ScheduleName
+        for candidate in simulate_each(
+            found.get(name, base).profile(config["minibatches"]),
+            splits,
+            staleness=sorted({*STALENESS, bound}),
+            overlap_slowdown=1.0 if name in found else slowdown,
+            dealing=Dealing.BY_GROUP,
+            schedules=[name],
+        )
+    ]
+    advice = advise(candidates)
+    return make_plan(config, base, slowdown, advice), advice
+
+
+def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[str, Any]) -> Iterator[str]:
+    """What was measured, the candidates as a table, and what to do; lines."""
+    rates = plan.rates
+    yield f"tokens/s of one sampler process, by requests running on it; a start takes {plan.start_tokens:.1f} tokens"
+    yield "  " + "   ".join(f"{running:.0f}: {rate:.0f}" for running, rate in plan.tokens_per_s)
+    yield (
+        f"learning {rates.train_ms_per_token:.3g} ms a response token, publish {rates.sync_s:.3g} s, "
+        f"{rates.judge_slots} judge slots; {plan.overlap_slowdown:.2f} times as slow while both work"
+    )
+    yield ""
+    yield describe(advice)
+    yield ""
+    own = plan.of(config)
+    if own and own != plan.chosen:
+        yield f"as configured: {own.name}, {own.seconds:.3g} s an iteration"
+    yield f"recommended: {plan.chosen.name}, {plan.chosen.seconds:.3g} s an iteration"
+    yield f"  {settings_for(plan.chosen, config)}"
+
+
+def settings_for(chosen: Predicted, config: Mapping[str, Any]) -> str:
+    """Settings that run as recommended, on top of `config`, as they stand on a command line."""
+    words = [f"schedule.name={chosen.schedule}"]
+    if chosen.schedule is ScheduleName.ASYNCHRONOUS:
+        words.append(f"schedule.max_staleness={chosen.max_staleness}")
+    own = split_of(config)
+    if (own.samplers, own.trainers, own.is_shared) == (chosen.samplers, chosen.trainers, chosen.is_shared):
+        return " ".join(words)
+    learner, home = (config["workers"][name] for name in ("actor", "sampler"))
+    if chosen.is_shared:
+        return " ".join([*words, f"workers.sampler={learner}", f"pools.{learner}.processes={chosen.trainers}"])
+    apart = "samplers" if home == learner else home
+    words.append(f"workers.sampler={apart}")
+    for name, count in ((learner, chosen.trainers), (apart, chosen.samplers)):
+        executor = config["pools"].get(name, {}).get("executor", "inline")
+        words.append(f"pools.{name}.executor={'spawn' if executor == 'inline' else executor}")
+        words.append(f"pools.{name}.processes={count}")
+    return " ".join(words)

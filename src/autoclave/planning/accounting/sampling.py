@@ -1,0 +1,128 @@
+"""What a sampler holds, by the rule of its engine: on each device, in the phase in which it samples.
+
+`transformers` keeps whole rows for as many responses as it samples side by side. `vllm` has a cache of pages of a size
+that is set, whatever the rows are; what does not fit waits. Engines behind HTTP hold all on devices of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoclave.config import (
+    ArithmeticConfig,
+    CurriculumConfig,
+    ProblemFilesConfig,
+    TrainConfig,
+    TransformersEngineConfig,
+    VllmEngineConfig,
+)
+from autoclave.core import AutoclaveError
+from autoclave.core.files import read_jsonl
+from autoclave.planning.accounting.holding import WIDTHS
+from autoclave.planning.accounting.memory import (
+    decoding_bytes,
+    draw_bytes,
+    forward_bytes,
+    key_value_bytes,
+    layer_output_bytes,
+)
+from autoclave.planning.accounting.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What is sampled together: tokens of the longest prompt and response, how many, and how many share a prompt."""
+
+    prompt: int
+    response: int
+    count: int
+    of_prompt: int
+
+
+def requests_of_step(config: TrainConfig, prompt: int, response: int) -> Requests:
+    """Those of a step of training."""
+    return Requests(prompt, response, config.problems_per_step * config.group_size, config.group_size)
+
+
+def requests_of_evaluation(config: TrainConfig, prompt: int, response: int) -> Requests:
+    """Those of the largest evaluation, which is that of all held-out problems: of each a greedy response too.
+
+    Where the file of these cannot be read yet, they are as many as are sampled side by side.
+    """
+    samples = max(config.evaluation.samples, config.evaluation.final_samples) + 1
+    return Requests(prompt, response, _heldout(config) * samples, samples)
+
+
+@functools.lru_cache(maxsize=8)
+def _num_problems(path: Path, _changed_ns: int) -> int:
+    return sum(1 for _ in read_jsonl(path, "problem file"))
+
+
+def _heldout(config: TrainConfig) -> int:
+    problems = config.problems
+    if isinstance(problems, CurriculumConfig | ArithmeticConfig):
+        return problems.heldout
+    if isinstance(problems, ProblemFilesConfig) and (path := problems.heldout or problems.path):
+        with contextlib.suppress(AutoclaveError, OSError):  # of a file that is not there yet
+            lines = _num_problems(path, path.stat().st_mtime_ns)
+            return lines if problems.heldout else math.ceil(lines * problems.heldout_share)
+    return config.sampler.engine.batch_size
+
+
+def devices_of_sampler(config: TrainConfig) -> int:
+    """Devices that hold one copy of the model together."""
+    engine = config.sampler.engine
+    return engine.tensor_parallel if isinstance(engine, VllmEngineConfig) else 1
+
+
+def share_of_device(config: TrainConfig) -> float:
+    """The share of a device that the engine takes for all that it holds; 0 where bytes are set."""
+    engine = config.sampler.engine
+    return engine.gpu_memory_utilization or 0.0 if isinstance(engine, VllmEngineConfig) else 0.0
+
+
+def sampling_bytes(config: TrainConfig, shape: ModelShape, requests: Requests) -> dict[str, int]:
+    """What sampling takes beside the weights."""
+    engine = config.sampler.engine
+    if isinstance(engine, TransformersEngineConfig):
+        return _of_whole_rows(config, shape, requests)
+    if isinstance(engine, VllmEngineConfig):
+        width, parts = WIDTHS[config.sampling_dtype], engine.tensor_parallel
+        one = math.ceil(key_value_bytes(shape, 1, requests.prompt + requests.response, width) / parts)
+        return {
+            "KV cache": one if share_of_device(config) else engine.cache_mb << 20,
+            "activations": layer_output_bytes(shape, engine.batch_tokens, width, parts),
+            "logits": draw_bytes(shape, min(engine.batch_size, requests.count), width),
+        }
+    return {}
+
+
+def rows_side_by_side(config: TrainConfig, shape: ModelShape, requests: Requests, cache: int) -> int:
+    """Responses, half done on average, that a copy of the model samples at a time with such a cache on each device."""
+    rows = min(config.sampler.engine.batch_size, requests.count)
+    if not isinstance(config.sampler.engine, VllmEngineConfig):
+        return rows
+    row = key_value_bytes(shape, 1, requests.prompt + requests.response // 2, WIDTHS[config.sampling_dtype])
+    return max(1, min(rows, cache * devices_of_sampler(config) // row))
+
+
+def _of_whole_rows(config: TrainConfig, shape: ModelShape, requests: Requests) -> dict[str, int]:
+    width, whole = WIDTHS[config.sampling_dtype], requests.prompt + requests.response
+    rows = min(config.sampler.engine.batch_size, requests.count)
+    prompts = math.ceil(rows / requests.of_prompt)  # each distinct one is computed once, before anything is decoded
+    # Where requests wait for a place, those that come may be at their beginning when others are at their end.
+    spare = requests.response // 4 if requests.count > rows else 0
+    cache = key_value_bytes(shape, rows, whole + spare, width)
+    moments = (
+        {
+            "KV cache": key_value_bytes(shape, prompts, whole, width),
+            "activations": forward_bytes(shape, prompts, requests.prompt, width),
+        },
+        {"KV cache": cache, "activations": decoding_bytes(shape, rows, whole, width)},
+        {"KV cache": cache, "logits": draw_bytes(shape, rows, width)},
+    )
+    return max(moments, key=lambda parts: sum(parts.values()))

@@ -1,0 +1,111 @@
+"""From rates that were measured to a profile: what a token, a reward, learning and a publish take on one device.
+
+`calibration.py` measures them on the timelines of runs; here they are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoclave.core import ConfigError
+from autoclave.core.rollout import IntArray
+from autoclave.planning.profile import Profile, Work
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTime:
+    """How long a token takes: token_ms (1 + batch_slope n) with n requests running."""
+
+    token_ms: float
+    batch_slope: float
+    worst_error: float
+    """The largest relative error of a measured rate."""
+
+
+def fit_token_time(tokens_per_s: Mapping[float, float]) -> TokenTime:
+    """The token time that fits best, in relative error, to one device's tokens per second by requests running.
+
+    With one measurement, or where more requests do not make a token slower, the slope is 0.
+
+    Raises:
+        ConfigError: nothing was measured, or a number is not positive.
+    """
+    if not tokens_per_s or any(batch < 1 or rate <= 0 for batch, rate in tokens_per_s.items()):
+        raise ConfigError(f"tokens_per_s = {dict(tokens_per_s)}: must hold at least one batch and rate, all positive")
+    batches = np.array(list(tokens_per_s), dtype=np.float64)
+    measured = batches / np.array(list(tokens_per_s.values())) * 1e3  # ms of a token of each request
+    design = np.stack([np.ones_like(batches), batches], axis=1) / measured[:, None]
+    base, growth = np.linalg.lstsq(design, np.ones_like(measured), rcond=None)[0] if len(batches) > 1 else (0.0, 0.0)
+    if growth <= 0:
+        base, growth = len(batches) / (1 / measured).sum(), 0.0
+    elif base < (least := float(measured.min()) * 1e-3):  # in proportion to the requests: the formula only comes close
+        base, growth = least, float(((measured - least) / batches).mean())
+    fitted = base + growth * batches
+    return TokenTime(float(base), float(growth / base), float(np.abs(fitted / measured - 1).max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a calibration measured; the times are those of `Profile`, of one device."""
+
+    token_ms: float
+    batch_slope: float
+    slots: int
+    judge_slots: int
+    train_ms_per_token: float
+    """Everything that learning does, over response tokens."""
+    sync_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Responses of N prompts with S samples each: `tokens` (N, S) int64, and `reward_s` (N, S) seconds of judging."""
+
+    tokens: IntArray
+    reward_s: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.shape != self.reward_s.shape or not self.tokens.size:
+            raise ConfigError(
+                f"tokens {self.tokens.shape} and reward_s {self.reward_s.shape} must both be "
+                "(prompts, samples), with at least one of each"
+            )
+
+
+def measured_profile(
+    rates: Rates,
+    observed: Observed,
+    *,
+    devices: int,
+    groups: int,
+    minibatches: int,
+    iterations: int = 8,
+    seed: int = 0,
+    name: str = "measured",
+) -> Profile:
+    """Iterations of `groups` prompts drawn with replacement from those observed, each with all its samples."""
+    rng = np.random.default_rng(seed)
+
+    def drawn() -> tuple[Work, ...]:
+        chosen = enumerate(rng.integers(len(observed.tokens), size=groups))
+        return tuple(
+            Work(group, int(tokens), float(seconds))
+            for group, prompt in chosen
+            for tokens, seconds in zip(observed.tokens[prompt], observed.reward_s[prompt], strict=True)
+        )
+
+    return Profile(
+        profile=name,
+        devices=devices,
+        slots=rates.slots,
+        token_ms=rates.token_ms,
+        batch_slope=rates.batch_slope,
+        judge_slots=rates.judge_slots,
+        train_ms_per_token=rates.train_ms_per_token,
+        mini_batches=minibatches,
+        sync_s=rates.sync_s,
+        iterations=tuple(drawn() for _ in range(iterations)),
+    )

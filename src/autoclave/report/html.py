@@ -1,0 +1,68 @@
+"""Make a page of a template: one file that loads nothing.
+
+Pages show text that a policy wrote. Three walls stand before it: the template escapes every value (only what is marked
+as SVG of ours and our own script are exempt), the page's security policy runs that one script by its hash and loads
+nothing, and characters that show as nothing or reorder text are spelled out (`made_visible`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from autoclave.report import text
+
+_HERE = Path(__file__).parent
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+def render_page(template: Path, script: Path | None, **values: Any) -> str:
+    """The page that `template` makes of `values`, with `script` as its only script, or without any.
+
+    Templates can include files of their folder and of this package. They get `script` and `script_digest`, for the
+    element and for the security policy.
+    """
+    code = script.read_text("utf-8") if script else ""
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    page = _environment((template.parent, _HERE)).get_template(template.name)
+    return made_visible(page.render(**values, script=Markup(code), script_digest=digest))
+
+
+def made_visible(text: str) -> str:
+    r"""`text` with control, invisible and text-reordering characters as escapes such as `\u202e`; tab and newline stay.
+
+    Lone surrogates, which JSON can hold and UTF-8 cannot, become escapes too.
+    """
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
+def _environment(folders: Sequence[Path]) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(folders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": text.percent,
+        "points": text.points,
+        "quantity": text.quantity,
+        "signed": text.signed,
+        "count": text.count,
+        "shortened": text.shortened,
+        "words": lambda value: str(value).replace("_", " "),
+        "svg": Markup,  # of charts.py, which escapes its texts
+    }
+    environment.filters.update(filters)
+    return environment

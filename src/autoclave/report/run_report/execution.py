@@ -1,0 +1,186 @@
+"""Execution semantics in the report: how well lessons are answered, in training and held out.
+
+Only of runs that have lessons, or evaluations of tasks about what programs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from autoclave.report.charts import Axis, Interval, Line, line_chart
+from autoclave.report.run_report.cases import SampledCase, sample_cases
+from autoclave.report.run_report.figures import (
+    MARKED_POINTS,
+    Curve,
+    Figure,
+    averaged,
+    curves_figure,
+    heldout_line,
+    interval_of,
+    series,
+    step_axis,
+)
+from autoclave.runs.reader import Row, Run, number
+
+TASKS = ("execution_semantics", "trace_inference", "output_prediction", "test_output_prediction")
+"""In the order of the page; others follow."""
+PALETTE = (
+    "accent",
+    "greedy",
+    "compile_error",
+    "runtime_error",
+    "output_limit",
+    "time_limit",
+    "memory_limit",
+    "before",
+)
+"""Colours of curves that stand side by side."""
+PROBLEMS = "held-out problems"
+_KIND, _LENGTH = "alignment/accuracy/kind/", "alignment/accuracy/length/"
+_METRICS = "alignment/"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldoutRow:
+    """One task at the first and the latest evaluation; None where there is none."""
+
+    name: str
+    items: int | None
+    before: Interval | None
+    after: Interval | None
+    greedy_before: Interval | None
+    greedy_after: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionSection:
+    """What the section holds. `after` says when the second figures of rows were taken; empty if there are none."""
+
+    figures: Sequence[Figure]
+    rows: Sequence[HeldoutRow]
+    after: str
+    has_lessons: bool
+    """In training, so that there are cases to look at."""
+    cases: Sequence[SampledCase]
+
+
+def execution_section(run: Run) -> ExecutionSection | None:
+    """The section of a run; None if it has nothing to do with lessons."""
+    has_lessons = any(key.startswith(_METRICS) for row in run.train for key in row)
+    if not has_lessons and not run.task_evaluations:
+        return None
+    train = averaged(run.train)
+    in_training = [_answers(train), _share(run, train), _shortage(train), _kinds(train), _lengths(train)]
+    figures = [*(in_training if has_lessons else ()), heldout_figure(run)]
+    last = max((int(rows[-1]["step"]) for rows in _heldout(run).values() if len(rows) > 1), default=0)
+    return ExecutionSection(
+        figures=figures,
+        rows=[_heldout_row(name, rows) for name, rows in _heldout(run).items() if rows],
+        after=f"step {last}" if last else "",
+        has_lessons=has_lessons,
+        cases=sample_cases(run.rollout_files) if has_lessons else (),
+    )
+
+
+def known_tasks(names: Sequence[str]) -> list[str]:
+    """`names` in the order of the page."""
+    return sorted(names, key=lambda name: (TASKS.index(name) if name in TASKS else len(TASKS), name))
+
+
+def heldout_figure(run: Run) -> Figure:
+    """pass@1 of held-out problems and of each task, with intervals."""
+    heldout = _heldout(run)
+    lines = [
+        heldout_line(name.replace("_", " "), colour, rows)
+        for colour, (name, rows) in zip(_cycled(len(heldout)), heldout.items(), strict=True)
+    ]
+    lines = [line for line in lines if line.points]
+    steps = step_axis(run.train, *heldout.values())
+    svg = line_chart(lines, steps, Axis("pass@1", is_share=True)) if lines else None
+    note = "Items of tasks come from held-out problems, which no lesson is made from. Bands are intervals."
+    return Figure("Held out", note, svg, tuple((line.label, line.colour) for line in lines))
+
+
+def share_line(run: Run, label: str, colour: str) -> Line:
+    """The share of lessons among the prompts of each step."""
+    points = series(averaged(run.train), "alignment/share")
+    return Line(label, colour, points, has_marks=len(points) <= MARKED_POINTS)
+
+
+def wanted_share(run: Run) -> float | None:
+    """The share of lessons that the configuration asks for."""
+    settings: Any = run.config.get("alignment")
+    return number(cast("Mapping[str, Any]", settings), "share") if isinstance(settings, dict) else None
+
+
+def _heldout(run: Run) -> Mapping[str, Sequence[Row]]:
+    tasks = run.task_evaluations
+    return {PROBLEMS: run.evaluations} | {name: tasks[name] for name in known_tasks(list(tasks))}
+
+
+def _heldout_row(name: str, rows: Sequence[Row]) -> HeldoutRow:
+    first, last = rows[0], rows[-1] if len(rows) > 1 else None
+    items = number(last or first, "problems")
+    return HeldoutRow(
+        name,
+        None if items is None else int(items),
+        *(interval_of(row, "pass@1") for row in (first, last)),
+        *(interval_of(row, "greedy") for row in (first, last)),
+    )
+
+
+def _answers(train: Sequence[Row]) -> Figure:
+    curves = [
+        Curve("alignment/reward", "reward", "accent"),
+        Curve("alignment/exact_share", "exact", "greedy"),
+        Curve("alignment/bad_format_share", "malformed", "bad_format"),
+    ]
+    note = "The reward is the share of values that is right; exact: all of them; malformed: no JSON object at the end."
+    return curves_figure(train, "Answers to lessons", note, Axis("share of answers", is_share=True), curves)
+
+
+def _share(run: Run, train: Sequence[Row]) -> Figure:
+    lines = [share_line(run, "lessons", "accent")]
+    wanted = wanted_share(run)
+    if wanted is not None and lines[0].points:
+        ends = sorted({lines[0].points[0][0], lines[0].points[-1][0]})
+        lines.append(Line("wanted", "before", [(step, wanted) for step in ends], style="dotted"))
+    svg = line_chart(lines, step_axis(train), Axis("share of prompts", is_share=True)) if lines[0].points else None
+    legend = tuple((line.label, line.colour) for line in lines)
+    return Figure("Lessons in the batch", "The rest asks for programs.", svg, legend if svg else ())
+
+
+def _shortage(train: Sequence[Row]) -> Figure:
+    curves = [Curve("alignment/short", "short", "accent", is_smoothed=False)]
+    note = "Lessons that a step wanted and that were not there; programs were asked in their place."
+    return curves_figure(train, "Shortage", note, Axis("lessons"), curves)
+
+
+def _kinds(train: Sequence[Row]) -> Figure:
+    names = sorted({key.removeprefix(_KIND) for row in train for key in row if key.startswith(_KIND)})
+    curves = [Curve(f"{_KIND}{name}", name, colour) for name, colour in zip(names, _cycled(len(names)), strict=True)]
+    axis = Axis("share of values that is right", is_share=True)
+    return curves_figure(train, "By kind of variable", "The type of the true value.", axis, curves)
+
+
+def _lengths(train: Sequence[Row]) -> Figure:
+    names = {key.removeprefix(_LENGTH) for row in train for key in row if key.startswith(_LENGTH)}
+    ordered = sorted(names, key=_length)
+    colours = _cycled(len(ordered))
+    curves = [
+        Curve(f"{_LENGTH}{name}", name.replace("-", " "), colour) for name, colour in zip(ordered, colours, strict=True)
+    ]
+    note = "Characters of the program; each stands with those of about its length."
+    return curves_figure(train, "By length of program", note, Axis("mean reward"), curves)
+
+
+def _length(name: str) -> tuple[bool, float, str]:
+    """Of `under-100` and its like, to sort by."""
+    digits = name.rpartition("-")[2]
+    return name.startswith("from-"), float(digits) if digits.isascii() and digits.isdecimal() else 0.0, name
+
+
+def _cycled(count: int) -> list[str]:
+    return [PALETTE[index % len(PALETTE)] for index in range(count)]

@@ -1,0 +1,1 @@
+"""The run folder, written and read: configuration, metrics, rollouts, timelines and evaluations. No torch."""

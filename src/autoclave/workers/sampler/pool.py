@@ -1,0 +1,545 @@
+"""All engines of a run as one `Sampler`: requests are dealt to them, and survive them.
+
+A thread for each replica, a worker group, asks its engines to sample on, a little at a time; between two such calls
+they get new requests, abortions and weights. What a replica has not finished when it dies is asked again once it is
+back with the weights that count, so every request ends exactly once: in a completion or in an error. An engine that
+loses a request, or answers one that it does not have, is treated as one that died.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as CallTimeout
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
+from autoclave.rollout import EngineStats, Request
+from autoclave.workers.group import WorkerGroup
+from autoclave.workers.sampler.orders import Orders, Progress
+from autoclave.workers.sampler.replica import (
+    Desk,
+    Replica,
+    Ticket,
+    Update,
+    WeightSource,
+    by_prompt,
+    end_empty,
+    fail,
+    refused,
+    without_aborted,
+)
+from autoclave.workers.sampler.worker import SamplerWorker
+
+SLICE_S = 0.05
+"""How long engines sample before they hand over what is done, and hear of anything new."""
+
+START_S = 3600.0
+"""A replica that is not back after so long is given up."""
+
+LOOK_S = 1.0
+"""How often it is looked whether a call that waits for its turn on the devices has begun."""
+
+NO_SAMPLER = "no sampler is left: all of them died, or have left"
+
+
+class SamplerPool:
+    """A `Sampler` on replicas that come and go."""
+
+    def __init__(
+        self,
+        groups: Sequence[WorkerGroup[SamplerWorker]],
+        *,
+        in_flight: int | None = None,
+        restarts: int = 0,
+        timeout_s: float = 600.0,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Sample on `groups`, whose engines all hold the same weights.
+
+        Args:
+            groups: the replicas; each has one engine per rank.
+            in_flight: most requests that an engine has at a time; the others wait here, for whichever is free first.
+                None deals requests at once, in an order that does not depend on time.
+            restarts: how often the processes of a replica may be started anew.
+            timeout_s: after so long without an answer, the processes of a replica are ended. While other groups have
+                their turn on its devices it does not count.
+            say: hears of replicas that died.
+        """
+        self._in_flight, self._restarts, self._timeout_s, self._say = in_flight, restarts, timeout_s, say
+        self._changed = threading.Condition()
+        self._replicas: list[Replica] = []
+        self._given_up: list[WorkerGroup[SamplerWorker]] = []
+        self._queue: deque[list[Ticket]] = deque()
+        self._numbers = count()
+        self._next_engine = 0
+        self._published: tuple[int, WeightSource] | None = None
+        self._epoch = 0  # what was begun in an earlier one counts for nothing
+        self._is_paused = self._is_closed = self._is_restarting = False
+        for group in groups:
+            self.attach(group)
+
+    # --- Requests
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
+        """A future for each of `requests`, a wave; samples of one prompt that stand together stay on one engine.
+
+        Raises:
+            RuntimeError: it is closed.
+            WorkerDied: no replica is left.
+        """
+        with self._changed:
+            self._require_open()
+            if not self._replicas:
+                raise WorkerDied(NO_SAMPLER)
+            tickets = self._tickets(requests)
+            self._deal(by_prompt(tickets))
+            self._changed.notify_all()
+        return [ticket.future for ticket in tickets]
+
+    def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
+        """As `submit`, to every engine: futures for all of `requests`, by the name of its group and its rank.
+
+        They wait for no room there. What an engine has not done when it dies, another does.
+        """
+        futures: dict[str, list[Future[Completion]]] = {}
+        with self._changed:
+            self._require_open()
+            for replica in self._replicas:
+                for rank, desk in enumerate(replica.desks):
+                    desk.waves.append(self._tickets(requests))
+                    futures[f"{replica.group.name}/{rank}"] = [ticket.future for ticket in desk.waves[-1]]
+            self._changed.notify_all()
+        return futures
+
+    def _tickets(self, requests: Sequence[Request]) -> list[Ticket]:
+        tickets = [Ticket(next(self._numbers), request, Future()) for request in requests]
+        for ticket in tickets:
+            ticket.future.set_running_or_notify_cancel()
+        return tickets
+
+    def abort(self, futures: Collection[Future[Completion]]) -> None:
+        """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
+
+        One that no engine has yet ends at once; one whose engine has died since, without a token. While sampling is
+        paused, those that an engine has end when it goes on.
+        """
+        wanted = set(map(id, futures))
+        with self._changed:
+            waiting = [ticket for r in self._replicas for desk in r.desks for ticket in desk.abort(wanted)]
+            waiting += [ticket for group in self._queue for ticket in group if id(ticket.future) in wanted]
+            kept = ([ticket for ticket in group if id(ticket.future) not in wanted] for group in self._queue)
+            self._queue = deque(group for group in kept if group)
+            self._changed.notify_all()
+        end_empty(waiting)
+
+    def pause(self) -> None:
+        """Sample nothing until `resume`; what runs stands still where it is."""
+        with self._changed:
+            self._is_paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        with self._changed:
+            self._is_paused = False
+            self._changed.notify_all()
+
+    # --- Weights
+
+    def update_weights(self, version: int, weights: WeightSource, *, drains: bool = False) -> Future[None]:
+        """Have all engines sample with what `weights` delivers, called `version`, from now on.
+
+        Requests in the making go on with them; with `drains`, those that an engine has are sampled to the end first.
+        The future fails, with an error that names version and replica, if a replica fails over them and no other goes
+        on in its place.
+
+        Raises:
+            ValueError: the version is not newer than the last one.
+            RuntimeError: somebody does not have the last one yet, or it is closed.
+        """
+        whole: Future[None] = Future()
+        with self._changed:
+            self._require_open()
+            if self._published and version <= self._published[0]:
+                raise ValueError(f"weights of version {version} come after those of version {self._published[0]}")
+            if slow := [replica.group.name for replica in self._replicas if replica.update]:
+                raise RuntimeError(f"weights of version {version}: {slow[0]} has not taken over the last ones yet")
+            if not self._replicas:
+                raise WorkerDied(f"weights of version {version}: {NO_SAMPLER}")
+            self._published = (version, weights)
+            updates = [Update(version, drains) for _ in self._replicas]
+            for replica, update in zip(self._replicas, updates, strict=True):
+                replica.update = update
+            self._changed.notify_all()
+        _when_all_are_done([update.done for update in updates], whole)
+        return whole
+
+    # --- Replicas
+
+    @property
+    def groups(self) -> list[WorkerGroup[SamplerWorker]]:
+        """Those that sample, in the order in which they came."""
+        with self._changed:
+            return [replica.group for replica in self._replicas]
+
+    def attach(self, group: WorkerGroup[SamplerWorker]) -> None:
+        """Sample on this group too. It gets the weights that count before its first request.
+
+        Raises:
+            RuntimeError: it is closed.
+        """
+        replica = Replica(group, [Desk() for _ in group.nodes], self._restarts)
+        with self._changed:
+            self._require_open()
+            if self._published:
+                replica.update = Update(self._published[0], drains=False)
+            self._replicas.append(replica)
+        threading.Thread(target=self._serve, args=(replica,), name=f"sampler-{group.name}", daemon=True).start()
+
+    def detach(self, group: WorkerGroup[SamplerWorker]) -> None:
+        """Sample on this group no more; what it has not done is asked of the others. Its workers stay.
+
+        Raises:
+            ValueError: it does not sample here, or no other group is left.
+        """
+        with self._changed:
+            leaving = [replica for replica in self._replicas if replica.group is group]
+            if not leaving:
+                raise ValueError(f"{group.name} is no sampler here, or was left out after it died")
+            if all(replica.is_leaving for replica in self._replicas if replica is not leaving[0]):
+                raise ValueError(f"{group.name} is the only sampler; attach another one first")
+            leaving[0].is_leaving = True
+            self._changed.notify_all()
+
+    def stats(self) -> dict[str, EngineStats]:
+        """What each engine did when it was last heard of, by the name of its group and its rank."""
+        with self._changed:
+            return {
+                f"{replica.group.name}/{rank}": desk.stats
+                for replica in self._replicas
+                for rank, desk in enumerate(replica.desks)
+            }
+
+    def outstanding(self) -> int:
+        """Requests that are not done."""
+        with self._changed:
+            return sum(map(len, self._queue)) + sum(desk.outstanding for r in self._replicas for desk in r.desks)
+
+    def state(self) -> str:
+        """What each replica does, in words, a line for each."""
+        with self._changed:
+            queued = sum(map(len, self._queue))
+            head = f"{queued} requests wait for a sampler{'; paused' if self._is_paused else ''}"
+            return "\n".join([head, *(replica.state() for replica in self._replicas)])
+
+    def restart(self) -> None:
+        """Make all workers anew with the models that they were made with, also of replicas that were given up.
+
+        What was asked is forgotten; so are weights on their way.
+
+        Raises:
+            FaultError: a replica does not come to rest.
+            Exception: what making a worker raised.
+        """
+        error = RuntimeError("the samplers were started anew")
+        with self._changed:
+            self._epoch += 1
+            self._is_restarting = True
+            given_up = tuple(self._given_up)
+            self._published = None
+            self._is_paused, self._next_engine = False, 0
+            tickets, updates = self._take_back_all(), self._take_back_updates()
+        self._end(tickets, updates, error)
+        try:
+            restarts = [group.restart() for group in [*self._at_rest(), *given_up]]
+            for restarted in restarts:
+                restarted.result(START_S)
+        finally:
+            with self._changed:
+                self._is_restarting = False
+                self._changed.notify_all()
+        for group in given_up:
+            self._given_up.remove(group)
+            self.attach(group)
+
+    def _at_rest(self) -> list[WorkerGroup[SamplerWorker]]:
+        """All groups, once none has a call under way."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not any(r.doing for r in self._replicas), START_S):
+                raise FaultError(f"the samplers cannot be started anew:\n{self.state()}")
+            return self.groups
+
+    def close(self) -> None:
+        """End all threads; requests and updates that are not done end in an error."""
+        with self._changed:
+            self._is_closed = True
+            tickets, updates = self._take_back_all(), self._take_back_updates()
+            self._changed.notify_all()
+        self._end(tickets, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the samplers are closed")
+
+    # --- Dealing; with the lock
+
+    def _deal(self, groups: list[list[Ticket]]) -> None:
+        if self._in_flight is not None:
+            self._queue += groups
+            return
+        desks = [desk for replica in self._replicas for desk in replica.desks]
+        for number, desk in enumerate(desks):
+            # Each engine in turn gets the next group: of equal waves, the same groups are always together.
+            wave = [t for group in groups[(number - self._next_engine) % len(desks) :: len(desks)] for t in group]
+            if wave:
+                desk.waves.append(wave)
+        self._next_engine = (self._next_engine + len(groups)) % len(desks)
+
+    def _feed(self, replica: Replica) -> None:
+        """Give the engines of a replica what waits, as much as they have room for."""
+        limit = self._in_flight or 0
+        if replica.update and replica.update.drains:
+            return
+        for desk in sorted(replica.desks, key=lambda desk: desk.outstanding):
+            while self._queue and (not desk.outstanding or desk.outstanding + len(self._queue[0]) <= limit):
+                desk.waves.append(self._queue.popleft())
+
+    def _take_back_all(self) -> list[Ticket]:
+        tickets = [ticket for group in self._queue for ticket in group]
+        self._queue.clear()
+        return tickets + [ticket for replica in self._replicas for ticket in replica.take_back()]
+
+    def _take_back_updates(self) -> list[Update]:
+        updates = [replica.update for replica in self._replicas if replica.update]
+        for replica in self._replicas:
+            replica.update = None
+        return updates
+
+    def _end(self, tickets: Sequence[Ticket], updates: Sequence[Update], error: BaseException) -> None:
+        """End these in an error; without the lock."""
+        fail(tickets, error)
+        for update in updates:
+            update.done.set_exception(error)
+
+    # --- The thread of a replica
+
+    def _serve(self, replica: Replica) -> None:
+        try:
+            while self._take_turn(replica):
+                pass
+        except BaseException as error:  # noqa: BLE001  a mistake of ours here must not leave requests without an end
+            self._give_up(replica, error, is_death=False)
+
+    def _take_turn(self, replica: Replica) -> bool:
+        """Do the next thing that a replica has to do, which is waited for; whether there may be more."""
+        with self._changed:
+            replica.doing = ""
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._has_to_do(replica))
+            if self._is_closed:
+                return False
+            epoch, update = self._epoch, self._due_update(replica)
+            is_leaving, orders = replica.is_leaving, list[Orders]()
+            if not is_leaving and not update:
+                orders = self._take_orders(replica)
+            replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
+        if is_leaving:
+            self._let_go(replica)
+            return False
+        try:
+            if update:
+                self._updated(replica, update, self._delivered(replica))
+            else:
+                self._hand_over(replica, self._call(replica, "sample", "advance", orders, SLICE_S), epoch)
+        except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
+            return self._recover(replica, error, epoch)
+        return True
+
+    def _take_orders(self, replica: Replica) -> list[Orders]:
+        """What the engines of a replica are to be told; with the lock."""
+        if self._in_flight is not None:
+            self._feed(replica)
+        return [desk.take_orders() for desk in replica.desks]
+
+    def _has_to_do(self, replica: Replica) -> bool:
+        if self._is_closed:
+            return True
+        if self._is_restarting:
+            return False
+        if replica.is_leaving or self._due_update(replica):
+            return True
+        if self._is_paused:
+            return False
+        return not replica.is_idle or bool(self._queue and not replica.update)
+
+    def _due_update(self, replica: Replica) -> Update | None:
+        update = replica.update
+        return update if update and not (update.drains and replica.runs) else None
+
+    def _call(self, replica: Replica, what: str, method: str, *args: Any) -> Any:
+        """Call the workers of a replica, which are ended if they do not answer."""
+        call = getattr(replica.group, method)(*args)
+        left_s = self._timeout_s
+        while left_s > 0:
+            piece_s, has_begun = min(left_s, LOOK_S), call.running()
+            try:
+                return call.result(piece_s)
+            except CallTimeout:
+                if call.done():
+                    return call.result()  # it ended just now; or the error is the worker's own
+                left_s -= piece_s if has_begun else 0
+        replica.group.kill()
+        raise WorkerDied.of(
+            replica.group.name,
+            0,
+            replica.group.nodes[0],
+            f"was to {what} and has not answered for {self._timeout_s:.0f} s (sampler.timeout_s); it was ended",
+        )
+
+    def _delivered(self, replica: Replica) -> int | None:
+        """Give a replica the weights that count; returns their version, None where those of the start do."""
+        with self._changed:
+            published = self._published
+        return (
+            published[1].deliver(replica.group, partial(self._call, replica, "take over weights"))
+            if published
+            else None
+        )
+
+    def _updated(self, replica: Replica, update: Update, version: int | None) -> None:
+        with self._changed:
+            is_due = replica.update is update
+            if is_due:  # before the future is done: whoever waits for it may publish again at once
+                replica.update, replica.version = None, version
+        if is_due:
+            update.done.set_result(None)
+
+    def _hand_over(self, replica: Replica, answers: list[Progress], epoch: int) -> None:
+        with self._changed:
+            if self._epoch != epoch or self._is_closed:
+                return  # it was all taken back meanwhile
+            for rank, (desk, progress) in enumerate(zip(replica.desks, answers, strict=True)):
+                desk.check(progress, f"engine {rank} of worker group {replica.group.name!r}")
+            finished = [
+                done for desk, progress in zip(replica.desks, answers, strict=True) for done in desk.take_done(progress)
+            ]
+            self._changed.notify_all()
+        for ticket, completion in finished:
+            ticket.future.set_result(replace(completion, sampled_by=replica.group.name))
+
+    def _recover(self, replica: Replica, error: BaseException, epoch: int) -> bool:
+        """Bring a replica back that failed, with all that it had to do; whether it goes on."""
+        if isinstance(error, CancelledError):
+            error = RuntimeError("sampling was cancelled: the pool of the samplers is closed")
+        is_death = isinstance(error, WorkerDied | EngineFault)
+        while is_death and replica.restarts_left and self._epoch == epoch and not self._is_closed:
+            replica.restarts_left -= 1
+            self._say(f"{error}; it is started anew, and asked again what it had not finished")
+            replica.doing = "is started anew"
+            try:
+                version = self._revived(replica)
+            except BaseException as another:  # noqa: BLE001  counted as the first one was
+                error = another
+                continue
+            self._ask_again(replica, version)
+            return True
+        if self._epoch != epoch and not self._is_closed:
+            return True  # everything is started anew, by somebody else
+        self._give_up(replica, error, is_death=is_death)
+        return False
+
+    def _revived(self, replica: Replica) -> int | None:
+        """Start the workers of a replica anew, and give them the weights that count; see `_delivered`."""
+        name = replica.group.name
+        try:
+            replica.group.restart().result(START_S)
+        except CallTimeout:
+            how = f"was to be started anew, and is not there after {START_S:.0f} s"
+            raise WorkerDied.of(name, 0, replica.group.nodes[0], how) from None
+        return self._delivered(replica)
+
+    def _ask_again(self, replica: Replica, version: int | None) -> None:
+        with self._changed:
+            aborted: list[Ticket] = []
+            for desk in replica.desks:
+                tickets, ended = without_aborted(desk.take_back())
+                aborted += ended
+                if tickets:
+                    desk.waves.append(tickets)
+            replica.version = version
+            update = replica.update
+            is_due = update is not None and version is not None and update.version <= version
+            if is_due:
+                replica.update = None
+            self._changed.notify_all()
+        end_empty(aborted)
+        if update and is_due:
+            update.done.set_result(None)
+
+    def _give_up(self, replica: Replica, error: BaseException, *, is_death: bool) -> None:
+        """Leave a replica out for good; others do its work if it died, else all that it had to do fails."""
+        with self._changed:
+            self._replicas = [other for other in self._replicas if other is not replica]
+            self._given_up.append(replica.group)
+            tickets, aborted = without_aborted(replica.take_back())
+            update, replica.update = replica.update, None
+            is_survived = bool(self._replicas) and is_death
+            if is_survived:
+                self._deal(by_prompt(tickets))
+                tickets = []
+            elif not self._replicas:
+                tickets += self._take_back_all()
+            is_closed, left = self._is_closed, len(self._replicas)
+            self._changed.notify_all()
+        if not is_closed:
+            self._say(f"{str(error) or repr(error)}; it is left out, {left} samplers go on")
+        end_empty(aborted)
+        if update and is_survived:
+            update.done.set_result(None)
+        elif update:
+            error = refused(error, update.version, replica.group.name)
+            update.done.set_exception(error)
+        fail(tickets, error)
+
+    def _let_go(self, replica: Replica) -> None:
+        """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
+        with self._changed:
+            self._replicas = [other for other in self._replicas if other is not replica]
+            tickets, aborted = without_aborted(replica.take_back())
+            update, replica.update = replica.update, None
+            if self._replicas:
+                self._deal(by_prompt(tickets))
+                tickets = []
+            else:
+                tickets += self._take_back_all()
+            published = self._published
+            self._changed.notify_all()
+        end_empty(aborted)
+        if update:
+            update.done.set_result(None)
+        fail(tickets, WorkerDied(NO_SAMPLER))
+        if published and replica.version is not None:
+            with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
+                published[1].release(replica.group, partial(self._call, replica, "let go of weights"))
+
+
+def _when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:
+    """Have `whole` done with the last of `parts`, with the first error among them."""
+    lock, left = threading.Lock(), [len(parts)]
+
+    def note(_: Future[None]) -> None:
+        with lock:
+            left[0] -= 1
+            if left[0]:
+                return
+        error = next((part.exception() for part in parts if part.exception()), None)
+        whole.set_exception(error) if error else whole.set_result(None)
+
+    for part in parts:
+        part.add_done_callback(note)

@@ -1,0 +1,40 @@
+"""The worker that holds an engine. `pool.py` is how others reach such workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autoclave.rollout import Engine, SleepingEngine
+from autoclave.workers.dispatch import Dispatch, register
+from autoclave.workers.memory import MeasuresMemory
+from autoclave.workers.sampler.orders import Orders, Progress
+from autoclave.workers.weights.receiving import ReceivesWeights
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SamplerWorker(MeasuresMemory, ReceivesWeights):
+    """Holds an engine, which computes on `device`; left out, on the CPU."""
+
+    def __init__(self, engine: Engine, device: torch.device | None = None) -> None:
+        self._engine, self.device = engine, device
+
+    def onload(self) -> None:
+        """Take the GPU."""
+        if isinstance(self._engine, SleepingEngine):
+            self._engine.wake_up()
+
+    def offload(self) -> None:
+        """Leave the GPU to another group of the pool."""
+        if isinstance(self._engine, SleepingEngine):
+            self._engine.sleep()
+
+    @register(Dispatch.EACH)
+    def advance(self, orders: Orders, seconds: float) -> Progress:
+        """Take `orders`, and sample on for about `seconds`, or until nothing is left."""
+        for wave in orders.waves:
+            self._engine.add(wave)
+        if orders.aborted:
+            self._engine.abort(orders.aborted)
+        return Progress(self._engine.step(seconds), self._engine.stats)

@@ -1,0 +1,11 @@
+"""Sealed commands over a folder: what a command writes is kept apart until it is accepted. Imports `sandbox`."""
+
+from autoclave.workspaces.command import (
+    CommandLimits,
+    SealedCommand,
+    overlay_problem,
+    python_executable,
+    run_command,
+)
+
+__all__ = ["CommandLimits", "SealedCommand", "overlay_problem", "python_executable", "run_command"]

@@ -1,0 +1,242 @@
+"""Run one command over a folder, sealed: the far side of `workspaces/command.py`, where the theory of operation is.
+
+keeper          unshares all namespaces, has its ids written, forks, waits for
+  first process   builds the root, mounts, pivots, forks, reaps and kills all, reports
+    command         gives up what is left of privileges, loads the filter, is replaced by the command
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+from typing import Any, NoReturn
+
+from autoclave.sandbox.guest import linux
+from autoclave.sandbox.guest.filter import command_filter
+
+_ALL = (
+    linux.CLONE_NEWUSER
+    | linux.CLONE_NEWNS
+    | linux.CLONE_NEWNET
+    | linux.CLONE_NEWIPC
+    | linux.CLONE_NEWUTS
+    | linux.CLONE_NEWCGROUP
+    | linux.CLONE_NEWPID
+)
+_LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+_QUIET = linux.MS_NOSUID | linux.MS_NODEV
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_LOWER, _LAYERS = "/.lower", "/.layers"
+_FAULT = 70
+
+
+def main(control: str) -> None:
+    """Serve one command on a socket that was inherited. Ends the process."""
+    link = socket.socket(fileno=int(control))
+    try:
+        linux.die_with_parent()
+        plan = _receive(link)
+        linux.unshare(_ALL)
+        _send(link, {"ids": os.getpid()})
+        _receive(link)
+        pid = os.fork()
+        if pid == 0:
+            _be_first_process(plan, link)
+        _send(link, {"first": pid})
+        link.close()
+        os.waitpid(pid, 0)  # comes back when all others of the process namespace are gone, too
+    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+        _fail(link, error)
+    os._exit(0)
+
+
+def _be_first_process(plan: "dict[str, Any]", link: socket.socket) -> NoReturn:
+    try:
+        linux.die_with_parent()
+        _receive(link)
+        notes = _build_root(plan)
+        _listen(plan, link)
+        told, tells = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _be_command(plan, tells)
+        os.close(tells)
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+        refused = os.read(told, 1 << 12)
+        _send(link, _ended(pid) | {"refused": refused.decode(), "notes": notes})
+    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+        _fail(link, error)
+    os._exit(0)
+
+
+def _fail(link: socket.socket, error: BaseException) -> NoReturn:
+    try:
+        _send(link, {"fault": f"{type(error).__name__}: {error}", "errno": getattr(error, "errno", None)})
+    finally:
+        os._exit(_FAULT)
+
+
+def _ended(command: int) -> "dict[str, Any]":
+    """Wait for the command; kill and reap whatever it left."""
+    status = 0
+    while True:
+        pid, found, _ = os.wait4(-1, 0)
+        if pid == command:
+            status = found
+            break
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    while True:
+        try:
+            os.wait4(-1, 0)
+        except ChildProcessError:
+            break
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"status": status, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
+
+
+# --- The root --------------------------------------------------------------------------------------------------------
+
+
+def _build_root(plan: "dict[str, Any]") -> "list[str]":
+    """Assemble the root on a tmpfs, pivot into it. What the host would not let us have is returned."""
+    root, notes = plan["scratch"], list[str]()
+    linux.set_host_name("cell")
+    linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount("root", root, "tmpfs", _QUIET, "mode=0755,size=4m")
+    for source, target in plan["binds"]:
+        _bind(source, root + target)
+    for path in plan["masks"]:
+        linux.mount("mask", root + path, "tmpfs", linux.MS_RDONLY | _QUIET, "mode=0755")
+    for path, target in plan["links"]:
+        if not os.path.lexists(root + path):
+            os.makedirs(os.path.dirname(root + path), exist_ok=True)
+            os.symlink(target, root + path)
+    for path, content in plan["files"].items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        with open(root + path, "w") as file:
+            file.write(content)
+    for mount_point in ("/tmp", "/proc", "/dev/shm", plan["place"], _LOWER, _LAYERS):
+        os.makedirs(root + mount_point, exist_ok=True)
+    for mount_point in ("/tmp", "/dev/shm"):
+        options = f"mode=1777,size={plan['scratch_bytes']},nr_inodes={plan['scratch_files']}"
+        linux.mount("scratch", root + mount_point, "tmpfs", _QUIET, options)
+    try:  # only what it says of processes: settings of the host would belong to the root of this cell, too
+        linux.mount("proc", root + "/proc", "proc", _QUIET | linux.MS_NOEXEC, "subset=pid")
+    except OSError as error:
+        notes.append(f"no /proc: {error.strerror}")
+    _mount_tree(plan, root)
+    os.chdir(root)
+    linux.pivot_root_here()
+    linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+    return notes
+
+
+def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
+    place = root + plan["place"]
+    if plan["method"] == "overlay":
+        linux.mount(plan["lower"], root + _LOWER, None, linux.MS_BIND | linux.MS_REC)
+        about = os.stat(root + _LOWER)
+        if plan["lower_inode"] not in (None, [about.st_dev, about.st_ino]):
+            raise OSError(errno.ESTALE, f"{plan['lower']} is another folder by now")
+        linux.mount(plan["layers"], root + _LAYERS, None, linux.MS_BIND)
+        layers = f"lowerdir={root + _LOWER},upperdir={root + _LAYERS}/upper,workdir={root + _LAYERS}/work"
+        linux.mount("tree", place, "overlay", _QUIET, f"{layers},userxattr")
+        linux.unmount(root + _LOWER)  # the overlay keeps what it needs
+        linux.unmount(root + _LAYERS)
+    else:
+        linux.mount(f"{plan['layers']}/upper", place, None, linux.MS_BIND)
+        flags = linux.MS_REMOUNT | linux.MS_BIND | _QUIET | (os.statvfs(place).f_flag & _LOCKED_FLAGS)
+        linux.mount(None, place, None, flags)
+    for path in plan["read_only"]:
+        within = _within(place, path)
+        linux.mount(within, within, None, linux.MS_BIND)
+        linux.mount(None, within, None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+
+
+def _within(place: str, path: str) -> str:
+    found = os.path.join(place, path)
+    if os.path.realpath(found) != os.path.realpath(place) + "/" + path:
+        raise OSError(errno.ELOOP, f"{path} leads over a link")
+    return found
+
+
+def _bind(source: str, target: str) -> None:
+    """Show `source` of the host at `target`, read-only. Devices stay usable, nothing else does."""
+    mode = os.stat(source).st_mode
+    if stat.S_ISDIR(mode):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    linux.mount(source, target, None, linux.MS_BIND)
+    flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
+    flags |= os.statvfs(target).f_flag & _LOCKED_FLAGS  # what the host's mount forbids cannot be allowed again
+    linux.mount(None, target, None, flags if stat.S_ISCHR(mode) else flags | linux.MS_NODEV)
+
+
+def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
+    """Hand out a socket that listens in this network, where there is nothing else."""
+    if not plan["listens"]:
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+        door.bind(("127.0.0.1", plan["port"]))
+        door.listen(128)
+        socket.send_fds(link, [b"\0\0\0\2{}"], [door.fileno()])
+    _receive(link)
+
+
+# --- The command -----------------------------------------------------------------------------------------------------
+
+
+def _be_command(plan: "dict[str, Any]", tells: int) -> NoReturn:
+    try:
+        os.setsid()
+        os.umask(0o022)
+        for name in ("SIGPIPE", "SIGXFSZ", "SIGINT"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        for kind, value in plan["limits"]:
+            linux.lower_limit(kind, value)
+        os.dup2(tells, 3)
+        os.closerange(4, 1 << 16)
+        os.set_inheritable(3, False)
+        os.chdir(plan["folder"])
+        linux.renounce_privileges(keep=plan["capabilities"])
+        linux.hold_capabilities(*plan["capabilities"])
+        linux.load_filter(command_filter(linux.MACHINE, has_network=plan["listens"]))
+        os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
+    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+        os.write(3, f"{plan['argv'][0]}: {getattr(error, 'strerror', None) or error}".encode()[:4000])
+    finally:
+        os._exit(127)
+
+
+# --- Messages: four bytes of length, then JSON -----------------------------------------------------------------------
+
+
+def _send(link: socket.socket, message: "dict[str, Any]") -> None:
+    content = json.dumps(message).encode()
+    link.sendall(len(content).to_bytes(4, "big") + content)
+
+
+def _receive(link: socket.socket) -> "dict[str, Any]":
+    length = int.from_bytes(_read(link, 4), "big")
+    return json.loads(_read(link, length))
+
+
+def _read(link: socket.socket, length: int) -> bytes:
+    content = b""
+    while len(content) < length:
+        piece = link.recv(length - len(content))
+        if not piece:
+            os._exit(0)  # the other side is gone
+        content += piece
+    return content

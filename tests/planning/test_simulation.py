@@ -1,0 +1,305 @@
+"""Simulated schedules: figures worked out by hand, figures that are known, and laws that hold for every profile."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoclave.core import ConfigError
+from autoclave.core.timeline import Role, Span
+from autoclave.planning import (
+    CODE,
+    MATHEMATICS,
+    Dealing,
+    Profile,
+    ScheduleName,
+    ScheduleRun,
+    Split,
+    Work,
+    generate,
+    ideal,
+    read_profile,
+    simulate,
+)
+from tests.planning.profiles import divided, profiles, tiny, ways
+
+ONE_EACH = Split(1, 1)
+SYNCHRONOUS, MINIBATCH = ScheduleName.SYNCHRONOUS, ScheduleName.MINIBATCH_PIPELINE
+ONE_OFF, ASYNCHRONOUS = ScheduleName.ONE_OFF_PIPELINE, ScheduleName.ASYNCHRONOUS
+
+
+def times(run: ScheduleRun, role: Role) -> list[tuple[float, float]]:
+    return [(span.start, span.end) for span in sorted(run.of(role), key=lambda span: (span.end, span.start))]
+
+
+def place(span: Span) -> tuple[int, int]:
+    """Iteration, and which request of it."""
+    return span.step - 1, int(span.name)
+
+
+def work_of(profile: Profile, span: Span) -> Work:
+    iteration, request = place(span)
+    return profile.iterations[iteration][request]
+
+
+# --- By hand: see `tiny` -------------------------------------------------------------------------------------------
+
+
+def test_synchronous_does_one_thing_after_the_other():
+    run = simulate(tiny(), SYNCHRONOUS, Split.time_sharing(1), rewards_after_sampling=True)
+    assert times(run, Role.SAMPLER) == [(0, 4), (0, 7)]
+    assert times(run, Role.JUDGE) == [(7, 8), (8, 9)]  # one slot
+    assert times(run, Role.TRAINER) == [(9, 12)]  # 6 tokens of 0.5 s
+    assert times(run, Role.PUBLISH) == [(12, 13)]
+    assert run.ends == (13,)
+    assert (run.sample_s(0), run.reward_tail_s(0), run.train_s(0)) == (7, 2, 3)
+
+
+def test_rewards_that_start_when_a_response_is_done_hide_behind_sampling():
+    run = simulate(tiny(), SYNCHRONOUS, Split.time_sharing(1))
+    assert times(run, Role.JUDGE) == [(4, 5), (7, 8)]
+    assert run.ends == (12,)
+    assert run.hidden_reward_share() == 0.5
+
+
+def test_the_minibatch_pipeline_learns_from_what_is_complete_and_the_last_part_spills_over():
+    run = simulate(tiny(iterations=2), MINIBATCH, ONE_EACH)
+    assert times(run, Role.TRAINER) == [(5, 6), (8, 10), (16, 17), (19, 21)]
+    assert run.ends == (11, 22)  # the second iteration is sampled from 11 on
+    assert run.spill_over_s(0) == 2
+    assert run.hidden_training_share() == pytest.approx(1 / 3)
+
+
+def test_the_sampler_of_the_one_off_pipeline_is_one_iteration_ahead_and_does_not_wait_for_rewards():
+    run = simulate(tiny(iterations=3), ONE_OFF, ONE_EACH)
+    assert times(run, Role.SAMPLER)[1::2] == [(0, 7), (7, 14), (14, 21)]
+    assert times(run, Role.TRAINER) == [(8, 11), (15, 18), (22, 25)]
+    assert run.ends == (12, 19, 26)
+    assert (run.whole_s, run.steady_s) == (26 / 3, 7)
+    assert (run.busy_share(Role.SAMPLER), run.busy_share(Role.TRAINER)) == (1, 3 / 7)  # from 7 to 14
+    assert run.bottleneck() is Role.SAMPLER
+    assert run.hidden_training_share() == 1
+
+
+def test_the_sampler_of_the_one_off_pipeline_is_not_two_iterations_ahead_of_a_slow_trainer():
+    run = simulate(tiny(iterations=3, train_ms_per_token=2000.0), ONE_OFF, ONE_EACH)  # 12 s an update
+    assert times(run, Role.TRAINER) == [(8, 20), (21, 33), (34, 46)]
+    assert times(run, Role.SAMPLER)[1::2] == [(0, 7), (7, 14), (21, 28)]  # 21: the first update is published
+
+
+def test_the_asynchronous_schedule_fills_the_slots_that_the_last_responses_leave():
+    run = simulate(tiny(iterations=2), ASYNCHRONOUS, ONE_EACH, max_staleness=1)
+    # The short response of the second iteration runs beside the long one of the first, from 4 to 8.
+    assert times(run, Role.SAMPLER) == [(0, 4), (0, 8), (4, 8), (8, 14)]
+    assert times(run, Role.JUDGE) == [(4, 5), (8, 9), (9, 10), (14, 15)]
+    assert run.ends == (13, 19)
+
+
+def test_devices_of_the_trainer_divide_its_work_and_devices_of_the_sampler_its_requests():
+    run = simulate(tiny(), SYNCHRONOUS, Split(2, 3))
+    assert times(run, Role.SAMPLER) == [(0, 3), (0, 6)]  # each alone on its device: 1.5 s a token
+    assert run.train_s(0) == 1
+
+
+def test_requests_beyond_the_slots_wait():
+    run = simulate(tiny(slots=1), SYNCHRONOUS, ONE_EACH)
+    assert times(run, Role.SAMPLER) == [(0, 3), (3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("dealing", "expected"),
+    [
+        (Dealing.ROUND_ROBIN, [[0, 2, 4], [1, 3]]),
+        (Dealing.LONGEST_FIRST, [[2, 0, 1], [4, 3]]),
+        (Dealing.BY_GROUP, [[0, 1, 4], [2, 3]]),
+        (Dealing.WHEN_FREE, [[0, 2, 4], [1, 3]]),
+    ],
+)
+def test_requests_are_dealt(dealing: Dealing, expected: list[list[int]]):
+    lengths = [(0, 3), (0, 1), (1, 9), (1, 2), (2, 5)]
+    profile = tiny(slots=8, iterations=(tuple(Work(group, tokens, 0.0) for group, tokens in lengths),))
+    run = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=dealing)
+    on_device = defaultdict(list)
+    for span in run.of(Role.SAMPLER):
+        on_device[span.lane].append(span.attributes["request"])
+    assert [sorted(on_device[device]) for device in ("0", "1")] == [sorted(requests) for requests in expected]
+
+
+def test_a_request_without_a_slot_waits_for_the_first_one_that_is_free_on_any_device():
+    works = tuple(Work(0, tokens, 0.0) for tokens in (9, 1, 5, 1))
+    profile = tiny(slots=1, iterations=(works,))
+    turns = simulate(profile, SYNCHRONOUS, Split(2, 1))  # 9 and 5 on one, 1 and 1 on the other
+    waits = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=Dealing.WHEN_FREE)
+    assert turns.sample_s(0) == 14 * 1.5
+    assert waits.sample_s(0) == 9 * 1.5
+    assert times(waits, Role.SAMPLER) == [(0, 1.5), (1.5, 9), (9, 10.5), (0, 13.5)]
+
+
+@pytest.mark.parametrize("schedule", [MINIBATCH, ONE_OFF, ASYNCHRONOUS])
+def test_devices_that_take_turns_cannot_work_at_the_same_time(schedule: ScheduleName):
+    with pytest.raises(ConfigError, match="divide them"):
+        simulate(tiny(), schedule, Split.time_sharing(2))
+
+
+def test_a_role_without_a_device_is_an_error():
+    with pytest.raises(ConfigError, match="split 2:0: sampler and trainer need at least one device each"):
+        simulate(tiny(), ONE_OFF, Split(2, 0))
+
+
+# --- Known figures -------------------------------------------------------------------------------------------------
+
+KNOWN = {
+    "math": (304.8, (200.6, 0.0, 109.7), (295.5, 1.03), (233.6, 1.31), (209.7, 1.45)),
+    "code": (422.5, (201.4, 129.2, 105.2), (299.4, 1.41), (234.5, 1.80), (211.5, 2.00)),
+}
+"""Seconds per iteration of the synchronous schedule, (sampling, rest of rewards, learning) of its first; then seconds
+and ratio to it of the minibatch pipeline, the one-off pipeline, and that in its steady part. They come with the
+profiles and were computed by somebody else's simulation."""
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_figures_that_come_with_profiles_of_others_are_reproduced(name: str, data: Path):
+    folder = data.parent / "profiles"
+    if not folder.is_dir():
+        pytest.skip("AUTOCLAVE_DATA is not set to a folder that has profiles beside it")
+    synchronous_s, parts, minibatch, one_off, steady = KNOWN[name]
+    found = ideal(read_profile(folder / f"{name}.json.gz"))
+    run = found[SYNCHRONOUS].run
+    assert run.whole_s == pytest.approx(synchronous_s, abs=0.06)  # they are rounded
+    assert (run.sample_s(0), run.reward_tail_s(0), run.train_s(0)) == pytest.approx(parts, abs=0.06)
+    pipelines = [found[MINIBATCH].run.whole_s, found[ONE_OFF].run.whole_s, found[ONE_OFF].run.steady_s]
+    for seconds, expected in zip(pipelines, (minibatch, one_off, steady), strict=True):
+        assert (seconds, run.whole_s / seconds) == (
+            pytest.approx(expected[0], abs=0.06),
+            pytest.approx(expected[1], abs=0.006),
+        )
+    assert found[MINIBATCH].split == found[ONE_OFF].split == Split(3, 5)
+
+
+@pytest.mark.parametrize(
+    ("workload", "synchronous_s", "minibatch_s", "one_off_s", "steady_s"),
+    [(MATHEMATICS, 302.2, 292.6, 231.3, 211.1), (CODE, 428.6, 300.1, 235.0, 214.6)],
+)
+def test_our_own_profiles_come_close_to_those(workload, synchronous_s, minibatch_s, one_off_s, steady_s):
+    found = ideal(generate(workload))
+    of_synchronous, _, of_minibatch, of_one_off, of_steady = KNOWN[workload.name]
+    seconds = [found[schedule].run.whole_s for schedule in (SYNCHRONOUS, MINIBATCH, ONE_OFF)]
+    seconds.append(found[ONE_OFF].run.steady_s)
+    assert seconds == pytest.approx([synchronous_s, minibatch_s, one_off_s, steady_s], abs=0.06)
+    assert seconds == pytest.approx([of_synchronous, of_minibatch[0], of_one_off[0], of_steady[0]], rel=0.016)
+    assert found[MINIBATCH].split == found[ONE_OFF].split == Split(3, 5)
+    assert found[ONE_OFF].run.busy_share(Role.SAMPLER) > 0.98
+
+
+# --- Laws ----------------------------------------------------------------------------------------------------------
+
+
+def overlapping(spans: list[Span]) -> bool:
+    ordered = sorted((span.start, span.end) for span in spans)
+    return any(second[0] < first[1] - 1e-9 for first, second in pairwise(ordered))
+
+
+@given(profiles(), ways(), st.sampled_from(Dealing))
+def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, dealing):
+    schedule, split, staleness = way
+    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    wanted = Counter((i, r) for i, works in enumerate(profile.iterations) for r in range(len(works)))
+    assert Counter(place(span) for span in run.of(Role.SAMPLER)) == wanted
+    assert Counter(place(span) for span in run.of(Role.JUDGE)) == wanted
+    places = defaultdict(list)
+    for span in run.spans:
+        role = Role.TRAINER if span.role is Role.PUBLISH else span.role
+        places[role, int(span.lane or 0), span.attributes.get("slot", 0)].append(span)
+    assert not any(overlapping(spans) for spans in places.values())
+    assert all(lane < split.samplers and slot < profile.slots for role, lane, slot in places if role is Role.SAMPLER)
+    if split.is_shared:
+        busy = [(span.start, span.end) for span in run.of(Role.TRAINER)]
+        assert all(
+            span.end <= low + 1e-9 or span.start >= high - 1e-9 for span in run.of(Role.SAMPLER) for low, high in busy
+        )
+
+
+@given(profiles(), ways(), st.sampled_from(Dealing))
+def test_time_is_what_the_work_takes(profile: Profile, way, dealing):
+    schedule, split, staleness = way
+    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    for device in range(split.samplers):
+        spans = [span for span in run.of(Role.SAMPLER) if span.lane == str(device)]
+        done = [0.0] * len(spans)
+        moments = sorted({moment for span in spans for moment in (span.start, span.end)})
+        for low, high in pairwise(moments):
+            running = [i for i, span in enumerate(spans) if span.start <= low and span.end >= high]
+            for index in running:
+                done[index] += (high - low) / profile.token_s(len(running))
+        lengths = [work_of(profile, span).tokens for span in spans]
+        assert done == pytest.approx(lengths, abs=1e-6)
+    for span in run.of(Role.JUDGE):
+        assert span.end - span.start == pytest.approx(work_of(profile, span).reward_s)
+    for iteration, works in enumerate(profile.iterations):
+        learnt = profile.train_s(sum(work.tokens for work in works), split.trainers)
+        assert run.train_s(iteration) == pytest.approx(learnt)
+
+
+@given(profiles(), ways())
+def test_nothing_happens_before_what_it_needs(profile: Profile, way):
+    schedule, split, staleness = way
+    run = simulate(profile, schedule, split, max_staleness=staleness)
+    behind = {ONE_OFF: 1, ASYNCHRONOUS: staleness}.get(schedule, 0)
+    sampled = {place(span): span.end for span in run.of(Role.SAMPLER)}
+    assert all(span.start >= sampled[place(span)] - 1e-9 for span in run.of(Role.JUDGE))
+    for iteration in range(len(profile.iterations)):
+        judged = max(span.end for span in run.of(Role.JUDGE, iteration))
+        updates = run.of(Role.TRAINER, iteration)
+        assert run.ends[iteration] == pytest.approx(updates[-1].end + profile.sync_s)
+        assert updates[-1].start >= judged - 1e-9
+        if schedule is not MINIBATCH:
+            assert len(updates) == 1
+        if iteration > behind:
+            begun = min(span.start for span in run.of(Role.SAMPLER, iteration))
+            assert begun >= run.ends[iteration - 1 - behind] - 1e-9
+    if schedule is not ASYNCHRONOUS:
+        for iteration in range(1, len(profile.iterations)):
+            before = max(span.end for span in run.of(Role.SAMPLER, iteration - 1))
+            assert min(span.start for span in run.of(Role.SAMPLER, iteration)) >= before - 1e-9
+
+
+@given(profiles(), ways(), st.sampled_from(Dealing))
+def test_no_run_is_shorter_than_the_work_of_any_role(profile: Profile, way, dealing):
+    schedule, split, staleness = way
+    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    works = [work for iteration in profile.iterations for work in iteration]
+    tokens, count = sum(work.tokens for work in works), len(profile.iterations)
+    least = max(
+        profile.train_s(tokens, split.trainers) + count * profile.sync_s,
+        sum(work.reward_s for work in works) / profile.judge_slots,
+        tokens * profile.token_s(profile.slots) / profile.slots / split.samplers,
+        max(work.tokens * profile.token_s(1) + work.reward_s for work in works),
+    )
+    assert run.ends[-1] >= least - 1e-6
+
+
+@given(profiles(reward_s=(0.0,)), divided())
+def test_one_off_is_never_slower_than_synchronous_on_the_same_devices_where_judging_is_free(profile, split):
+    one_off, synchronous = (simulate(profile, schedule, split) for schedule in (ONE_OFF, SYNCHRONOUS))
+    assert all(end <= other + 1e-6 for end, other in zip(one_off.ends, synchronous.ends, strict=True))
+
+
+@given(profiles(), divided())
+def test_without_staleness_the_asynchronous_schedule_is_the_synchronous_one(profile, split):
+    asynchronous = simulate(profile, ASYNCHRONOUS, split, max_staleness=0)
+    assert asynchronous.ends == simulate(profile, SYNCHRONOUS, split).ends
+
+
+@given(profiles(), ways())
+def test_shares_are_shares(profile, way):
+    schedule, split, staleness = way
+    run = simulate(profile, schedule, split, max_staleness=staleness)
+    shares = [run.busy_share(role) for role in Role]
+    shares += [run.sampler_device_share(), run.hidden_reward_share(), run.hidden_training_share()]
+    assert all(0 <= share <= 1 + 1e-9 for share in shares)
+    assert run.sampler_device_share() <= run.busy_share(Role.SAMPLER) + 1e-9

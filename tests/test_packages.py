@@ -6,9 +6,11 @@ import importlib
 import json
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
+import grimp
 import pytest
 
 import autoclave
@@ -67,3 +69,9 @@ def test_every_public_name_is_promised(package: str):
         name for name, value in vars(module).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
     assert own - {"annotations", "TYPE_CHECKING", "lazily"} == promised
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = grimp.build_graph("autoclave")
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imports).prepare()

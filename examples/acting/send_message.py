@@ -29,7 +29,7 @@ from proposing import have_proposed, in_a_line, options_of
 from services import answer_of, key_for, session_with
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Standing
 from autoclave.runtime.policy import Grant
 from autoclave.runtime.session import Session

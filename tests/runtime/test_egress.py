@@ -17,7 +17,8 @@ import pytest
 from autoclave.core import InputError, IsolationError
 from autoclave.runtime import permissions
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant

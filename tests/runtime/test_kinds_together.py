@@ -14,7 +14,7 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session

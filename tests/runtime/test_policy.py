@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from autoclave.core import InputError
 from autoclave.runtime import permissions
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, decide, grant_from, violations
 from autoclave.runtime.policy.decision import usage_of

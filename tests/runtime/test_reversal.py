@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Choice, Guarantee, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.trees import done, manifest, open_on

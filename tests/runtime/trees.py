@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session

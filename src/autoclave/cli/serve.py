@@ -46,7 +46,7 @@ def serve(context: click.Context, on_ray: bool) -> None:
         if settings:
             raise click.UsageError(f"{settings[0]}: settings stand behind the command", context)
         return
-    from autoclave.compose.service import run_server
+    from autoclave.compose.serving import run_server
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)

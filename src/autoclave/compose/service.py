@@ -115,24 +115,6 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
         )
 
 
-def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
-    """Serve until a signal ends it. `announce` is given the address once it listens.
-
-    Raises:
-        HostError: it cannot listen there.
-    """
-    if config.ray:
-        _run_on_ray(config, announce)
-        return
-    from autoclave.service.server import create_app
-    from autoclave.service.serving import listen, serve
-
-    listening = listen(config.host, config.port)
-    with contextlib.closing(listening), open_parts(config) as parts:
-        announce(url_of(config, listening.getsockname()[1]))
-        serve(create_app(parts), parts, listening)
-
-
 def url_of(config: ServeConfig, port: int) -> str:
     """The address of a server that listens at a port."""
     host = f"[{config.host}]" if ":" in config.host else config.host
@@ -150,16 +132,6 @@ def check_usable(config: ServeConfig) -> None:
     _require_certificate(config.tls)
     with contextlib.closing(open_store(config.store)) as store:
         _require_somebody(config, store)
-
-
-def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
-    try:
-        from autoclave.compose.ray_service import run_on_ray
-    except ImportError as error:
-        raise HostError(
-            f"ray: Ray Serve is not installed ({error}). Mend: pip install 'autoclave[serve-ray]'"
-        ) from None
-    run_on_ray(config, announce)
 
 
 def _require_certificate(tls: TlsConfig) -> None:

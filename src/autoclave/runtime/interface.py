@@ -10,31 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from autoclave.config import Config
 from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.footprints import Footprint
-
-if TYPE_CHECKING:
-    from autoclave.runtime.policy.request import Request
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.policy.request import Request
 
 Json = Mapping[str, Any]
 UndoneWith = Callable[[str], Iterator[Json]]
 """Gives receipts with some text in them of what was done and has been undone since, the last first."""
-
-
-class Guarantee(StrEnum):
-    """How good an undo is. Told before an action is run."""
-
-    EXACT = "exact"
-    """Everything that can be looked at is as it was."""
-    EQUIVALENT = "equivalent"
-    """The same for whoever uses it; something such as an id or a time is another."""
-    COMPENSATING = "compensating"
-    """Something else makes up for it."""
-    NONE = "none"
-    """It cannot be taken back."""
 
 
 class Choice(StrEnum):

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.policy.decision import (
     Decision,

@@ -23,7 +23,8 @@ from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.footprints import Done, GroupLimits, dependents, groups
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Manager, NotPermitted, NotUndone, Plan
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotPermitted, NotUndone, Plan
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.decision import shown_decision

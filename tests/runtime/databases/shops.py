@@ -14,7 +14,7 @@ import pytest
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant

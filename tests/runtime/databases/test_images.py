@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.databases.shops import Shop, done, in_mariadb_too

@@ -17,7 +17,8 @@ from autoclave.runtime.databases.mariadb import recorder as recorder_module
 from autoclave.runtime.databases.mariadb import rows as rows_module
 from autoclave.runtime.databases.mariadb.connection import Server, do
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.interface import Guarantee, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotUndone
 from autoclave.runtime.states import ActionState
 from tests.mariadb import Mariadb
 from tests.runtime.databases.shops import CANARY, Shop, done, mariadb_held

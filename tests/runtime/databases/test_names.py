@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import as_name
 from autoclave.runtime.databases.places import name_of, names_of, place_of, table_of
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.globs import matcher
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.policy.request import is_well_formed

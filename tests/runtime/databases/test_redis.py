@@ -23,7 +23,8 @@ from autoclave.runtime.connections import Connections, save_connections  # noqa:
 from autoclave.runtime.databases.redis.manager import KeyValueManager  # noqa: E402
 from autoclave.runtime.databases.redis.store import Store  # noqa: E402
 from autoclave.runtime.databases.settings import DatabaseConnection  # noqa: E402
-from autoclave.runtime.interface import Choice, Guarantee, NotPermitted, NotUndone  # noqa: E402
+from autoclave.runtime.guarantee import Guarantee  # noqa: E402
+from autoclave.runtime.interface import Choice, NotPermitted, NotUndone  # noqa: E402
 from autoclave.runtime.journal import Journal  # noqa: E402
 from autoclave.runtime.opening import open_session  # noqa: E402
 from autoclave.runtime.permissions import Permissions  # noqa: E402

@@ -32,7 +32,8 @@ from autoclave.runtime.databases.schema import Column, Reference, Schema, Table
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.throwaway.postgresql import postgres_throwaway
 from autoclave.runtime.databases.throwaway.server import end_throwaways
-from autoclave.runtime.interface import Choice, Guarantee, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.postgresql import Postgres

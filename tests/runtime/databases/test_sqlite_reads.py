@@ -10,7 +10,8 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from tests.runtime.databases.shops import Shop, done, session_on
 

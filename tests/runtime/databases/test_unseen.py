@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.interface import Guarantee, NotPermitted
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from tests.postgresql import Postgres
 from tests.runtime.databases.shops import Shop, changed, done, session_on

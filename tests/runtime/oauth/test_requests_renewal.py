@@ -9,7 +9,7 @@ import pytest
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Grant
 from autoclave.runtime.rest import ServiceConnection

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant

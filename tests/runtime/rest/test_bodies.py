@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.rest.forms import decoded, encoded
 from autoclave.runtime.rest.marks import has_mark

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_services, load_catalogue
 from autoclave.runtime.rest.catalogue import catalogue_from
 from autoclave.runtime.rest.expressions import evaluated, is_part_of, require_expressions, with_value, without

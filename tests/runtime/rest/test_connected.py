@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from autoclave.cli.act import act
 from autoclave.core import InputError
 from autoclave.runtime.connections import Connections, ModelPlace, VaultPlace, save_connections
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Grant
 from autoclave.runtime.session import Session

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import catalogue_of_openapi
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import asked, connection, done, opened

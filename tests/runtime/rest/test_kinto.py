@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Choice, Guarantee, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.rest.undoing import Inverses
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.rest.links import following
 from autoclave.runtime.rest.parts import Call, Part, State

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotUndone
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.expressions import is_general, normal
 from autoclave.runtime.rest.pairs import Match, PairStatus

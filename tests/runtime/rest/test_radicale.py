@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Choice, Guarantee
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import KEY, asked, connection, done, opened, secret
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy

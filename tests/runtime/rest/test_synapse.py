@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 from tests.runtime.rest.acting import METHODS, asked, connection, done, opened

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime import permissions
-from autoclave.runtime.interface import Guarantee, NotPermitted, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted, NotUndone
 from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import ServiceConnection

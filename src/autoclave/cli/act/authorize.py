@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.cli.act.vault import in_vault, opened_vault, trusting, value_given
+from autoclave.cli.act.opened_vault import in_vault, opened_vault, trusting, value_given
 from autoclave.core import HostError, InputError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autoclave.cli.act.opened_vault import PASSPHRASE_FILE, default_vault, opened_vault
 from autoclave.core import InputError
 from autoclave.core.json import parse_object
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from autoclave.runtime.session import Session
     from autoclave.runtime.vault import Vault
 
-FOLDER = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path)
+FOLDER = FILE = click.Path(path_type=Path)
 
 
 def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +44,6 @@ def on_state(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(root: Path, state: Path | None, name: str = "main", **others: Any) -> Session:
     """A session; what a process that died had left unfinished is told."""
-    from autoclave.cli.act.vault import PASSPHRASE_FILE, default_vault, opened_vault
     from autoclave.runtime.opening import open_session
 
     def open_vault(place: VaultPlace, record: Any) -> Vault:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autoclave.cli.act.common import FILE, on_state
+from autoclave.cli.act.opened_vault import default_vault, opened_vault
 from autoclave.core import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act connect vault --root project
     """
-    from autoclave.cli.act.vault import default_vault, opened_vault
     from autoclave.core.files import existing_file
     from autoclave.runtime.opening import alone_on
 
@@ -218,7 +218,6 @@ def _require_secret(place: Path, name: object) -> None:
     Raises:
         InputError: it has none of that name, or cannot be opened.
     """
-    from autoclave.cli.act.vault import opened_vault
     from autoclave.core.json import nearest
     from autoclave.runtime.connections import load_connections
 

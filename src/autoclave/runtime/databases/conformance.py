@@ -27,7 +27,8 @@ from autoclave.runtime.databases.engine import Contested, Engine, Rejected, open
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.interface import Choice, Guarantee
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant

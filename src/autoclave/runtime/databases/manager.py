@@ -30,7 +30,8 @@ from autoclave.runtime.databases.plans import accesses, accesses_of_reading, cha
 from autoclave.runtime.databases.rows import row_lines, row_names
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.footprints import meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, Plan, UndoneWith
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, Json, Plan, UndoneWith
 from autoclave.runtime.policy.request import Request
 
 _REMEMBERED = 4

@@ -10,7 +10,7 @@ from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.planning import Survey
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.packages import normalised_name
 from autoclave.runtime.policy.request import Access, Request
 

@@ -43,7 +43,8 @@ from autoclave.runtime.files.steps import (
 from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import undo_steps
 from autoclave.runtime.footprints import meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.grants import COUNTED, Grant
 from autoclave.runtime.policy.request import Access, Request, is_well_formed
 from autoclave.runtime.records import Record

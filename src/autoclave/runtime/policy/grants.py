@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import first_error, rule_of
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.globs import literal_prefix, loose, matcher, names_in
 from autoclave.runtime.records import Record
 

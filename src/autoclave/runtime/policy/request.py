@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 
 
 @dataclass(frozen=True, slots=True)

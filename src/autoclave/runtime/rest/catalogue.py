@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
 from autoclave.runtime.rest.fields import PARAMETER, Method, PlainPath, Pointer, Target, shape_of

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.vault.injection import host_and_port
 
 

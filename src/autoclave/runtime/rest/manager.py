@@ -23,7 +23,8 @@ from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
 from autoclave.runtime.footprints import meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotUndone, Plan, UndoneWith
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, Json, NotUndone, Plan, UndoneWith
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.rest.answers import complaint, kept_headers

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from autoclave.core import InputError
 from autoclave.runtime.footprints import Footprint
-from autoclave.runtime.interface import Guarantee
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.request import Access
 from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Body

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import first_error, rule_of
-from autoclave.runtime.interface import Guarantee, InDoubt, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import InDoubt, NotUndone
 from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.evidence import is_other_tag, is_other_version

@@ -18,7 +18,8 @@ from autoclave.runtime.databases.opened import Databases
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import Mode
 from autoclave.runtime.footprints import meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt
 
 
 class HoldMode(ActionMode):

@@ -16,7 +16,8 @@ from autoclave.runtime.databases.modes.base import ActionMode, Rehearsed
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.rows import chosen
 from autoclave.runtime.databases.settings import Mode
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, NotUndone
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, NotUndone
 
 
 class ImagesMode(ActionMode):

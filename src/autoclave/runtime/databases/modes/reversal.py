@@ -13,7 +13,8 @@ from autoclave.runtime.databases.modes.images import ImagesMode
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.reversal.statements import in_words, reading_of_both
 from autoclave.runtime.databases.settings import Mode
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt
 
 
 class ReversalMode(ImagesMode):

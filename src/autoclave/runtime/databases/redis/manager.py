@@ -26,7 +26,8 @@ from autoclave.runtime.databases.redis.throwaway import ThrowAway
 from autoclave.runtime.databases.redis.trial import Trial, keys_of, leads_to, try_out
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.interface import Choice, Guarantee, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Choice, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
 
 _ROOT = "databases"

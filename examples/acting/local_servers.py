@@ -62,12 +62,12 @@ def command_of(server: Literal["radicale", "synapse"], python: str = "") -> list
     module, program, package = _PROGRAMS[server]
     if python or _has(sys.executable, module):
         if python and not _has(python, module):
-            raise HostError(f"--{server} {python}: is no Python with {server}. Mend: {python} -m pip install {package}")
+            raise HostError(f"--{server} {python}: is no Python with {server}. Fix: {python} -m pip install {package}")
         return [os.path.abspath(shutil.which(python) or python) if python else sys.executable, "-m", module]
     if found := shutil.which(program):
         return [os.path.abspath(found)]
     raise HostError(
-        f"{server} is not installed. Mend: pip install {package}; or name a Python that has it (--{server} PYTHON), or "
+        f"{server} is not installed. Fix: pip install {package}; or name a Python that has it (--{server} PYTHON), or "
         "a server that runs (--url URL)"
     )
 

@@ -200,7 +200,7 @@ def test_the_doctor_tells_what_actions_need_and_lack(autoclave, tmp_path: Path, 
     monkeypatch.setenv("PATH", str(tmp_path))
     told = autoclave("act", "doctor", "--root", "project")
     assert "without  git: what is replaced is kept by content" in told.stdout
-    assert "mend: install git" in told.stdout
+    assert "fix: install git" in told.stdout
 
 
 @pytest.mark.parametrize("way", ["a file", "standard input"])

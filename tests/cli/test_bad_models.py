@@ -1,4 +1,4 @@
-"""A model that a run cannot use ends `train` with one line that says the mend, before anything is written or loaded."""
+"""A model that a run cannot use ends `train` with one line that says the fix, before anything is written or loaded."""
 
 from __future__ import annotations
 

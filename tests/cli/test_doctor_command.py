@@ -1,4 +1,4 @@
-"""`autoclave doctor`: what the host offers, with reasons and mends, and 3 when it is not enough."""
+"""`autoclave doctor`: what the host offers, with reasons and fixes, and 3 when it is not enough."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_it_lists_what_the_host_offers_and_the_level(autoclave: Autoclave):
     *checks, level = ended.stdout.splitlines()
     assert (ended.returncode, level) == (0, "level: sealed")
     assert [line for line in checks if not line.startswith(" ")] == ["isolation", "limits", "backends", "languages"]
-    assert {line.split()[0] for line in checks if line.startswith(" ")} <= {"ok", "lacking", "found:", "mend:"}
+    assert {line.split()[0] for line in checks if line.startswith(" ")} <= {"ok", "lacking", "found:", "fix:"}
 
 
-def test_json_has_a_reason_for_every_check_and_a_mend_for_every_missing_one(autoclave: Autoclave):
+def test_json_has_a_reason_for_every_check_and_a_fix_for_every_missing_one(autoclave: Autoclave):
     report = json.loads(autoclave("doctor", "--json").stdout)
     assert (report["level"], report["refusal"]) == ("sealed", "")
     assert all(check["name"] and check["why"] for check in report["checks"])
-    assert all(check["mend"] for check in report["checks"] if not check["is_present"])
+    assert all(check["fix"] for check in report["checks"] if not check["is_present"])
 
 
 def test_every_backend_is_listed_once_with_its_levels_and_the_configured_one_is_marked(autoclave: Autoclave):
@@ -73,11 +73,11 @@ def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Aut
     }
     mine = languages["packages of profile mine"]
     assert mine["detail"] == "missing: no_such_package"
-    assert mine["mend"] == "pip install no_such_package into the environment of autoclave"
+    assert mine["fix"] == "pip install no_such_package into the environment of autoclave"
     assert ended.returncode == 0  # sealed all the same
 
 
-def test_a_backend_that_lacks_its_engine_ends_with_3_and_says_the_mend(
+def test_a_backend_that_lacks_its_engine_ends_with_3_and_says_the_fix(
     autoclave: Autoclave, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", "/nowhere")
@@ -85,15 +85,15 @@ def test_a_backend_that_lacks_its_engine_ends_with_3_and_says_the_mend(
     report = json.loads(ended.stdout)
     missing = {c["name"]: c for c in report["checks"] if c["is_required"] and not c["is_present"]}
     assert (ended.returncode, report["level"]) == (3, None)
-    assert "apt-get install podman" in missing["container: sealed (configured)"]["mend"]
+    assert "apt-get install podman" in missing["container: sealed (configured)"]["fix"]
     assert "podman is not installed" in report["refusal"]
 
 
-def test_a_level_that_the_backend_does_not_offer_is_refused_with_the_mend(autoclave: Autoclave):
+def test_a_level_that_the_backend_does_not_offer_is_refused_with_the_fix(autoclave: Autoclave):
     ended = autoclave("doctor", "sandbox.level=open", "sandbox.minimum_level=open")
     assert ended.returncode == 3
     assert "level: none. sandbox.level = open" in ended.stdout
-    assert "Mend: sandbox.level=sealed, or another sandbox.backend" in ended.stdout
+    assert "Fix: sandbox.level=sealed, or another sandbox.backend" in ended.stdout
 
 
 PAUSES = """
@@ -164,13 +164,13 @@ def on_a_forbidding_host() -> Callable[..., Ended]:
     return run
 
 
-def test_a_host_without_namespaces_ends_with_3_and_says_the_mend(on_a_forbidding_host: Callable[..., Ended]):
+def test_a_host_without_namespaces_ends_with_3_and_says_the_fix(on_a_forbidding_host: Callable[..., Ended]):
     ended = on_a_forbidding_host("doctor", "--json")
     report = json.loads(ended.stdout)
     missing = {check["name"]: check for check in report["checks"] if not check["is_present"]}
     assert (ended.returncode, report["level"]) == (3, None)
-    assert "max_user_namespaces" in missing["user namespace"]["mend"]
-    assert "Mend:" in report["refusal"]
+    assert "max_user_namespaces" in missing["user namespace"]["fix"]
+    assert "Fix:" in report["refusal"]
 
 
 def test_nothing_runs_on_a_host_without_namespaces(on_a_forbidding_host: Callable[..., Ended], tmp_path: object):

@@ -71,11 +71,11 @@ def test_servers_that_are_not_there_are_named(complaint: Callable[..., tuple[int
 
 
 def test_replicas_need_a_database_and_a_number_of_workers(complaint: Callable[..., tuple[int, str]]):
-    for words, mend in (
+    for words, fix in (
         ((), "store=postgresql://"),
         (("store=postgresql://u@h/d",), "judge.workers"),
         (("store=postgresql://u@h/d", "judge.workers=1", "ray.min_replicas=5"), "must not exceed max_replicas = 4"),
     ):
         code, text = complaint("serve", "--ray", *words)
         assert code == 2
-        assert mend in text
+        assert fix in text

@@ -31,7 +31,7 @@ def test_a_number_that_a_float_or_an_integer_holds_is_taken(text: str):
         "1e-99999999999999999999",
     ],
 )
-def test_a_number_that_would_be_rounded_is_refused_with_the_mend(text: str):
+def test_a_number_that_would_be_rounded_is_refused_with_the_fix(text: str):
     with pytest.raises(ValueError, match=r"would be rounded to .*: give it as a text"):
         foreign_json(text, is_exact=True)
     with pytest.raises(DataError, match=r"^changes:7: not usable JSON .the number .* would be rounded"):

@@ -239,9 +239,9 @@ def test_calls_need_python(cpp_judge: LocalJudge, call_problem: Callable[..., Pr
         cpp_judge.check(call_problem("f", ([], 1), language="cpp"))
 
 
-def test_without_a_compiler_a_problem_is_refused_with_the_mend(judge: LocalJudge):
+def test_without_a_compiler_a_problem_is_refused_with_the_fix(judge: LocalJudge):
     config = JudgeConfig(workers=1, cpp=CppConfig(compiler="no-such-compiler"))
-    with LocalJudge(SANDBOX, config) as poor, pytest.raises(HostError, match=r"problem 'p'.*no such command\. Mend: "):
+    with LocalJudge(SANDBOX, config) as poor, pytest.raises(HostError, match=r"problem 'p'.*no such command\. Fix: "):
         poor.check(ADD)
 
 
@@ -262,7 +262,7 @@ def test_a_plain_run_takes_cpp_too(judge: LocalJudge):
     assert (refused.exit_code, refused.stderr) == (1, b"expected primary-expression before ';' token (line 1)\n")
 
 
-def test_without_a_command_gcc_is_named_in_the_mend():
+def test_without_a_command_gcc_is_named_in_the_fix():
     assert shutil.which("g++")
     with pytest.raises(HostError, match="cc1plus"):
         find_toolchain("true")

@@ -155,12 +155,12 @@ def test_a_numpy_scalar_that_a_call_returns_is_its_number(
     assert rich_judge.submit(JudgeJob(problem, program, "x")).result(timeout=120).status is status
 
 
-def test_an_absent_package_is_named_with_the_mend_before_anything_runs(rich_judge: LocalJudge, tmp_path: Path):
+def test_an_absent_package_is_named_with_the_fix_before_anything_runs(rich_judge: LocalJudge, tmp_path: Path):
     line = {"format": "autoclave-problem/1", "id": "p", "statement": "s", "profile": "absent"}
     line |= {"tests": {"kind": "stdin", "cases": [{"input": "", "output": ""}]}}
     (tmp_path / "problems.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "programs.jsonl").write_text(json.dumps({"problem_id": "p", "source": ""}) + "\n")
-    with pytest.raises(HostError, match=r"problem 'p': .*profile = 'absent': package 'no_such_package'.* Mend: "):
+    with pytest.raises(HostError, match=r"problem 'p': .*profile = 'absent': package 'no_such_package'.* Fix: "):
         judge_file(rich_judge, tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -146,7 +146,7 @@ def test_another_end_of_sequence_is_named():
 
 def compare(found: Path, expected: Path) -> None:
     architectures = load_architecture(found), load_architecture(expected)
-    require_same_architecture(*architectures, place="here", against="that of there", mend="mend it")
+    require_same_architecture(*architectures, place="here", against="that of there", fix="fix it")
 
 
 @pytest.mark.parametrize("name", models())
@@ -174,7 +174,7 @@ def test_another_architecture_is_named_by_the_first_setting_that_differs(
     with pytest.raises(InputError) as caught:
         compare(tmp_path / "other", folder)
     assert str(caught.value).startswith(f"here: another architecture than that of there: {difference}")
-    assert str(caught.value).endswith("; mend it")
+    assert str(caught.value).endswith("; fix it")
 
 
 # --- Layers for adapters -------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def test_liger_is_not_applied_to_a_model_on_a_cpu():
         apply_liger(tiny_policy().model, torch.device("cpu"))
 
 
-def test_a_missing_package_is_named_with_the_mend(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_package_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(HostError, match=r"not installed; pip install 'autoclave\[liger\]'"):
         require_liger(torch.device("cuda"))

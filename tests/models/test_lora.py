@@ -68,7 +68,7 @@ def test_targets_choose_layers_by_name():
 
 
 @pytest.mark.parametrize(
-    ("target", "mend"),
+    ("target", "fix"),
     [
         ("q_prj", r"did you mean q_proj\?"),
         ("lm_head", "known are down_proj, gate_proj, k_proj"),
@@ -76,8 +76,8 @@ def test_targets_choose_layers_by_name():
         ("mlp", "known are"),
     ],
 )
-def test_a_target_that_is_no_linear_layer_is_refused_with_those_there_are(target: str, mend: str):
-    with pytest.raises(ConfigError, match=rf"trainer\.lora\.targets: '{target}' is no linear layer .*{mend}"):
+def test_a_target_that_is_no_linear_layer_is_refused_with_those_there_are(target: str, fix: str):
+    with pytest.raises(ConfigError, match=rf"trainer\.lora\.targets: '{target}' is no linear layer .*{fix}"):
         adapted(targets=("v_proj", target))
 
 

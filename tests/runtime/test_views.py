@@ -73,4 +73,4 @@ def test_a_host_is_tried_and_left_as_it_was(tmp_path: Path):
     assert checks["libraries for services and the vault"].is_present
     lacking = {check.name: check for check in examine(tmp_path, Path("/proc"))}
     assert not lacking["state on the file system of the folder"].is_present
-    assert "--state" in lacking["state on the file system of the folder"].mend
+    assert "--state" in lacking["state on the file system of the folder"].fix

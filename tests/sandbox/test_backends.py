@@ -47,7 +47,7 @@ def needs_podman() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "mend"),
+    ("settings", "fix"),
     [
         ({"backend": "subprocess"}, "sandbox.minimum_level=open"),
         ({"backend": "subprocess", "level": "sealed"}, "sandbox.level=open and sandbox.minimum_level=open"),
@@ -55,8 +55,8 @@ def needs_podman() -> None:
         ({"backend": "container", "level": "restricted", "minimum_level": "restricted"}, "sandbox.level=sealed"),
     ],
 )
-def test_a_level_that_the_backend_lacks_is_refused_with_the_mend(settings: dict[str, Any], mend: str):
-    with pytest.raises(IsolationError, match=mend):
+def test_a_level_that_the_backend_lacks_is_refused_with_the_fix(settings: dict[str, Any], fix: str):
+    with pytest.raises(IsolationError, match=fix):
         open_sandbox(SandboxConfig(**settings))
 
 
@@ -65,17 +65,17 @@ def test_auto_is_the_best_that_the_backend_offers_however_little_is_accepted():
         assert sandbox.level == "sealed"
 
 
-def test_an_engine_that_is_not_there_is_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch):
+def test_an_engine_that_is_not_there_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(IsolationError, match=r"(?s)podman is not installed.*Mend:"):
+    with pytest.raises(IsolationError, match=r"(?s)podman is not installed.*Fix:"):
         open_sandbox(SandboxConfig(backend="container", memory_limit_mb=77))
 
 
-def test_every_backend_examines_the_host_with_reasons_and_mends():
+def test_every_backend_examines_the_host_with_reasons_and_fixes():
     for name in ("namespace", "container"):  # `subprocess` needs nothing
         checks = find_backend(name).examine(SandboxConfig())
         assert checks
-        assert all(check.why and check.mend for check in checks)
+        assert all(check.why and check.fix for check in checks)
 
 
 @pytest.fixture

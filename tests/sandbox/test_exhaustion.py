@@ -133,7 +133,7 @@ def test_a_host_without_room_for_a_process_is_a_named_fault(judging):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM])
-def test_every_known_lack_has_a_mend(number: int):
+def test_every_known_lack_has_a_fix(number: int):
     assert ": " in cause_of(OSError(number, "x"))
 
 

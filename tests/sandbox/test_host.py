@@ -14,11 +14,11 @@ import autoclave.sandbox
 from autoclave.sandbox import Sandbox, examine_host
 
 
-def test_every_check_says_why_and_how_to_mend():
+def test_every_check_says_why_and_how_to_fix():
     checks = examine_host()
     assert {"user namespace", "mount namespace", "seccomp", "pivot_root", "landlock"} <= {c.name for c in checks}
     assert {"control group: memory", "control group: cpu", "control group: pids"} <= {c.name for c in checks}
-    assert all(check.why and check.mend for check in checks)
+    assert all(check.why and check.fix for check in checks)
     assert all(check.detail for check in checks if not check.is_present)
 
 
@@ -46,7 +46,7 @@ except IsolationError as error:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and the tool `unshare`")
-def test_a_host_that_forbids_namespaces_is_refused_with_the_mend():
+def test_a_host_that_forbids_namespaces_is_refused_with_the_fix():
     # In a user namespace whose limit of further ones is 0, as on a hardened host.
     script = f'echo 0 > /proc/sys/user/max_user_namespaces; exec {sys.executable} -c "$PROGRAM"'
     done = subprocess.run(
@@ -55,7 +55,7 @@ def test_a_host_that_forbids_namespaces_is_refused_with_the_mend():
     )  # fmt: skip
     assert done.stderr.startswith("refused")
     assert "user namespace" in done.stderr
-    assert "Mend: as root: sysctl" in done.stderr
+    assert "Fix: as root: sysctl" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -242,7 +242,7 @@ def test_a_token_is_shown_and_a_wrong_one_is_a_mistake_of_settings(
             remote_judge(server.url, **settings)
 
 
-def test_a_server_that_is_not_there_is_named_with_the_mend(unused_port: int):
+def test_a_server_that_is_not_there_is_named_with_the_fix(unused_port: int):
     with pytest.raises(HostError, match=rf"127\.0\.0\.1:{unused_port}.*autoclave serve"):
         RemoteJudge(RemoteJudgeConfig(urls=(f"http://127.0.0.1:{unused_port}",), retries=1))
 

@@ -260,12 +260,12 @@ def test_a_limit_on_the_size_of_files_leaves_the_older_checkpoint(tmp_path: Path
         (shutil.rmtree, r"actor/manifest\.json: damaged"),
     ],
 )
-def test_a_lost_or_damaged_file_is_named_with_the_mend(tmp_path: Path, damage, message):
+def test_a_lost_or_damaged_file_is_named_with_the_fix(tmp_path: Path, damage, message):
     save(tmp_path, 5)
     damage(save(tmp_path, 10) / "actor")
     with pytest.raises(CheckpointError, match=message) as refused:
         latest_checkpoint(tmp_path, CONFIG)
-    assert f"Mend: move {tmp_path}/step-000010 away to resume from step-000005" in str(refused.value)
+    assert f"Fix: move {tmp_path}/step-000010 away to resume from step-000005" in str(refused.value)
     (tmp_path / "step-000010").rename(tmp_path / "away")
     assert latest_checkpoint(tmp_path, CONFIG).step == 5
 

@@ -195,7 +195,7 @@ def test_whatever_was_measured_the_rules_have_an_answer(history: list[dict[str, 
     for alert in alerts(history, CONFIG):
         assert alert.seen
         assert "health." in alert.rule
-        assert alert.mend
+        assert alert.fix
 
 
 @given(st.floats(0.5, 2.0), st.integers(1, 40))
@@ -221,7 +221,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_ended():
     assert [row["policy/entropy"] for row in resumed.history] == [row["policy/entropy"] for row in whole.history]
 
 
-def test_an_alert_says_what_was_seen_the_rule_and_the_mend():
+def test_an_alert_says_what_was_seen_the_rule_and_the_fix():
     (alert,) = alerts(course({"policy/gradient_norm": 50.0}), CONFIG)
     assert str(alert) == (
         "gradient_norm_spike: gradient norm 50, its median over 3 steps was 1; rule: at most "

@@ -576,7 +576,7 @@ def test_a_damaged_shard_is_named_and_the_older_checkpoint_serves(trainings, who
     assert trainings.run("damaged", "--resume") == 2
     last = trainings.log("damaged").splitlines()[-1]
     assert f"{shard}: damaged (its checksum" in last
-    assert last.endswith(f"Mend: move {shard.parent.parent} away to resume from step-000004")
+    assert last.endswith(f"Fix: move {shard.parent.parent} away to resume from step-000004")
     shard.parent.parent.rename(damaged / "away")
     assert trainings.run("damaged", "--resume") == 0, trainings.log("damaged")
     assert same_weights(damaged, whole)

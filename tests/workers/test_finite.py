@@ -20,10 +20,10 @@ def test_it_raises_if_and_only_if_a_number_is_not_finite(columns: dict[str, list
     tensors = {name: torch.tensor(values) for name, values in columns.items()}
     bad = [name for name, values in columns.items() if not all(map(math.isfinite, values))]
     if not bad:
-        require_finite(tensors, "here", "mend")
+        require_finite(tensors, "here", "fix")
         return
     with pytest.raises(FaultError) as caught:
-        require_finite(tensors, "here", "mend")
+        require_finite(tensors, "here", "fix")
     assert str(caught.value).startswith(f"here: not finite: {bad[0]} (")
 
 
@@ -34,7 +34,7 @@ def test_the_message_names_three_tensors_and_counts_the_others():
 
 
 def test_whole_numbers_are_finite():
-    require_finite({"tokens": torch.tensor([1, 2])}, "here", "mend")
+    require_finite({"tokens": torch.tensor([1, 2])}, "here", "fix")
 
 
 def test_gradients_have_the_names_of_their_parameters():

@@ -62,7 +62,7 @@ def test_pools_are_opened_by_name_with_as_many_ranks_as_asked_for():
             pool.close()
 
 
-def test_without_ray_a_ray_pool_is_refused_with_the_mend(monkeypatch):
+def test_without_ray_a_ray_pool_is_refused_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "autoclave.workers.ray_executor", raising=False)
     with pytest.raises(

@@ -79,7 +79,7 @@ def test_tensors_arrive_without_gradient_and_by_their_own_memory():
 @pytest.mark.parametrize(
     "value", [lambda: None, threading.Lock(), type("Local", (), {})()], ids=["lambda", "lock", "local"]
 )
-def test_what_cannot_be_sent_is_named_with_the_mend(value):
+def test_what_cannot_be_sent_is_named_with_the_fix(value):
     with pytest.raises(TypeError, match=r"cannot be sent to another process.*importable by name"):
         pack(value)
 

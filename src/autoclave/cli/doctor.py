@@ -18,7 +18,7 @@ from autoclave.config import JudgeRunConfig
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def doctor(settings: tuple[str, ...], as_json: bool) -> None:
-    """Say what this machine offers for isolation, what is missing, and how to mend it.
+    """Say what this machine offers for isolation, what is missing, and how to fix it.
 
     What is missing keeps the backend from starting; what is lacking makes it weaker. Exits with 3 when the
     configured level cannot be reached.
@@ -42,10 +42,10 @@ def doctor(settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print(check: HostCheck) -> None:
-    """What it is, why it matters and what was found; the mend where it is missing."""
+    """What it is, why it matters and what was found; the fix where it is missing."""
     mark = "ok" if check.is_present else "missing" if check.is_required else "lacking"
     click.echo(f"  {mark:<8} {check.name:<34} {check.why}")
     if check.detail:
         click.echo(f"{'':<11}found: {check.detail}")
     if not check.is_present:
-        click.echo(f"{'':<11}mend: {check.mend}")
+        click.echo(f"{'':<11}fix: {check.fix}")

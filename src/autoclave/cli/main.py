@@ -72,7 +72,7 @@ def main() -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if not extra:
             raise
-        click.echo(f"Error: this command needs {error.name}. Mend: pip install 'autoclave[{extra}]'", err=True)
+        click.echo(f"Error: this command needs {error.name}. Fix: pip install 'autoclave[{extra}]'", err=True)
         sys.exit(HOST_LACKS)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
@@ -80,7 +80,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in DISK_TROUBLE:
             raise
-        click.echo(f"Error: {error.filename or 'writing a file'}: {error.strerror}. Mend: make room there", err=True)
+        click.echo(f"Error: {error.filename or 'writing a file'}: {error.strerror}. Fix: make room there", err=True)
         sys.exit(HOST_LACKS)
 
 

@@ -133,8 +133,8 @@ def _require_problems(results: Sequence[StageResult], labels: Sequence[str], rep
     rows = sum(read.num_kept.get(label, 0) + sum(read.num_dropped.get(label, {}).values()) for label in of)
     dropped = (one for result in results for one in result.dropped() if one.origin.set in of)
     first = next((f"first reason: row {one.origin.row}: {one.reason}: {one.detail}" for one in dropped), "no row")
-    mend = "give sources[].path a file with problems and sources[].set its layout" if empty else "relax the settings"
-    raise IncompleteError(f"{', '.join(of)}: 0 problems of {rows} rows; {first}. Fix: {mend}; {report} has all reasons")
+    fix = "give sources[].path a file with problems and sources[].set its layout" if empty else "relax the settings"
+    raise IncompleteError(f"{', '.join(of)}: 0 problems of {rows} rows; {first}. Fix: {fix}; {report} has all reasons")
 
 
 def _settings(config: CurateConfig | BenchmarkConfig) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
 
     Raises:
         ConfigError: a setting is missing, or the engine cannot run this model.
-        HostError: a package is not installed, or does not work here; the message has the mend.
+        HostError: a package is not installed, or does not work here; the message has the fix.
         EngineFault: a server does not answer.
     """
     lora = config.trainer.lora if config.publishes_adapter else None

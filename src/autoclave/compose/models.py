@@ -77,15 +77,15 @@ def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None
 
 
 def _require_same_model(path: str, template: str, start: str) -> None:
-    mend = "put the model back that was there, or start another run with --out"
+    fix = "put the model back that was there, or start another run with --out"
     require_same_architecture(
         load_architecture(path),
         load_architecture(start),
         place=path,
         against=f"that of {start}, which the run began with",
-        mend=mend,
+        fix=fix,
     )
-    require_same_tokens(load_tokenizer(path, template), load_tokenizer(start), place=path, mend=mend)
+    require_same_tokens(load_tokenizer(path, template), load_tokenizer(start), place=path, fix=fix)
 
 
 def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:

@@ -93,7 +93,7 @@ def run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
         try:
             port = _start_proxies(config)
             if NAME in serve.status().applications:
-                raise HostError(f"ray: {NAME} runs on this cluster already. Mend: end it first")
+                raise HostError(f"ray: {NAME} runs on this cluster already. Fix: end it first")
             opened.callback(_end, config.drain_s + 2 * _END_S)
             serve.run(_deployment(config), name=NAME)
         except (RuntimeError, TimeoutError, RayError, RayServeException) as error:
@@ -140,7 +140,7 @@ def _start_proxies(config: ServeConfig) -> int:
         if value != wanted.get(name):  # whoever can reach it must be whom the settings are for
             raise HostError(
                 f"ray: Serve runs on this cluster with {name} = {value!r}, not {wanted.get(name)!r}. "
-                "Mend: give the same, or end it with `serve shutdown`"
+                "Fix: give the same, or end it with `serve shutdown`"
             )
     return wanted["port"]
 
@@ -189,4 +189,4 @@ def _require_answer(url: str) -> None:
             if httpx.get(f"{url}/v1/health", trust_env=False, verify=False).status_code == 200:
                 return
         time.sleep(0.2)
-    raise HostError(f"ray: nothing answers at {url}. Mend: start it on a node of the cluster that has a proxy")
+    raise HostError(f"ray: nothing answers at {url}. Fix: start it on a node of the cluster that has a proxy")

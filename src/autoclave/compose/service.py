@@ -38,7 +38,7 @@ def open_store(place: str | Path) -> Store:
         from autoclave.service.store.postgres import PostgresStore
     except ImportError:
         raise HostError(
-            "store: PostgreSQL needs a library that is not installed. Mend: pip install 'autoclave[serve-postgres]'"
+            "store: PostgreSQL needs a library that is not installed. Fix: pip install 'autoclave[serve-postgres]'"
         ) from None
     return PostgresStore(str(place))
 

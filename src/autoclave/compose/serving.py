@@ -32,7 +32,5 @@ def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
     try:
         from autoclave.compose.ray_service import run_on_ray
     except ImportError as error:
-        raise HostError(
-            f"ray: Ray Serve is not installed ({error}). Mend: pip install 'autoclave[serve-ray]'"
-        ) from None
+        raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: pip install 'autoclave[serve-ray]'") from None
     run_on_ray(config, announce)

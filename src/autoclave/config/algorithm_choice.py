@@ -53,7 +53,7 @@ def installed_settings() -> Iterator[type[AlgorithmSettings]]:
             schema = _usable(entry, taken)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             source = f"entry point {ENTRY_POINTS}: {entry.name} = {entry.value}"
-            warnings.warn(f"{source} is left out: {error}; mend or uninstall the package", stacklevel=2)
+            warnings.warn(f"{source} is left out: {error}; fix or uninstall the package", stacklevel=2)
             continue
         taken.add(entry.name)
         yield schema

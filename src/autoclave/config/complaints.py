@@ -21,12 +21,12 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     kind, path = first["type"], _as_written(tree, first["loc"])
     dotted = ".".join(part if part.isprintable() else shown(part) for part in path)
     if kind == "extra_forbidden":
-        text = f"{dotted}: no such setting; {_mend_of_name(schema, tree, path)}"
+        text = f"{dotted}: no such setting; {_fix_of_name(schema, tree, path)}"
     elif kind == "missing":
         text = f"{dotted}: required setting is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         given, known = _block(tree, path).get("name"), [_choice(member) for member in _members(schema, path)]
-        text = f"{dotted}.name = {shown(given)}: no such choice; {_mend_of_choice(given, known)}"
+        text = f"{dotted}.name = {shown(given)}: no such choice; {_fix_of_choice(given, known)}"
     elif kind == "value_error":  # a rule across settings: it names them itself
         rule = str(first.get("ctx", {})["error"])
         text = f"{dotted}: {rule}" if dotted else rule
@@ -66,7 +66,7 @@ def _as_written(tree: Any, location: Sequence[str | int]) -> Path:
 # --- Names ---------------------------------------------------------------------------------------------------------
 
 
-def _mend_of_choice(given: Any, known: Sequence[str]) -> str:
+def _fix_of_choice(given: Any, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(str(given), known, n=1)
     return f"did you mean {near[0]}? Known are {', '.join(known)}" if near else f"known are {', '.join(known)}"
 
@@ -108,7 +108,7 @@ ELSEWHERE = {
 """Names that verl, TRL and OpenRLHF give to settings, and the setting here."""
 
 
-def _mend_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> str:
+def _fix_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> str:
     """Who else has this setting, or the closest name beside it or anywhere."""
     *parents, name = path
     members = _members(schema, parents)

@@ -5,7 +5,7 @@
     │   ├── ConfigError                a setting
     │   ├── DataError                  a line of a file
     │   └── CheckpointError            a checkpoint that does not fit this run
-    ├── HostError (OSError)            this machine lacks something: exit code 3, the message says the mend
+    ├── HostError (OSError)            this machine lacks something: exit code 3, the message says the fix
     │   └── IsolationError             the level of isolation asked for cannot be had here
     ├── FaultError (RuntimeError)      the infrastructure failed; never evidence about a program
     │   ├── SandboxFault               a cell died or misbehaved for reasons that are not the program's
@@ -28,7 +28,7 @@ class AutoclaveError(Exception):
 
 
 class InputError(AutoclaveError, ValueError):
-    """What the user gave is wrong; the message names the place, the value, the rule and the mend."""
+    """What the user gave is wrong; the message names the place, the value, the rule and the fix."""
 
 
 class ConfigError(InputError):

@@ -1,7 +1,7 @@
 """Nouns to JSON and back, strictly.
 
 A noun is a dataclass; pydantic checks types, and unknown keys are errors where the class says so. Nothing here opens
-a file (see `files.py`). Errors become one line: place, value, rule, mend.
+a file (see `files.py`). Errors become one line: place, value, rule, fix.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ _LISTED = 60
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The mend for a name that is not known."""
+    """The fix for a name that is not known."""
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {near[0]}?"
     listed = sorted(known)[:_LISTED]

@@ -75,7 +75,7 @@ def _check_mathematics() -> HostCheck:
     try:
         mathematics_profile()
     except HostError as error:
-        problem = str(error).partition(" Mend:")[0]
+        problem = str(error).partition(" Fix:")[0]
     return HostCheck(
         "mathematics",
         not problem,

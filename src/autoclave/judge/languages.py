@@ -45,7 +45,7 @@ class Language(Protocol):
         """Make sure that programs can run here with `profile`.
 
         Raises:
-            HostError: this host lacks something; the message says the mend.
+            HostError: this host lacks something; the message says the fix.
         """
         ...
 

@@ -10,7 +10,7 @@ from autoclave.sandbox import Profile, require_package
 
 _PACKAGES = ("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath")
 _RUNTIME = "antlr4-python3-runtime"
-_MEND = "Mend: pip install 'autoclave[math]' into the environment of autoclave."
+_FIX = "Fix: pip install 'autoclave[math]' into the environment of autoclave."
 _PREAMBLE = r"""
 import importlib.metadata, logging
 logging.disable(logging.CRITICAL)
@@ -35,14 +35,14 @@ def mathematics_profile() -> Profile:
     """The profile of cells that compare mathematics.
 
     Raises:
-        HostError: what it needs is not installed; the message says the mend.
+        HostError: what it needs is not installed; the message says the fix.
     """
     try:
         for package in _PACKAGES:
             require_package(package)
         known = {_RUNTIME: version(_RUNTIME)}
     except HostError as error:
-        raise HostError(f"{str(error).partition(' Mend:')[0]} {_MEND}") from None
+        raise HostError(f"{str(error).partition(' Fix:')[0]} {_FIX}") from None
     except PackageNotFoundError:
-        raise HostError(f"package {_RUNTIME!r} is not installed. {_MEND}") from None
+        raise HostError(f"package {_RUNTIME!r} is not installed. {_FIX}") from None
     return Profile(name="mathematics", preamble=_PREAMBLE.format(known=known), packages=_PACKAGES)

@@ -33,7 +33,7 @@ _FILES = (
 )
 _OPTIONAL_FILES = ("liblto_plugin.so", "libpthread.a", "libmvec.a")
 _INCLUDE_FOLDERS = re.compile(r"^#include <\.\.\.> search starts here:\n((?: .*\n)*)", re.MULTILINE)
-_MEND = (
+_FIX = (
     "install GCC's C++ compiler with the static C library: "
     "apt-get install g++, or dnf install gcc-c++ glibc-static libstdc++-static"
 )
@@ -58,13 +58,13 @@ def find_toolchain(compiler: str) -> Toolchain:
     """
     found = shutil.which(compiler)
     if found is None:
-        raise HostError(f"judge.cpp.compiler = {compiler!r}: no such command. Mend: {_MEND}.")
+        raise HostError(f"judge.cpp.compiler = {compiler!r}: no such command. Fix: {_FIX}.")
     driver = str(Path(found).resolve())
     programs = [_program(driver, name) for name in _PROGRAMS]
     files = [_file(driver, name) for name in _FILES]
     missing = [name for name, path in zip(_PROGRAMS + _FILES, [*programs, *files], strict=True) if path is None]
     if missing:
-        raise HostError(f"judge.cpp.compiler = {compiler!r}: {', '.join(missing)} not found. Mend: {_MEND}.")
+        raise HostError(f"judge.cpp.compiler = {compiler!r}: {', '.join(missing)} not found. Fix: {_FIX}.")
     programs = [path for path in programs if path]
     files = [path for name in _FILES + _OPTIONAL_FILES for path in _with_parts(_file(driver, name))]
     libraries = [path for executable in [driver, *programs] for path in _shared_libraries(executable)]
@@ -91,7 +91,7 @@ def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no explanation"])[0]
         raise HostError(
-            f"judge.cpp.flags = {json.dumps(flags)}: {said}. Mend: leave out what this compiler does not know."
+            f"judge.cpp.flags = {json.dumps(flags)}: {said}. Fix: leave out what this compiler does not know."
         )
 
 
@@ -100,8 +100,8 @@ def compiler_check(compiler: str) -> HostCheck:
     try:
         is_present, detail = True, find_toolchain(compiler).version
     except HostError as error:
-        is_present, detail = False, str(error).partition(" Mend:")[0]
-    return HostCheck("C++ compiler", is_present, False, "lets C++ programs be judged", _MEND, detail, "languages")
+        is_present, detail = False, str(error).partition(" Fix:")[0]
+    return HostCheck("C++ compiler", is_present, False, "lets C++ programs be judged", _FIX, detail, "languages")
 
 
 def _program(driver: str, name: str) -> str | None:
@@ -152,5 +152,5 @@ def _ask(driver: str, *question: str) -> str:
             stderr=subprocess.STDOUT, text=True, timeout=_TIMEOUT_S, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"the compiler {driver} does not answer ({error}). Mend: {_MEND}.") from None
+        raise HostError(f"the compiler {driver} does not answer ({error}). Fix: {_FIX}.") from None
     return done.stdout

@@ -102,7 +102,7 @@ def require_embedding(tokenizer: PreTrainedTokenizerBase, architecture: Pretrain
 
 
 def require_same_vocabulary(
-    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, mend: str = _SAME_FAMILY
+    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, fix: str = _SAME_FAMILY
 ) -> None:
     """Check that a model reads token ids as the policy writes them.
 
@@ -110,7 +110,7 @@ def require_same_vocabulary(
         found: the tokenizer of the other model.
         expected: that of the policy.
         place: the setting that names the other model, and its value.
-        mend: what can be done.
+        fix: what can be done.
 
     Raises:
         InputError: they differ; the message begins with `place` and names a token that they disagree on.
@@ -121,26 +121,26 @@ def require_same_vocabulary(
         token = min(differing, key=lambda token: ours.get(token, len(ours)))
         what = f"token {shown(token)} has id {_id(theirs.get(token))} there and {_id(ours.get(token))} in the policy's"
         raise InputError(
-            f"{place}: another tokenizer than the policy's: {what} ({len(differing)} tokens differ); {mend}"
+            f"{place}: another tokenizer than the policy's: {what} ({len(differing)} tokens differ); {fix}"
         )
 
 
 def require_same_tokens(
-    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, mend: str = _SAME_FAMILY
+    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, fix: str = _SAME_FAMILY
 ) -> None:
     """The same, and that special tokens have the same ids."""
-    require_same_vocabulary(found, expected, place=place, mend=mend)
+    require_same_vocabulary(found, expected, place=place, fix=fix)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         mine, other = getattr(expected, name), getattr(found, name)
         if mine != other:
             raise InputError(
                 f"{place}: another tokenizer than the policy's: {name} is {_id(other)} there and {_id(mine)} in the "
-                f"policy's; {mend}"
+                f"policy's; {fix}"
             )
 
 
 def require_same_architecture(
-    found: PretrainedConfig, expected: PretrainedConfig, *, place: str, against: str, mend: str
+    found: PretrainedConfig, expected: PretrainedConfig, *, place: str, against: str, fix: str
 ) -> None:
     """Check that weights of one model fit into the other.
 
@@ -152,7 +152,7 @@ def require_same_architecture(
         if theirs.get(name) != ours.get(name):
             raise InputError(
                 f"{place}: another architecture than {against}: {name} = {shown(theirs.get(name))} there and "
-                f"{shown(ours.get(name))} here; {mend}"
+                f"{shown(ours.get(name))} here; {fix}"
             )
 
 

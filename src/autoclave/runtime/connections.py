@@ -78,7 +78,7 @@ def load_connections(state: Path) -> Connections:
         return Connections()
     about = path.stat()
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
-        raise InputError(f"{path}: must be this user's own, and nobody else may write it. Mend: chown, chmod go-w")
+        raise InputError(f"{path}: must be this user's own, and nobody else may write it. Fix: chown, chmod go-w")
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -26,7 +26,7 @@ class Check:
     is_present: bool
     is_required: bool
     why: str
-    mend: str
+    fix: str
     detail: str = ""
 
 

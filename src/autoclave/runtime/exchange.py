@@ -172,6 +172,6 @@ def _library() -> Any:
     try:
         import httpx
     except ImportError:
-        raise HostError("requests to services need a library. Mend: pip install 'autoclave[runtime]'") from None
+        raise HostError("requests to services need a library. Fix: pip install 'autoclave[runtime]'") from None
     quieten("httpx", "httpcore")
     return httpx

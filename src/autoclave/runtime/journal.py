@@ -88,7 +88,7 @@ class Journal(Closing):
             self._connection = open_database(path, "FULL")
             self._make_tables()
             path.chmod(0o600)
-            self._mend_index()
+            self._fix_index()
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: the journal cannot be used ({error})") from None
 
@@ -236,7 +236,7 @@ class Journal(Closing):
         if version > _VERSION:
             raise sqlite3.DatabaseError(f"version {version}, made by a newer program")
 
-    def _mend_index(self) -> None:
+    def _fix_index(self) -> None:
         """Make the list of where actions stand anew if it is not that of the records, as when somebody changed it."""
         states = f"SELECT subject, kind, number FROM records WHERE kind IN ({_NAMED_STATES}) ORDER BY number"
         rows = self._rows(states, ())
@@ -297,7 +297,7 @@ class Journal(Closing):
                 raise
         except sqlite3.Error as error:
             raise HostError(
-                f"the journal cannot be written ({error}); what it was about to announce was not done. Mend: make "
+                f"the journal cannot be written ({error}); what it was about to announce was not done. Fix: make "
                 "room on its disk"
             ) from None
 

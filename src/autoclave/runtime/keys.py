@@ -77,11 +77,11 @@ class Keys:
     @functools.cached_property
     def _opened(self) -> TokenSource:
         if self._place is None:
-            raise InputError("no vault is connected. Mend: autoclave act connect vault")
+            raise InputError("no vault is connected. Fix: autoclave act connect vault")
         try:
             from autoclave.runtime.oauth import TokenSource
         except ImportError as error:
-            why = f"keys of services need a library ({error.name}). Mend: pip install 'autoclave[runtime]'"
+            why = f"keys of services need a library ({error.name}). Fix: pip install 'autoclave[runtime]'"
             raise HostError(why) from None
         return TokenSource(self._open(self._place, self._record), self.verify)
 

@@ -227,13 +227,13 @@ def _folder_outside(state: Path, scope: Scope) -> Path:
         os.close(descriptor)
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise InputError(
-            f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Mend: "
+            f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Fix: "
             "chown and chmod go-w it, or give another (--state)"
         )
     if is_apart:
         raise HostError(
             f"state {state}: is on another file system than {scope.root}, or on another mount of it, so nothing could "
-            "be moved there at once. Mend: give a folder on the same one (--state); where the root itself is mounted, "
+            "be moved there at once. Fix: give a folder on the same one (--state); where the root itself is mounted, "
             "a folder below it as root"
         )
     return state

@@ -75,7 +75,7 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_to
     try:
         import openai
     except ImportError:
-        raise HostError("models at an endpoint need a library. Mend: pip install 'autoclave[runtime]'") from None
+        raise HostError("models at an endpoint need a library. Fix: pip install 'autoclave[runtime]'") from None
 
     client = openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout_s)
 

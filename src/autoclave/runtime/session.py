@@ -316,7 +316,7 @@ class Session(Closing):
         try:
             manager.commit(action, self.actions.receipt(action))
         except InDoubt as error:
-            raise HostError(f"action {action}: {error}. Mend: commit it again") from None
+            raise HostError(f"action {action}: {error}. Fix: commit it again") from None
         self.journal.advance(action, _S.COMMITTED, seal=True)
         self.actions.discard(action, manager)
         return self.journal.standing(action)
@@ -474,7 +474,7 @@ class Session(Closing):
         if (kept := self.journal.kept_bytes()) > self._retention.num_bytes:
             raise HostError(
                 f"{kept} bytes are kept to take back what stands, more than the quota of {self._retention.num_bytes}. "
-                "Mend: commit actions that shall stay, or raise the quota"
+                "Fix: commit actions that shall stay, or raise the quota"
             )
 
     # --- After a death ----------------------------------------------------------------------------------------------

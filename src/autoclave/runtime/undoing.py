@@ -51,7 +51,7 @@ class Undoing:
                 if refused := [each for each in changed if choices.get(each, on_conflict) is Choice.REFUSE]:
                     raise InputError(
                         f"action {name}: somebody else has changed {', '.join(refused)} since; nothing was taken back. "
-                        "Mend: say what becomes of it (skip, force, save_aside)"
+                        "Fix: say what becomes of it (skip, force, save_aside)"
                     )
 
     def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:

@@ -33,7 +33,7 @@ class Backend(Protocol):
         """A sandbox of exactly this level, which is one of `levels`. That its cells work is tried by the caller.
 
         Raises:
-            HostError: the host lacks something; the message says the mend.
+            HostError: the host lacks something; the message says the fix.
             SandboxFault: it cannot be started.
         """
         ...
@@ -53,4 +53,4 @@ def find_backend(name: str) -> Backend:
         return import_module(_OWN[name]).BACKEND
     for entry_point in entry_points(group=BACKEND_GROUP, name=name):
         return entry_point.load()
-    raise HostError(f'sandbox.backend = "{name}": no installed package has it. Mend: install the one that does.')
+    raise HostError(f'sandbox.backend = "{name}": no installed package has it. Fix: install the one that does.')

@@ -17,7 +17,7 @@ def named_faults(doing: str) -> Generator[None, None, None]:
     """Turn errors of the operating system while `doing` something into faults.
 
     Raises:
-        SandboxFault: with what was lacking, and the mend.
+        SandboxFault: with what was lacking, and the fix.
     """
     try:
         yield
@@ -34,7 +34,7 @@ def fault_of(doing: str, error: OSError) -> SandboxFault:
 
 
 def cause_of(error: OSError) -> str:
-    """What the host lacks, with the mend where there is one; else the error itself."""
+    """What the host lacks, with the fix where there is one; else the error itself."""
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"this process has no file descriptor left (limit {limit}): raise it with `ulimit -n`"

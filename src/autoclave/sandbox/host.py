@@ -1,4 +1,4 @@
-"""What this host offers for isolation, item by item, each with the reason why it matters and the command that mends it.
+"""What this host offers for isolation, item by item, each with the reason why it matters and the command that fixes it.
 
 Looks and tries, and leaves nothing behind. `autoclave doctor` prints it, and `open_sandbox` quotes it when no cell can
 start. Which backends work is for `survey.py` to try.
@@ -19,7 +19,7 @@ from typing import Literal
 from autoclave.core import SandboxFault
 from autoclave.sandbox import streams
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, is_compiled
-from autoclave.sandbox.cgroups import MEND, Group, Place, find_place
+from autoclave.sandbox.cgroups import FIX, Group, Place, find_place
 from autoclave.sandbox.namespace.identity import new_identity
 from autoclave.sandbox.namespace.root import base_interpreter
 from autoclave.sandbox.watch import HAS_DELAYS
@@ -32,21 +32,21 @@ _LANDLOCK_FOR_SIGNALS = (6, "6.12")
 _CHANGE_GROUP_AND_USER = 0b11 << 6
 _DESCRIPTORS_PER_WORKER = 32
 """Two or three zygotes of nine or ten descriptors, and the streams of a test."""
-_CONTAINER_MEND = (
+_CONTAINER_FIX = (
     "in a container: allow namespaces (docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 )
-_USER_MEND = "as root: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
+_USER_FIX = "as root: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
 
 _PROBED: dict[str, tuple[str, str]] = {
-    "user namespace": ("gives a program user ids of its own and no privilege on the host", _USER_MEND),
-    "mount namespace": ("hides the host's files from a program", _CONTAINER_MEND),
-    "process namespace": ("hides other processes, and ends everything a program left behind", _CONTAINER_MEND),
-    "network namespace": ("leaves a program without any network", _CONTAINER_MEND),
-    "ipc namespace": ("keeps System V objects of different programs apart", _CONTAINER_MEND),
-    "uts namespace": ("hides the name of the host", _CONTAINER_MEND),
-    "cgroup namespace": ("hides where in the host's control groups a program runs", _CONTAINER_MEND),
-    "tmpfs mount": ("gives each test a fresh scratch file system with a size limit", _CONTAINER_MEND),
-    "pivot_root": ("replaces the root by a read-only one that holds the interpreter only", _CONTAINER_MEND),
+    "user namespace": ("gives a program user ids of its own and no privilege on the host", _USER_FIX),
+    "mount namespace": ("hides the host's files from a program", _CONTAINER_FIX),
+    "process namespace": ("hides other processes, and ends everything a program left behind", _CONTAINER_FIX),
+    "network namespace": ("leaves a program without any network", _CONTAINER_FIX),
+    "ipc namespace": ("keeps System V objects of different programs apart", _CONTAINER_FIX),
+    "uts namespace": ("hides the name of the host", _CONTAINER_FIX),
+    "cgroup namespace": ("hides where in the host's control groups a program runs", _CONTAINER_FIX),
+    "tmpfs mount": ("gives each test a fresh scratch file system with a size limit", _CONTAINER_FIX),
+    "pivot_root": ("replaces the root by a read-only one that holds the interpreter only", _CONTAINER_FIX),
     "seccomp": (
         "refuses system calls that namespaces do not confine",
         "use a kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
@@ -75,7 +75,7 @@ class HostCheck:
     is_present: bool
     is_required: bool
     why: str
-    mend: str
+    fix: str
     detail: str = ""
     section: Section = "isolation"
 
@@ -84,8 +84,8 @@ def examine_host() -> list[HostCheck]:
     """What the kernel and the settings of this host offer: the sections on isolation and on limits."""
     probed = _probe()
     checks = [
-        HostCheck(name, probed.get(name, "not tried") is None, True, why, mend, probed.get(name) or "")
-        for name, (why, mend) in _PROBED.items()
+        HostCheck(name, probed.get(name, "not tried") is None, True, why, fix, probed.get(name) or "")
+        for name, (why, fix) in _PROBED.items()
     ]
     isolation = [
         *checks, _own_ids(), check_landlock(), _user_namespace_setting(), _readable_interpreter(), _compiled_parts()
@@ -108,13 +108,13 @@ def _probe() -> dict[str, str | None]:
 def _user_namespace_setting() -> HostCheck:
     """Ordinary users need it; some distributions turn it off in one of these places."""
     blocked = [setting for setting, (bad, _) in _USER_SETTINGS.items() if _content(f"/proc/sys/{setting}") == bad]
-    mends = " ".join(f"{setting.replace('/', '.')}={_USER_SETTINGS[setting][1]}" for setting in blocked)
+    fixes = " ".join(f"{setting.replace('/', '.')}={_USER_SETTINGS[setting][1]}" for setting in blocked)
     return HostCheck(
         "unprivileged user namespaces",
         not blocked,
         False,
         "lets an ordinary user, not only root, make cells",
-        f"as root: sysctl -w {mends}" if blocked else "nothing to do",
+        f"as root: sysctl -w {fixes}" if blocked else "nothing to do",
         ", ".join(f"{setting.replace('/', '.')} = {_USER_SETTINGS[setting][0]}" for setting in blocked),
     )
 
@@ -208,7 +208,7 @@ def _control_groups() -> list[HostCheck]:
             name in place.seats and not problem,
             False,
             why,
-            MEND,
+            FIX,
             place.lacking.get(name) or problem or _seat_text(place, name),
         )
         for name, why in reasons.items()

@@ -73,7 +73,7 @@ class Meter(Protocol):
         ...
 
     def refusal_of_host(self) -> str:
-        """What the host itself refused since the cell began, with the mend; empty when nothing is known."""
+        """What the host itself refused since the cell began, with the fix; empty when nothing is known."""
         ...
 
     def preparing_cpu_s(self) -> float:

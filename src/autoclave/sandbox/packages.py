@@ -82,7 +82,7 @@ def _place_of(name: str) -> Path:
     if not origin or not Path(origin).exists():
         raise HostError(
             f"package {name!r} is not installed in the judge's environment ({sys.prefix}). "
-            f"Mend: install it there, as with `{sys.executable} -m pip install {name}`, or use a profile without it."
+            f"Fix: install it there, as with `{sys.executable} -m pip install {name}`, or use a profile without it."
         )
     return Path(origin).resolve()
 

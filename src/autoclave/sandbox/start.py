@@ -40,8 +40,8 @@ def _proven_level(settings: str) -> Level:
             _log.warning('%s. Level "%s" is used, as sandbox.minimum_level allows.', "; ".join(reasons), level)
         return level
     lacking = [check for check in backend.examine(config) if check.is_required and not check.is_present]
-    mends = [f"  {check.name}: {check.detail}\n    Mend: {check.mend}" for check in lacking]
-    raise IsolationError("\n".join(reasons + mends)) from None
+    fixes = [f"  {check.name}: {check.detail}\n    Fix: {check.fix}" for check in lacking]
+    raise IsolationError("\n".join(reasons + fixes)) from None
 
 
 def _wanted(config: SandboxConfig, backend: Backend) -> list[Level]:
@@ -59,7 +59,7 @@ def _wanted(config: SandboxConfig, backend: Backend) -> list[Level]:
         offered = " or ".join(f'"{level}"' for level in backend.levels)
         raise IsolationError(
             f'sandbox.level = {config.level}, sandbox.minimum_level = {config.minimum_level}: "{asked}" is not what '
-            f'backend "{config.backend}" offers, which is {offered}. Mend: sandbox.level={backend.levels[0]}'
+            f'backend "{config.backend}" offers, which is {offered}. Fix: sandbox.level={backend.levels[0]}'
             + ("" if enough else f" and sandbox.minimum_level={backend.levels[0]}, to accept less isolation")
             + ", or another sandbox.backend."
         )
@@ -70,7 +70,7 @@ def try_level(config: SandboxConfig, backend: Backend, level: Level) -> None:
     """Run a program in a cell of this level.
 
     Raises:
-        HostError: the host lacks something; the message says the mend.
+        HostError: the host lacks something; the message says the fix.
         SandboxFault: no cell could be made, or the program could do what the level forbids.
     """
     sandbox = backend.open(config, level)

@@ -19,7 +19,7 @@ _GAIN: dict[Level, str] = {
     "restricted": "a program opens no file of the host and signals no process; that they exist it sees",
     "open": "no isolation: a program can do what you can",
 }
-_MEND = "mend what is missing above, or choose another sandbox.backend"
+_FIX = "fix what is missing above, or choose another sandbox.backend"
 
 
 def examine_backends(config: SandboxConfig) -> list[HostCheck]:
@@ -44,8 +44,8 @@ def _level_check(name: str, level: Level, own: list[HostCheck], config: SandboxC
     try:
         try_level(config, find_backend(name), level)
     except AutoclaveError as error:
-        problem = str(error).partition(" Mend:")[0]
-    mends = [check.mend for check in own if not check.is_present]
+        problem = str(error).partition(" Fix:")[0]
+    fixes = [check.fix for check in own if not check.is_present]
     is_configured = name == config.backend
     asked = config.minimum_level if config.level == "auto" else config.level
     return HostCheck(
@@ -53,7 +53,7 @@ def _level_check(name: str, level: Level, own: list[HostCheck], config: SandboxC
         not problem,
         is_configured and level == asked,
         _GAIN[level],
-        "; or ".join(mends) or _MEND,
+        "; or ".join(fixes) or _FIX,
         problem or "a program ran in a cell",
         "backends",
     )

@@ -79,7 +79,7 @@ class RestrictedLauncher(OpenLauncher):
         super().__init__()
         check = check_landlock()
         if not check.is_present:
-            raise IsolationError(f"{check.name}: {check.detail}. Mend: {check.mend}")
+            raise IsolationError(f"{check.name}: {check.detail}. Fix: {check.fix}")
 
     def _plan(self, folder: str, root: RootPlan) -> dict[str, Any]:
         readable, listed = _readable(root)

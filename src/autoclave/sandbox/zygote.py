@@ -57,7 +57,7 @@ class Zygote:
         if "unfit" in answer:
             raise HostError(
                 f"profile {self.profile.name!r} does not start in a cell: {answer['unfit']}. "
-                "Mend: name every package that its packages import in judge.profiles, correct its preamble, "
+                "Fix: name every package that its packages import in judge.profiles, correct its preamble, "
                 "or use another profile."
             )
         if "ready" not in answer:

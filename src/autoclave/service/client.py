@@ -83,7 +83,7 @@ class AsyncRemoteJudge:
             if attempt < self._config.retries:
                 await asyncio.sleep(pause_s(attempt))
         else:
-            raise HostError(f"no judge server answers: {', '.join(reasons)}. Mend: start one with `autoclave serve`")
+            raise HostError(f"no judge server answers: {', '.join(reasons)}. Fix: start one with `autoclave serve`")
         self._run = asyncio.ensure_future(self._balancer.run())
 
     @property

@@ -118,14 +118,14 @@ def require_judgeable(parts: Parts, spec: JobSpec, where: str) -> None:
     try:
         parts.judge.check(problem)
     except HostError as error:
-        raise Refused(501, "host", f"{where}: {mended_apart(error)}") from None
+        raise Refused(501, "host", f"{where}: {repaired_apart(error)}") from None
     except InputError as error:
         raise bad_input(f"{where}: {error}") from None
 
 
-def mended_apart(error: HostError) -> str:
-    """What a machine lacks, without the mend, which is for its owner."""
-    return str(error).partition(" Mend:")[0]
+def repaired_apart(error: HostError) -> str:
+    """What a machine lacks, without the fix, which is for its owner."""
+    return str(error).partition(" Fix:")[0]
 
 
 def own_batch(parts: Parts, client: Client, id: str) -> Batch:

@@ -12,7 +12,7 @@ from autoclave.core import HostError, InputError, SandboxFault
 from autoclave.judge import RunResult
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy
-from autoclave.service.requests import mended_apart
+from autoclave.service.requests import repaired_apart
 
 FAULT = "the judge could not run it; nothing follows about the program"
 
@@ -33,7 +33,7 @@ async def run_in_turn(parts: Parts, run: Callable[[], RunResult], *, patience_s:
         try:
             return await asyncio.to_thread(run)
         except HostError as error:
-            raise Refused(501, "host", mended_apart(error)) from None
+            raise Refused(501, "host", repaired_apart(error)) from None
         except InputError as error:
             raise bad_input(str(error)) from None
         except SandboxFault:

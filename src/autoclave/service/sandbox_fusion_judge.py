@@ -90,7 +90,7 @@ class SandboxFusionJudge(Closing):
         if minimum_level != "open":
             raise IsolationError(
                 f'sandbox.minimum_level = "{minimum_level}": a SandboxFusion server does not say how it isolates. '
-                "Mend: sandbox.minimum_level=open, if you trust it with these programs"
+                "Fix: sandbox.minimum_level=open, if you trust it with these programs"
             )
         token = token_of(config)
         self._config, self._judge_config = config, judge_config or JudgeConfig()
@@ -174,7 +174,7 @@ class SandboxFusionJudge(Closing):
             if reply.status_code == 200:
                 return
             reasons.append(f"{url} (status {reply.status_code})")
-        raise HostError(f"no SandboxFusion server answers: {', '.join(reasons)}. Mend: start one, or correct the urls")
+        raise HostError(f"no SandboxFusion server answers: {', '.join(reasons)}. Fix: start one, or correct the urls")
 
     # --- One program -----------------------------------------------------------------------------------------------
 

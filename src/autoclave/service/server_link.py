@@ -161,13 +161,13 @@ class ServerLink:
             self.about = ServerAnswer.model_validate(await self._call("GET", "/v1/server"))
         except Distrusted as error:
             raise ConfigError(
-                f"judge server {self.url}: its certificate is not trusted ({error}). Mend: set "
+                f"judge server {self.url}: its certificate is not trusted ({error}). Fix: set "
                 "judge.remote.certificate_file to the certificate of whoever signed it, or give the name that it is for"
             ) from None
         except Rejected as error:
             if error.kind in ("unauthorized", "forbidden"):
-                mend = "set judge.remote.token_variable or token_file, with a token of `autoclave serve token create`"
-                raise ConfigError(f"judge server {self.url}: {error}. Mend: {mend}") from None
+                fix = "set judge.remote.token_variable or token_file, with a token of `autoclave serve token create`"
+                raise ConfigError(f"judge server {self.url}: {error}. Fix: {fix}") from None
             raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve ({error})") from None
         except ValueError:
             raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve") from None
@@ -176,7 +176,7 @@ class ServerLink:
         if level not in LEVELS or LEVELS.index(level) < LEVELS.index(self._minimum_level):
             raise IsolationError(
                 f'judge server {self.url}: its level is "{level}"; sandbox.minimum_level = "{self._minimum_level}". '
-                f"Mend: start it where sealed cells can be made, or accept less: sandbox.minimum_level={level}"
+                f"Fix: start it where sealed cells can be made, or accept less: sandbox.minimum_level={level}"
             )
         return self.about
 

@@ -75,14 +75,14 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise HostError(f"host = {host}: {error.strerror}. Mend: give an address of this machine") from None
+        raise HostError(f"host = {host}: {error.strerror}. Fix: give an address of this machine") from None
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(1024)
     except OSError as error:
         listening.close()
-        raise HostError(f"{host}:{port}: cannot listen there ({error.strerror}). Mend: give another port") from None
+        raise HostError(f"{host}:{port}: cannot listen there ({error.strerror}). Fix: give another port") from None
     return listening
 
 

@@ -147,7 +147,7 @@ class Checkpoints:
                 is_ours = isinstance(error, HostError)
                 what = error if is_ours else f"{checkpoint.folder}: cannot be written ({error.strerror})"
                 raise HostError(
-                    f"{what}. The older checkpoints stay. Mend: make room, and go on with --resume"
+                    f"{what}. The older checkpoints stay. Fix: make room, and go on with --resume"
                 ) from error
             raise
 
@@ -190,7 +190,7 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
         _check_parts(folder, description["parts"])
     except CheckpointError as error:
         older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start anew: there is no older checkpoint"
-        raise CheckpointError(f"{error}. Mend: move {folder} away to {older}") from None
+        raise CheckpointError(f"{error}. Fix: move {folder} away to {older}") from None
     before = description["config"]
     if config.steps >= checkpoint.step:
         before = before | {"steps": config.steps}  # a run may be prolonged, or ended earlier

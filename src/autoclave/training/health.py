@@ -44,11 +44,11 @@ class Alert:
     """The numbers."""
     rule: str
     """The setting that they break."""
-    mend: str
+    fix: str
     """What one can do."""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.seen}; rule: {self.rule}. {self.mend}"
+        return f"{self.name}: {self.seen}; rule: {self.rule}. {self.fix}"
 
     def action(self, config: HealthConfig) -> HealthAction:
         """What follows, as the settings say."""
@@ -103,7 +103,7 @@ class Bound:
     rule: str
     metric: str
     setting: str
-    mend: str
+    fix: str
     is_least: bool = False
     """The limit is the least value that is healthy, else the largest."""
 
@@ -183,7 +183,7 @@ def _bounds(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]
                 f"{bound.rule}/{bound.metric}" if shared else bound.rule,
                 f"{bound.metric} {now:.3g}",
                 f"{kind} health.{bound.setting} = {limit:g}",
-                bound.mend,
+                bound.fix,
             )
 
 

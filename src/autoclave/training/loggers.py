@@ -30,12 +30,12 @@ def require_loggers(names: Sequence[str]) -> None:
     """Check that the packages of these loggers are there.
 
     Raises:
-        HostError: one is not; the message says the mend.
+        HostError: one is not; the message says the fix.
     """
     for name in names:
         if find_spec(name) is None:
             raise HostError(
-                f"loggers = [{', '.join(names)}]: {name} is not installed here. Mend: pip install 'autoclave[{name}]', "
+                f"loggers = [{', '.join(names)}]: {name} is not installed here. Fix: pip install 'autoclave[{name}]', "
                 "or leave it out"
             )
 

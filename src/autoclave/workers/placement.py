@@ -73,7 +73,7 @@ def _ray_executors(pools: Mapping[str, Sequence[int]]) -> dict[str, Executor]:
     except ModuleNotFoundError as error:
         raise HostError(
             f"pools.{next(iter(pools))}.executor = ray: {error.name} is not installed here. "
-            "Mend: pip install 'autoclave[ray]'"
+            "Fix: pip install 'autoclave[ray]'"
         ) from None
     demands = {name: Demand(len(devices), devices[0]) for name, devices in pools.items()}
     check_cluster(demands, cluster_nodes())

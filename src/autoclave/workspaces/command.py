@@ -405,7 +405,7 @@ class _Cell:
     def _fault(self, answer: dict[str, Any]) -> SandboxFault | IsolationError:
         words = str(answer.get("fault", "it ended without a word"))
         if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in words:
-            return IsolationError(f"this host refuses namespaces ({words}). Mend: `autoclave doctor` names it")
+            return IsolationError(f"this host refuses namespaces ({words}). Fix: `autoclave doctor` names it")
         return SandboxFault(f"the cell of a command cannot be made: {words}")
 
 

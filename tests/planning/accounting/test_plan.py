@@ -253,7 +253,7 @@ def test_planned_micro_batches_are_those_that_batches_are_cut_into(prompt: int, 
     assert plan.micro_batches == 2 * len(parts)
 
 
-def test_what_does_not_fit_into_the_context_is_refused_with_the_mend():
+def test_what_does_not_fit_into_the_context_is_refused_with_the_fix():
     with pytest.raises(InputError, match=r"prompts of 60 and responses of 10 .* context of 64; lower sampler\.max_new"):
         plan_for(config(), prompt_tokens=60)
 

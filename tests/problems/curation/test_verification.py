@@ -187,7 +187,7 @@ def test_a_problem_whose_own_tests_are_broken_is_dropped_and_the_others_are_deci
 
 def test_what_this_machine_lacks_drops_nothing(judge, cache, monkeypatch):
     def lacking(problem):
-        raise HostError("no compiler. Mend: install one")
+        raise HostError("no compiler. Fix: install one")
 
     monkeypatch.setattr(judge, "check", lacking)
     stage = Verification(CandidatePrograms(judge, cache, 4), "all", frozenset())

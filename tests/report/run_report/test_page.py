@@ -171,7 +171,7 @@ def test_alerts_and_rollbacks_are_shown_as_text(make_run):
         "name": "kl_limit",
         "seen": HOSTILE,
         "rule": "r",
-        "mend": "m",
+        "fix": "m",
         "action": "rollback",
     }
     rollback = {"kind": "rollback", "step": 2, "name": "kl_limit", "to_step": 1}

@@ -187,7 +187,7 @@ def test_what_others_have_locked_is_waited_for_not_too_long(shop: Shop, opened: 
             place = {"host": settings.host, "dbname": settings.dbname, "user": "owner"}
             connection = held.enter_context(psycopg.connect(**place))
             connection.execute("UPDATE item SET price = 3 WHERE id = 3")
-        with pytest.raises(HostError, match="Mend: wait"):
+        with pytest.raises(HostError, match="Fix: wait"):
             done(opened, "UPDATE item SET price = 1 WHERE id = 1")
     done(opened, "UPDATE item SET price = 1 WHERE id = 1")
 

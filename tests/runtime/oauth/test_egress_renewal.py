@@ -197,7 +197,7 @@ def test_when_it_cannot_be_renewed_the_code_gets_the_refusal_and_the_journal_say
     server.control(forget=secret.value)
     assert told(session, server, "call('/api/a')")[0] == 401
     denied = [record.body for record in session.journal.records() if record.kind == "denied"]
-    assert "Mend: autoclave act vault authorize api" in str(denied[-1]["reason"])
+    assert "Fix: autoclave act vault authorize api" in str(denied[-1]["reason"])
 
 
 @pytest.mark.parametrize(

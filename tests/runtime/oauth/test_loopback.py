@@ -54,7 +54,7 @@ def test_it_does_not_wait_for_ever_and_each_has_a_port_of_its_own():
         assert one.port != other.port
         with pytest.raises(InputError, match="no browser came back"):
             one.query(0.05)
-        with pytest.raises(HostError, match=f"port {other.port} of 127.0.0.1: cannot be listened on .*Mend: "):
+        with pytest.raises(HostError, match=f"port {other.port} of 127.0.0.1: cannot be listened on .*Fix: "):
             Loopback("s", other.port)
 
 

@@ -106,7 +106,7 @@ def test_without_a_refresh_token_a_person_is_asked_when_the_token_is_over(server
     bare = secret.authorization.model_copy(update={"refresh_token": ""})
     vault.put(secret.model_copy(update={"authorization": bare}), "a test")
     assert source(vault, server, LATER_S).key_of("api") == secret.value
-    with pytest.raises(InputError, match=r"gave nothing to renew it by. Mend: autoclave act vault authorize api"):
+    with pytest.raises(InputError, match=r"gave nothing to renew it by. Fix: autoclave act vault authorize api"):
         source(vault, server, LATER_S + 20).key_of("api")
 
 
@@ -200,7 +200,7 @@ def test_killed_before_the_answer_is_stored_the_next_renewal_says_so_and_a_perso
     with pytest.raises(
         InputError,
         match=r"its authorisation has ended \(invalid_grant, after a renewal that was interrupted before its answer "
-        r"was stored\)\. Mend: autoclave act vault authorize api",
+        r"was stored\)\. Fix: autoclave act vault authorize api",
     ):
         source(vault, server, LATER_S).key_of("api")
     before = num_renewals(server)
@@ -242,7 +242,7 @@ def test_a_request_that_is_lost_on_the_way_is_made_again(server: Server, vault: 
 def test_while_the_provider_is_down_a_token_that_is_still_valid_is_used(server: Server, vault: Vault, secret: Secret):
     server.control(is_down=True)
     assert source(vault, server, LATER_S).key_of("api") == secret.value
-    with pytest.raises(HostError, match=r"service api: .*status 503.*Mend: try again later"):
+    with pytest.raises(HostError, match=r"service api: .*status 503.*Fix: try again later"):
         source(vault, server, LATER_S + 20).key_of("api")
     server.control(is_down=False)
     assert source(vault, server, LATER_S + 20).key_of("api") != secret.value

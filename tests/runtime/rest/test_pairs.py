@@ -133,7 +133,7 @@ def test_what_a_user_says_counts_like_what_was_seen(session: Session, reader: Re
     assert pairs.learnt("kinto/x/1").status is PairStatus.QUARANTINED
     pairs.prove("kinto/x/1")
     assert pairs.learnt("kinto/x/1").status is PairStatus.QUARANTINED  # once broken is broken
-    pairs.pin("kinto/x/1", "mended")
+    pairs.pin("kinto/x/1", "fixed")
     assert pairs.learnt("kinto/x/1").status is PairStatus.PINNED
 
 

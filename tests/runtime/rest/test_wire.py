@@ -139,7 +139,7 @@ def test_with_a_token_that_was_revoked_an_action_stands_and_is_taken_back_later(
             service.tokens = kept
 
     manager.undo = revoked
-    with pytest.raises(NotUndone, match="Mend: its key is not valid"):
+    with pytest.raises(NotUndone, match="Fix: its key is not valid"):
         odd.undo(action)
     assert odd.journal.standing(action).state is S.UNDO_FAILED
     assert service.items == {"x": {"cost": 0, "n": 1}}
@@ -224,7 +224,7 @@ def test_what_comes_to_show_late_is_waited_for(odd: Session, service: OddService
 @pytest.mark.parametrize(
     ("where", "rule"),
     [
-        ("here", "leads to /items/x, which was not asked for. Mend: ask for that"),
+        ("here", "leads to /items/x, which was not asked for. Fix: ask for that"),
         ("elsewhere", "leads to '127.0.0.1:.*', where nothing of this service goes"),
         ("loop", "leads to"),
         ("bomb", "larger than 1048576 bytes"),

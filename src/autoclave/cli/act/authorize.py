@@ -86,7 +86,7 @@ def _wish(kept: Vault, service: str, verify: ssl.SSLContext | None, given: Mappi
     try:
         from autoclave.runtime.oauth import Wish, shipped, wish_again
     except ImportError as error:
-        raise HostError(f"authorize needs a library ({error.name}). Mend: pip install 'autoclave[runtime]'") from None
+        raise HostError(f"authorize needs a library ({error.name}). Fix: pip install 'autoclave[runtime]'") from None
     before, known = wish_again(kept, service), shipped(service)
     start = before.provider if before else known.provider if known else None
     provider = _provider(start, known.client_secret_by if known else "basic", verify, given)

@@ -75,7 +75,7 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
     from autoclave.runtime.opening import alone_on
 
     if not (chosen := path or default_vault()).exists():
-        raise InputError(f"vault {chosen}: there is none yet. Mend: `autoclave act vault add SERVICE` makes one")
+        raise InputError(f"vault {chosen}: there is none yet. Fix: `autoclave act vault add SERVICE` makes one")
     place_of_vault = existing_file(chosen, "vault").resolve()
     with alone_on(root, state) as place:
         _change(place, {"vault": {"path": str(place_of_vault), "key": key}}, root, opened_vault(place_of_vault, key))
@@ -229,10 +229,8 @@ def _require_secret(place: Path, name: object) -> None:
         return
     names = opened_vault(Path(vault.path), vault.key).names()
     if name not in names:
-        mend = nearest(name, names) if names else "it is empty"
-        raise InputError(
-            f"secret {name}: the vault {vault.path} has none; {mend}. Mend: autoclave act vault add {name}"
-        )
+        fix = nearest(name, names) if names else "it is empty"
+        raise InputError(f"secret {name}: the vault {vault.path} has none; {fix}. Fix: autoclave act vault add {name}")
 
 
 def _change(place: Path, changed: dict[str, Any], root: Path | None = None, vault: Vault | None = None) -> None:

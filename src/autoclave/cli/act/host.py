@@ -28,6 +28,6 @@ def doctor(root: Path, state: Path | None) -> None:
         mark = "ok     " if check.is_present else "MISSING" if check.is_required else "without"
         click.echo(f"{mark}  {check.name}: {check.detail or check.why}")
         if not check.is_present:
-            click.echo(f"         mend: {check.mend}")
+            click.echo(f"         fix: {check.fix}")
             is_whole = is_whole and not check.is_required
     sys.exit(0 if is_whole else _LACKS)

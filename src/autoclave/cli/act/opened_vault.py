@@ -86,6 +86,6 @@ def value_given(what: str = "Key") -> str:
         raise InputError(f"act vault: the {what.lower()} must be UTF-8") from None
     if not given:
         raise InputError(
-            f"act vault: standard input has no {what.lower()}. Mend: printenv NAME | autoclave act vault ..."
+            f"act vault: standard input has no {what.lower()}. Fix: printenv NAME | autoclave act vault ..."
         )
     return given

@@ -81,7 +81,7 @@ def _services(session: Session) -> RestManager:
 
     manager = session.actions.managers.get("request")
     if not isinstance(manager, RestManager):
-        raise InputError("act pairs: no service is connected. Mend: autoclave act connect service")
+        raise InputError("act pairs: no service is connected. Fix: autoclave act connect service")
     return manager
 
 

@@ -14,7 +14,7 @@ def check_memory(config: TrainConfig) -> None:
     """Compare the plan with `pools.NAME.memory_gb`, where that is set.
 
     Raises:
-        ConfigError: a pool needs more; the message names pool, need, limit and mend.
+        ConfigError: a pool needs more; the message names pool, need, limit and fix.
         InputError: the plan cannot be made.
     """
     if any(pool.memory_gb is not None for pool in config.pools.values()):
@@ -33,11 +33,11 @@ def require_within_limits(config: TrainConfig, plan: RunPlan) -> None:
             raise ConfigError(
                 f"pools.{pool.name}.memory_gb = {limit:g}: its groups ({', '.join(pool.workers)}) need "
                 f"{size_text(pool.peak.total)} at each rank (phase {pool.peak.name!r}, prompts of "
-                f"{plan.lengths.prompt} and responses of {plan.lengths.response} tokens); {_mend(pool)}"
+                f"{plan.lengths.prompt} and responses of {plan.lengths.response} tokens); {_fix(pool)}"
             )
 
 
-def _mend(pool: PoolPlan) -> str:
+def _fix(pool: PoolPlan) -> str:
     movable = [group for group in pool.workers if group != "actor"] if len(pool.workers) > 1 else []
     moved = "critic" if "critic" in movable else next(iter(movable), None)
     smaller = "sampler.engine.batch_size" if pool.peak.name in ("sample", "evaluate") else "micro_batch_tokens"

@@ -57,7 +57,7 @@ def _signatures(topics: Iterable[Any], config: DeduplicationConfig) -> Iterator[
         from datasketch import MinHash
     except ImportError as error:
         raise HostError(
-            f"deduplication.near: {error.name} is not installed. Mend: pip install 'autoclave[curate]'"
+            f"deduplication.near: {error.name} is not installed. Fix: pip install 'autoclave[curate]'"
         ) from None
     empty = MinHash(config.permutations, seed=_SEED, hashfunc=int)
     for topic in topics:

@@ -78,7 +78,7 @@ def day(text: str) -> datetime.date | None:
 
 
 def difficulty(text: str) -> str:
-    """A difficulty in the words of its set, with mistakes of spelling mended (`Meidum`)."""
+    """A difficulty in the words of its set, with mistakes of spelling fixed (`Meidum`)."""
     word = text.strip()
     known = difflib.get_close_matches(word.casefold(), _DIFFICULTIES, 1, cutoff=0.8)
     if not known or known[0] == word.casefold():

@@ -90,8 +90,8 @@ def _check_problems(problems: Sequence[str], surveys: Sequence[Survey]) -> None:
         if problem not in found:
             others = list(dict.fromkeys(item for survey in surveys for item in survey.other_problems))
             steps = ranges(sorted({survey.source.step for survey in surveys}))
-            mend = nearest(problem, others[:SHOWN_NAMES]) if len(others) <= SHOWN_NAMES else _nearest(problem, others)
-            raise InputError(f"--problem {shown(problem)}: no rollout of it in step {steps}; {mend}")
+            fix = nearest(problem, others[:SHOWN_NAMES]) if len(others) <= SHOWN_NAMES else _nearest(problem, others)
+            raise InputError(f"--problem {shown(problem)}: no rollout of it in step {steps}; {fix}")
 
 
 SHOWN_NAMES = 5
@@ -100,8 +100,8 @@ SHOWN_NAMES = 5
 
 def _nearest(problem: str, others: Sequence[str]) -> str:
     """Names like it, or a few."""
-    mend = nearest(problem, others)
-    return mend if mend.startswith("did") else f"there are {', '.join(others[:SHOWN_NAMES])} and others"
+    fix = nearest(problem, others)
+    return fix if fix.startswith("did") else f"there are {', '.join(others[:SHOWN_NAMES])} and others"
 
 
 def _groups(surveys: Sequence[Survey], limit: int) -> list[ShownGroup]:

@@ -231,6 +231,6 @@ def _opener(name: str, connection: DatabaseConnection) -> Open:
         return entry.load()
     known = ", ".join(sorted({REDIS, *_OWN, *entry_points(group=GROUP).names}))
     raise HostError(
-        f'database {name}: engine = "{kind}": no installed package has it; there are {known}. Mend: install the one '
+        f'database {name}: engine = "{kind}": no installed package has it; there are {known}. Fix: install the one '
         "that does"
     )

@@ -141,7 +141,7 @@ class CommandRunner:
                 more = f" and {len(found) - 5} more" if len(found) > 5 else ""
                 raise InputError(
                     f"undo: after it {', '.join(map(repr, found[:5]))}{more} would not be as before; nothing was done. "
-                    "Mend: another undo, or none, and what is replaced is kept"
+                    "Fix: another undo, or none, and what is replaced is kept"
                 )
         return told
 

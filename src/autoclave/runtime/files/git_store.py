@@ -75,7 +75,7 @@ class GitStore:
     def __init__(self, folder: Path, lfs_above: int = 200 << 20) -> None:
         self.folder, self.lfs_above = folder, lfs_above
         if not shutil.which("git"):
-            raise HostError("versioning git: there is no program `git`. Mend: install it, or choose snapshot")
+            raise HostError("versioning git: there is no program `git`. Fix: install it, or choose snapshot")
         if not (folder / "HEAD").is_file():
             self._git("init", "--quiet", "--bare", "--object-format=sha1", "--template=", str(folder))
         names = self._git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/actions")

@@ -319,7 +319,7 @@ class FileManager:
         undo = cast("Command", OPERATIONS[given["do"]].model_validate(given))
         ran = self._commands.run(undo, folder)
         if self._commands.seen_by(undo) != ran.seen:
-            raise InputError("somebody changed the folder while its undo ran; nothing was taken back. Mend: try again")
+            raise InputError("somebody changed the folder while its undo ran; nothing was taken back. Fix: try again")
         capture = ran.capture
         own = receipt["before"]
         if beyond := [path for path in paths_of(capture.steps) if not any(_is_within(path, each) for each in own)]:
@@ -388,7 +388,7 @@ class FileManager:
                 if not (meet(step.paths, done) or is_possible(step, self._scope, stash)):
                     raise InputError(
                         f"action {action}: {step.path!r} is not as it was before it, or the folder that it is in is "
-                        "not there; nothing was done. Mend: redo first what was done before it"
+                        "not there; nothing was done. Fix: redo first what was done before it"
                     )
                 done |= set(step.paths)
 

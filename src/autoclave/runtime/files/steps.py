@@ -220,11 +220,11 @@ def _rename(parent: int, name: str, other: int, new: str, flags: int, step: Step
     number = ctypes.get_errno()
     if number in (errno.ENOSYS, errno.EINVAL, errno.EXDEV):
         raise HostError(
-            f"path {step.path!r}: the file system cannot move it at once ({os.strerror(number)}). Mend: give a state "
+            f"path {step.path!r}: the file system cannot move it at once ({os.strerror(number)}). Fix: give a state "
             "folder on the same file system as the tree (--state)"
         )
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
-        raise HostError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)}). Mend: make room on the disk")
+        raise HostError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)}). Fix: make room on the disk")
     raise InputError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)})")
 
 

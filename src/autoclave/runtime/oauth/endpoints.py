@@ -60,7 +60,7 @@ class Unreachable(HostError):
 
     @staticmethod
     def at(provider: str, why: str, *, may_have_arrived: bool) -> Unreachable:
-        error = Unreachable(f"{provider}: no answer that could be used ({why}). Mend: try again later")
+        error = Unreachable(f"{provider}: no answer that could be used ({why}). Fix: try again later")
         error.may_have_arrived = may_have_arrived
         return error
 

@@ -39,7 +39,7 @@ class Loopback(Closing):
             self._server = _Server((_ADDRESS, port), handler)
         except OSError as error:
             raise HostError(
-                f"port {port} of {_ADDRESS}: cannot be listened on ({error.strerror}). Mend: end what listens there"
+                f"port {port} of {_ADDRESS}: cannot be listened on ({error.strerror}). Fix: end what listens there"
             ) from None
         self.port: int = self._server.server_address[1]
         handler.place = f"{_ADDRESS}:{self.port}"

@@ -181,7 +181,7 @@ def _is_expiring(secret: Secret, now: float) -> bool:
 
 def _authorization(secret: Secret) -> Authorization:
     if secret.authorization is None:
-        raise HostError(f"service {secret.service}: was replaced by a key meanwhile. Mend: authorise again")
+        raise HostError(f"service {secret.service}: was replaced by a key meanwhile. Fix: authorise again")
     return secret.authorization
 
 
@@ -194,5 +194,5 @@ def _unmarked(secret: Secret, before: Authorization) -> Secret:
 def _authorise_again(service: str, given: Authorization) -> NoReturn:
     why = f"its authorisation has ended ({given.ended})" if given.ended else "the provider gave nothing to renew it by"
     raise InputError(
-        f"service {service}: the token can be used no more, and {why}. Mend: autoclave act vault authorize {service}"
+        f"service {service}: the token can be used no more, and {why}. Fix: autoclave act vault authorize {service}"
     )

@@ -22,12 +22,12 @@ def kept_headers(catalogue: Catalogue | None) -> frozenset[str]:
 
 
 def complaint(answer: Answer) -> str:
-    """What a service answered, in words, with the mend for what is usual."""
-    mends = {
-        401: ". Mend: its key is not valid (any more); put a new one into the vault and try again",
-        403: ". Mend: its key is not for this; get one that is",
+    """What a service answered, in words, with the fix for what is usual."""
+    fixes = {
+        401: ". Fix: its key is not valid (any more); put a new one into the vault and try again",
+        403: ". Fix: its key is not for this; get one that is",
         412: ": somebody else has changed it meanwhile",
         429: f": too many requests; try again in {pause_s(answer.headers):.0f} s",
     }
     told = shown(answer.body, 200) if answer.body not in (None, "") else ""
-    return f"answered {answer.status}" + (f" {told}" if told else "") + mends.get(answer.status, "")
+    return f"answered {answer.status}" + (f" {told}" if told else "") + fixes.get(answer.status, "")

@@ -323,8 +323,8 @@ class Catalogue(Config):
 
     def _check_pair(self, where: str, pair: Undo | Aside) -> None:
         if pair.operation not in self.operations:
-            mend = nearest(pair.operation, list(self.operations))
-            raise InputError(f"{where}.operation = {shown(pair.operation)}: there is none; {mend}")
+            fix = nearest(pair.operation, list(self.operations))
+            raise InputError(f"{where}.operation = {shown(pair.operation)}: there is none; {fix}")
         require_expressions(pair.arguments, f"{where}.arguments")
         inverse = self.operations[pair.operation]
         known = [*inverse.all_parameters, *(["body"] if inverse.body else [])]
@@ -344,8 +344,8 @@ class Catalogue(Config):
             InputError: there is none.
         """
         if name not in self.operations:
-            mend = nearest(name, list(self.operations))
-            raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {mend}")
+            fix = nearest(name, list(self.operations))
+            raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {fix}")
         return self.operations[name]
 
     def scopes(self, names: Iterable[str]) -> list[str]:

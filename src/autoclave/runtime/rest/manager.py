@@ -121,8 +121,8 @@ class RestManager:
     def _asked(self, operation: Config) -> tuple[Service, Ask]:
         ask = cast("Ask", operation)
         if ask.service not in self._services:
-            mend = nearest(ask.service, list(self._services)) if self._services else "there are none"
-            raise InputError(f"service {ask.service!r}: is not connected; {mend}")
+            fix = nearest(ask.service, list(self._services)) if self._services else "there are none"
+            raise InputError(f"service {ask.service!r}: is not connected; {fix}")
         return self._services[ask.service], ask
 
     def _is_reading(self, service: Service, parts: Sequence[Part]) -> bool:

@@ -135,7 +135,7 @@ class Notes:
             write_atomically(folder / name, content)
             os.chmod(folder / name, 0o600)
         except OSError as error:
-            raise HostError(f"{folder}: cannot be written ({error}). Mend: make room on its disk") from None
+            raise HostError(f"{folder}: cannot be written ({error}). Fix: make room on its disk") from None
 
 
 def age_s(at: float) -> float:

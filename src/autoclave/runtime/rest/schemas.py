@@ -16,7 +16,7 @@ from autoclave.core.json import shown
 _MOST_STEPS = 200_000
 """Keywords of schemas that are looked at for one value: about two seconds."""
 _MATCH_S = 1.0
-_MISSING = "arguments of services need a library. Mend: pip install 'autoclave[runtime]'"
+_MISSING = "arguments of services need a library. Fix: pip install 'autoclave[runtime]'"
 
 
 class _TooLong(Exception):

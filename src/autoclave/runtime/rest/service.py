@@ -47,8 +47,8 @@ class Service:
         if self.catalogue is None:
             raise InputError(f"service {self.name}: operation {shown(operation)}: it has no catalogue")
         if operation not in self.catalogue.operations:
-            mend = nearest(operation, list(self.catalogue.operations))
-            raise InputError(f"service {self.name}: operation {shown(operation)}: there is none; {mend}")
+            fix = nearest(operation, list(self.catalogue.operations))
+            raise InputError(f"service {self.name}: operation {shown(operation)}: there is none; {fix}")
         return self.catalogue.operations[operation]
 
     def spec_of(self, part: Part) -> OperationSpec:
@@ -273,7 +273,7 @@ class Service:
                 if answer.status not in (500, 502, 503, 504):
                     return answer
             if time.monotonic() >= until:
-                raise HostError(f"{problem}. Mend: try again when the service is well")
+                raise HostError(f"{problem}. Fix: try again when the service is well")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 1.0)
 
@@ -295,7 +295,7 @@ class Service:
         if number >= _MOST_REDIRECTS or _plain(target) != _plain(call.target):
             raise InputError(
                 f"service {self.name}: {call.told}: leads to {place.path[:200]}, which was not asked for. "
-                "Mend: ask for that"
+                "Fix: ask for that"
             )
         return replace(call, target=target)
 
@@ -351,7 +351,7 @@ class Service:
                 if not told:
                     raise InputError(f"{place}: the next page is {link[:200]!r}, without {listing.next_as!r} in it")
         elif not told and following(answer.headers.get("link", "")):
-            raise InputError(f"{place}: has more pages than its catalogue knows of. Mend: listings.next = {_LINK}")
+            raise InputError(f"{place}: has more pages than its catalogue knows of. Fix: listings.next = {_LINK}")
         if not told:
             return None
         if not listing.next_as:
@@ -373,7 +373,7 @@ def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mappin
         if name in arguments:
             raise InputError(
                 f"{name} is a key by which the service does a request once, and chosen anew for each. "
-                "Mend: leave it out, and name the operation in place of method and path"
+                "Fix: leave it out, and name the operation in place of method and path"
             )
         return {**arguments, name: key}, True
     name = spec.idempotency.name

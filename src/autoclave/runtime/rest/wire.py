@@ -145,7 +145,7 @@ class Wire:
         secret = self._key_of(self._connection.secret)
         if self._connection.allows_private and not secret.allows_private:
             raise InputError(
-                f"service {secret.service}: its key may not go to private networks. Mend: allows_private of the secret"
+                f"service {secret.service}: its key may not go to private networks. Fix: allows_private of the secret"
             )
         headers, target = list(request.headers), request.target
         if secret.place == "query":

@@ -28,7 +28,7 @@ def require_usable(secret: Secret, others: Iterable[Secret]) -> None:
     for pattern in secret.paths:
         if not pattern.startswith(("/", "**")) or _NEVER_IN_PATH.search(pattern):
             raise InputError(
-                f"{where}: path {pattern!r}: no request can match it. Mend: begin with /, and write characters as they "
+                f"{where}: path {pattern!r}: no request can match it. Fix: begin with /, and write characters as they "
                 "are, without %; those that can be read in several ways are never let through"
             )
     if secret.place != "query" and not is_passed_on(secret.name.encode()):

@@ -176,14 +176,14 @@ class Keyring:
             import keyring  # pyright: ignore[reportMissingImports]
             import keyring.errors  # pyright: ignore[reportMissingImports]
         except ImportError:
-            raise HostError("the keyring needs a library. Mend: pip install keyring, or use a passphrase") from None
+            raise HostError("the keyring needs a library. Fix: pip install keyring, or use a passphrase") from None
         try:
             kept = keyring.get_password(_SERVICE, self.account)
             if kept is None and otherwise is not None:
                 keyring.set_password(_SERVICE, self.account, otherwise)
                 return otherwise
         except keyring.errors.KeyringError as error:
-            raise HostError(f"no keyring can be used here ({error}). Mend: use a passphrase or a key file") from None
+            raise HostError(f"no keyring can be used here ({error}). Fix: use a passphrase or a key file") from None
         return kept
 
 

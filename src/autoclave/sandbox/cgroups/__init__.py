@@ -11,6 +11,6 @@ sampling /proc (`watch.py`). The doctor says which it is.
 
 from autoclave.sandbox.cgroups.group import Group, remove_stale_groups
 from autoclave.sandbox.cgroups.meter import GroupMeter
-from autoclave.sandbox.cgroups.place import MEND, Place, find_place
+from autoclave.sandbox.cgroups.place import FIX, Place, find_place
 
-__all__ = ["MEND", "Group", "GroupMeter", "Place", "find_place", "remove_stale_groups"]
+__all__ = ["FIX", "Group", "GroupMeter", "Place", "find_place", "remove_stale_groups"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _LEAF = "autoclave-judge"
 _FIRST_VERSION_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpuacct"}
-MEND = (
+FIX = (
     "as root nothing; else start it in a group of its own: systemd-run --user --scope -p Delegate=yes autoclave ... "
     "(in a container: mount /sys/fs/cgroup writable, with a group below for the judge alone)"
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autoclave.config.sandbox import Level, SandboxConfig
 from autoclave.core import HostError
-from autoclave.sandbox.container.engine import MENDS, EngineName, find_engine
+from autoclave.sandbox.container.engine import FIXES, EngineName, find_engine
 from autoclave.sandbox.container.launch import ContainerLauncher
 from autoclave.sandbox.host import HostCheck
 from autoclave.sandbox.interface import Sandbox
@@ -34,13 +34,13 @@ def _check_engine(name: EngineName, runtime: str) -> HostCheck:
     try:
         find_engine(name, runtime)
     except HostError as error:
-        detail = str(error).partition(" Mend:")[0].removeprefix("no container engine: ")
+        detail = str(error).partition(" Fix:")[0].removeprefix("no container engine: ")
     return HostCheck(
         f"container engine {name}",
         not detail,
         False,
         "starts the containers of the backend container; podman or docker is enough",
-        MENDS[name],
+        FIXES[name],
         detail or "answers",
         "backends",
     )

@@ -19,11 +19,11 @@ from autoclave.core import HostError, SandboxFault
 _log = logging.getLogger(__name__)
 EngineName = Literal["podman", "docker"]
 _TIMEOUT_S = 120.0
-MENDS: dict[EngineName, str] = {
+FIXES: dict[EngineName, str] = {
     "podman": "as root: apt-get install podman runc",
     "docker": "as root: apt-get install docker.io, and start its daemon: systemctl start docker",
 }
-_MEND = "as root: apt-get install podman runc (or docker.io), or another sandbox.backend"
+_FIX = "as root: apt-get install podman runc (or docker.io), or another sandbox.backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> En
             reasons.append(str(fault))
         else:
             return engine
-    raise HostError(f"no container engine: {'; '.join(reasons)}. Mend: {_MEND}")
+    raise HostError(f"no container engine: {'; '.join(reasons)}. Fix: {_FIX}")
 
 
 @contextlib.contextmanager

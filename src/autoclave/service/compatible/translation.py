@@ -19,7 +19,7 @@ from autoclave.service.answers import wait_for
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, draining, store_away
-from autoclave.service.requests import accept, mended_apart
+from autoclave.service.requests import accept, repaired_apart
 from autoclave.service.running import FAULT
 from autoclave.service.store import StoreAway
 from autoclave.service.tokens import Client, Scope
@@ -96,7 +96,7 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
         try:
             parts.judge.check(problem)
         except HostError as error:
-            raise Refused(501, "host", mended_apart(error)) from None
+            raise Refused(501, "host", repaired_apart(error)) from None
         except InputError as error:
             raise bad_input(str(error)) from None
         parts.store.put_problems([problem])

@@ -14,7 +14,7 @@ from autoclave.service.access import PartsHere, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, not_found
-from autoclave.service.requests import mended_apart
+from autoclave.service.requests import repaired_apart
 from autoclave.service.store import JobSpec, ProblemRecord
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import (
@@ -92,7 +92,7 @@ def _checked(parts: Parts, line: bytes, number: int) -> Problem:
     except DataError as error:
         raise bad_input(without_value(str(error))) from None
     except HostError as error:
-        raise Refused(501, "host", f"{where}: {mended_apart(error)}") from None
+        raise Refused(501, "host", f"{where}: {repaired_apart(error)}") from None
     except InputError as error:
         raise bad_input(f"{where}: {without_value(str(error))}") from None
     return problem
@@ -146,7 +146,7 @@ def _looked_up(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
         try:
             parts.judge.check(problem)
         except HostError as error:
-            refused.append(RefusedProblem(digest=need.digest, kind="host", message=mended_apart(error)))
+            refused.append(RefusedProblem(digest=need.digest, kind="host", message=repaired_apart(error)))
         except InputError as error:
             refused.append(RefusedProblem(digest=need.digest, kind="input", message=str(error)))
     return LookupAnswer(unknown=unknown, refused=refused)

@@ -13,7 +13,7 @@ from autoclave.judge import JudgeJob, RunOrder, RunResult
 from autoclave.service.access import PartsHere, needs
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input
-from autoclave.service.requests import mended_apart
+from autoclave.service.requests import repaired_apart
 from autoclave.service.running import FAULT, decoded, encoded, require_memory, run_in_turn, time_limit_of
 from autoclave.service.store import JobSpec
 from autoclave.service.tokens import Client, Scope
@@ -93,7 +93,7 @@ def _begun(parts: Parts, body: TraceRequest) -> Future[Trace]:
     try:
         return parts.judge.trace(JudgeJob(problem, Program(body.source, body.language), body.id), body.test)
     except HostError as error:
-        raise Refused(501, "host", mended_apart(error)) from None
+        raise Refused(501, "host", repaired_apart(error)) from None
     except InputError as error:
         raise bad_input(str(error)) from None
 

@@ -53,7 +53,7 @@ class PostgresStore(SqlStore):
                 self._prepare()
             except StoreAway as away:
                 raise HostError(
-                    f"store: the PostgreSQL database cannot be used: {away}. Mend: start it, or give another address"
+                    f"store: the PostgreSQL database cannot be used: {away}. Fix: start it, or give another address"
                 ) from None
             except psycopg.Error as error:
                 raise InputError(

@@ -14,18 +14,18 @@ NAMED = 3
 """Tensors that a message names; when one gradient is not finite, most are not."""
 
 
-def require_finite(tensors: Mapping[str, Tensor], where: str, mend: str) -> None:
+def require_finite(tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
     """Raise unless every number of every tensor is finite. Of all ranks, if tensors are sharded.
 
     Raises:
         FaultError: some are not; the message begins with `where`, names the first tensors and how many of their numbers
-            are not finite, and ends with `mend`.
+            are not finite, and ends with `fix`.
     """
     found = [(name, tensor, int(whole((~torch.isfinite(tensor)).sum()))) for name, tensor in tensors.items()]
     bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]
     if bad:
         more = f" and {len(bad) - NAMED} more tensors" if len(bad) > NAMED else ""
-        raise FaultError(f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. {mend}")
+        raise FaultError(f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. {fix}")
 
 
 def complaint_of(check: Callable[[], None]) -> FaultError | None:

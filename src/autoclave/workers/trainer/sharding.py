@@ -100,7 +100,7 @@ def check_device(settings: TrainerConfig, device: torch.device) -> None:
     if settings.compile and device.type == "cpu" and not _cpp_compiler():
         raise HostError(
             "trainer.compile = true: needs a C++ compiler, and neither $CXX nor g++ is here. "
-            "Mend: apt install g++. Or trainer.compile=false"
+            "Fix: apt install g++. Or trainer.compile=false"
         )
 
 

@@ -60,7 +60,7 @@ class TrainedModel:
         hold(module, trainer, device or next(module.parameters()).device)
         self.module = module
         fix = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
-        self._mend = f"No weight of that step was overwritten. {fix}"
+        self._fix = f"No weight of that step was overwritten. {fix}"
         self._fix_after = f"The step itself made them so, and nothing was published. {fix}"
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
@@ -117,7 +117,7 @@ class TrainedModel:
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
         where = f"before optimizer step {self._steps_taken + 1}"
-        raise_together(complaint_of(lambda: require_finite(columns, where, self._mend)))
+        raise_together(complaint_of(lambda: require_finite(columns, where, self._fix)))
 
     def step(self, batch: Batch, predict: Predict, loss_of: LossOf) -> dict[str, float]:
         """One optimizer step on all rows of `batch`; without rows, only the learning rate goes on.
@@ -178,7 +178,7 @@ class TrainedModel:
         if not math.isfinite(loss.diagnostics.totals["loss"]):
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
-            require_finite(tensors, f"optimizer step {self._steps_taken}", self._mend)
+            require_finite(tensors, f"optimizer step {self._steps_taken}", self._fix)
 
     def _require_finite_weights(self) -> None:
         """Check the weights that the optimizer step has made."""
@@ -194,7 +194,7 @@ class TrainedModel:
         whole_norm = whole(norm)  # the same on all ranks
         if not math.isfinite(whole_norm):
             where = f"optimizer step {self._steps_taken}"
-            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._mend)
+            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._fix)
         torch.nn.utils.clip_grads_with_norm_(self.module.parameters(), self._settings.gradient_clip, norm)
         return whole_norm.item()
 

@@ -105,16 +105,16 @@ class WeightMemory:
 
 
 def _opened(address: Address) -> Descriptor:
-    mend = "Mend: let the run choose how it publishes, and attach samplers anew when a trainer was restarted"
+    fix = "Fix: let the run choose how it publishes, and attach samplers anew when a trainer was restarted"
     if address.host != this_host():
-        raise HostError(f"the memory of the published weights is on another host, or in another container. {mend}")
+        raise HostError(f"the memory of the published weights is on another host, or in another container. {fix}")
     try:
         path = f"/proc/{address.process}/fd/{address.descriptor}"
         return Descriptor(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         raise HostError(
             f"the memory of the published weights, of process {address.process}, cannot be opened ({error.strerror}). "
-            f"{mend}"
+            f"{fix}"
         ) from None
 
 

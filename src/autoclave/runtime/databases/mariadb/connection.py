@@ -85,7 +85,7 @@ class Server:
                     raise
         except OSError as error:
             raise HostError(
-                f"{self.where}: does not answer ({type(error).__name__}). Mend: look whether the server runs"
+                f"{self.where}: does not answer ({type(error).__name__}). Fix: look whether the server runs"
             ) from None
         way.settimeout(None)
         return way
@@ -154,7 +154,7 @@ class Server:
         if wanted:
             raise InputError(
                 f"{self.where}: user {self.settings.user}: cannot see triggers, or foreign keys of other schemas. "
-                f"Mend: GRANT {wanted[0]} TO it; no statement that defines one is let through"
+                f"Fix: GRANT {wanted[0]} TO it; no statement that defines one is let through"
             )
 
     # --- Transactions -----------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Server:
         name = hashlib.sha256(f"autoclave/{table}".encode()).hexdigest()[:60]
         with translated(self.where):
             if not self._leases.open:
-                raise HostError(f"{self.where}: the connection with the leases was lost. Mend: open the session again")
+                raise HostError(f"{self.where}: the connection with the leases was lost. Fix: open the session again")
             return rows(self._leases, f"SELECT GET_LOCK('{name}', 0)")[0][0] == "1"
 
 

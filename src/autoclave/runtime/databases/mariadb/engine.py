@@ -110,7 +110,7 @@ class MariaDatabase:
             self._catalogue = catalogue_of(connection, self._server.schemas)
             if self._catalogue == known:
                 return known
-        raise HostError(f"{self._where}: tables are being altered. Mend: try again")
+        raise HostError(f"{self._where}: tables are being altered. Fix: try again")
 
     def _planned_by(self, catalogue: Catalogue, operation: Sql, mode: Mode) -> _Planned:
         statements = [
@@ -165,7 +165,7 @@ class MariaDatabase:
             if table.engine != "InnoDB":
                 raise InputError(
                     f"{self._where}: table {place}: engine {table.engine} knows no transactions, so nothing is taken "
-                    "back. Mend: ALTER TABLE ... ENGINE = InnoDB"
+                    "back. Fix: ALTER TABLE ... ENGINE = InnoDB"
                 )
             if table.triggers and not (mode is Mode.HOLD and self._settings.allows_code):
                 raise InputError(
@@ -304,7 +304,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
         import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
-            f"database {name}: MariaDB needs {error.name}. Mend: pip install 'autoclave[databases]'"
+            f"database {name}: MariaDB needs {error.name}. Fix: pip install 'autoclave[databases]'"
         ) from None
     if not connection.dbname:
         raise InputError(f"database {name}: engine mariadb needs dbname")

@@ -61,13 +61,13 @@ def translated(where: str) -> Generator[None]:
     except pymysql.Error as error:
         number = number_of(error)
         if number in _BUSY:
-            raise HostError(f"{where}: others have locked what it needs. Mend: wait, and try again") from None
+            raise HostError(f"{where}: others have locked what it needs. Fix: wait, and try again") from None
         if number in (1045, 1698, 1049):
             raise InputError(f"{where}: the server does not let the user in, or has no such database") from None
         if number in _LACKS:
-            raise HostError(f"{where}: the server lacks something ({number}). Mend: look at its disk") from None
+            raise HostError(f"{where}: the server lacks something ({number}). Fix: look at its disk") from None
         if number in _AWAY or isinstance(error, pymysql.InterfaceError):
-            raise HostError(f"{where}: does not answer ({number}). Mend: look whether the server runs") from None
+            raise HostError(f"{where}: does not answer ({number}). Fix: look whether the server runs") from None
         raise InputError(f"{where}: {words(error)}") from None
     except (UnicodeError, OverflowError) as error:
         raise InputError(f"{where}: a value cannot be sent ({type(error).__name__})") from None

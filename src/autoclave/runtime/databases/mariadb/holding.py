@@ -137,7 +137,7 @@ class Holding:
         until = time.monotonic() + _PATIENCE_S
         while self.is_open(action) and not self._is_decided(action, commit):
             if time.monotonic() > until:
-                raise HostError(f"{self._server.where}: another connection still has the transaction. Mend: try again")
+                raise HostError(f"{self._server.where}: another connection still has the transaction. Fix: try again")
             time.sleep(_PAUSE_S)
 
     def _is_decided(self, action: str, commit: bool) -> bool:

@@ -52,7 +52,7 @@ class Rows:
         if len(found) > WHOLE_ROWS:
             raise InputError(
                 f"table {table.place}: has more than {WHOLE_ROWS} rows to compare, which a table without a primary "
-                "key, REPLACE, ON DUPLICATE KEY, a join, LIMIT and changed keys need. Mend: UPDATE or DELETE one table "
+                "key, REPLACE, ON DUPLICATE KEY, a join, LIMIT and changed keys need. Fix: UPDATE or DELETE one table "
                 "with a primary key by WHERE alone"
             )
         return found

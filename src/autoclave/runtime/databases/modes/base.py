@@ -137,7 +137,7 @@ class ActionMode(abc.ABC):
             engine.write(effect, lambda _, mark: self._kept.put_mark(action, name, mark))
         except InDoubt as error:
             if not self._was_written(action, name, effect, engine):
-                raise HostError(f"{error}. Mend: try again when the database answers") from None
+                raise HostError(f"{error}. Fix: try again when the database answers") from None
 
     def _was_written(self, action: str, name: str, effect: Effect, engine: Engine) -> bool:
         mark = self._kept.get_mark(action, name)

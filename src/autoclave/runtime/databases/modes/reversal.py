@@ -66,7 +66,7 @@ class ReversalMode(ImagesMode):
             self._databases.reverse(database).use(sql, act, keep, is_forced=undoing["forced"])
         except InDoubt as error:
             if not self._was_used(action, database, images):
-                raise HostError(f"{error}. Mend: try again when the database answers") from None
+                raise HostError(f"{error}. Fix: try again when the database answers") from None
 
     def _was_used(self, action: str, database: str, images: str) -> bool:
         mark = self._kept.get_mark(action, images)

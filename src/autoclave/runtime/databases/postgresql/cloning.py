@@ -49,7 +49,7 @@ def cloned(server: Server, password: str) -> Generator[DatabaseConnection]:
         if size > settings.max_clone_bytes:
             raise InputError(
                 f'{server.where}: mode "clone": {size} bytes would be copied, more than max_clone_bytes '
-                f'({settings.max_clone_bytes}). Mend: mode "images", or have the limit raised'
+                f'({settings.max_clone_bytes}). Fix: mode "images", or have the limit raised'
             )
         roles = {name for (name,) in connection.execute(_ROLES).fetchall()}
         members = connection.execute(_MEMBERS).fetchall()
@@ -82,7 +82,7 @@ def _fill(server: Server, copies: PostgresThrowaway, programs: Programs, databas
     if done.returncode:
         raise InputError(
             f'{server.where}: mode "clone": a copy of it cannot be made here (pg_restore exited with '
-            f'{done.returncode}; an extension may not be installed). Mend: mode "images"'
+            f'{done.returncode}; an extension may not be installed). Fix: mode "images"'
         )
 
 

@@ -81,10 +81,10 @@ class Server:
         if row[0] or row[1] or self._may_blind(connection):
             raise InputError(f"{self.where}: role {role}: may do everything; name one with the least rights that do")
         if not row[2]:
-            raise InputError(f"{self.where}: role {role}: the user is no member of it. Mend: GRANT {role} TO the user")
+            raise InputError(f"{self.where}: role {role}: the user is no member of it. Fix: GRANT {role} TO the user")
         if not row[3]:
             told = f"GRANT TEMPORARY ON DATABASE {self.settings.dbname} TO {role}"
-            raise InputError(f"{self.where}: role {role}: may make nothing temporary. Mend: {told}")
+            raise InputError(f"{self.where}: role {role}: may make nothing temporary. Fix: {told}")
 
     def _may_blind(self, connection: Any) -> bool:
         """Whether the role may change the settings by which triggers fire and rows are counted."""
@@ -124,7 +124,7 @@ class Server:
         connection.execute("BEGIN")
         self.settle(connection)
         if connection.execute("SELECT pg_catalog.current_setting('track_counts')").fetchone() != ("on",):
-            raise HostError(f"{self.where}: the server does not count rows. Mend: set track_counts = on")
+            raise HostError(f"{self.where}: the server does not count rows. Fix: set track_counts = on")
 
     def settle(self, connection: Any) -> None:
         """Have the settings that mean something be what they are to be, in this transaction, whatever was set before.
@@ -174,7 +174,7 @@ class Server:
         """Whether no other session of ours has a table; from now on this one has it."""
         with translated(self.where):
             if self._leases.closed or self._leases.broken:
-                raise HostError(f"{self.where}: the connection with the leases was lost. Mend: open the session again")
+                raise HostError(f"{self.where}: the connection with the leases was lost. Fix: open the session again")
             query = (
                 "SELECT (SELECT count(*) > 0 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.pid = "
                 "pg_catalog.pg_backend_pid() AND l.objid = (k.key & 4294967295)::oid AND l.classid = "

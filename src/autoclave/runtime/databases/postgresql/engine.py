@@ -393,7 +393,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
         import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
-            f"database {name}: PostgreSQL needs {error.name}. Mend: pip install 'autoclave[databases]'"
+            f"database {name}: PostgreSQL needs {error.name}. Fix: pip install 'autoclave[databases]'"
         ) from None
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")

@@ -114,7 +114,7 @@ def require_emptied_as_heard(connection: Any, emptied: Collection[str]) -> None:
         if (place := place_of(schema, table)) in emptied:
             raise InputError(
                 f"table {place}: its trigger {trigger} runs before it is emptied, and may change rows unseen. "
-                "Mend: DELETE"
+                "Fix: DELETE"
             )
 
 

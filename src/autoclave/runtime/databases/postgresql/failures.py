@@ -52,14 +52,14 @@ def translated(where: str) -> Generator[None]:
     except psycopg.Error as error:
         state = error.sqlstate or ""
         if state in _BUSY:
-            raise HostError(f"{where}: others have locked what it needs. Mend: wait, and try again") from None
+            raise HostError(f"{where}: others have locked what it needs. Fix: wait, and try again") from None
         kind = type(error).__name__
         if state[:2] in ("53", "58"):
-            raise HostError(f"{where}: the server lacks something ({kind}). Mend: look at its disk") from None
+            raise HostError(f"{where}: the server lacks something ({kind}). Fix: look at its disk") from None
         if not state and isinstance(error, psycopg.DataError):
             raise InputError(f"{where}: a value cannot be sent ({kind}); a text has no NUL in it") from None
         if not state or (state[:2] in ("08", "57") and state != "57014"):
-            raise HostError(f"{where}: does not answer ({kind}). Mend: look whether the server runs") from None
+            raise HostError(f"{where}: does not answer ({kind}). Fix: look whether the server runs") from None
         raise InputError(f"{where}: {words(error)}") from None
     except (UnicodeError, OverflowError) as error:
         raise InputError(f"{where}: a value cannot be sent ({type(error).__name__})") from None

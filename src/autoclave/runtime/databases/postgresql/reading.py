@@ -126,7 +126,7 @@ class Reader:
         )
         if oids and connection.execute(query, (oids, known)).fetchone():
             raise InputError(
-                f"{self._server.where}: a table outside of its schemas refers to what would be truncated. Mend: DELETE"
+                f"{self._server.where}: a table outside of its schemas refers to what would be truncated. Fix: DELETE"
             )
 
 

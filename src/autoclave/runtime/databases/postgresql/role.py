@@ -58,7 +58,7 @@ class Role:
         row = self.connection.execute(_MADE.format(oid=self._oid)).fetchone()
         if row is None or row[1] != self._made:
             raise HostError(
-                f"{self._server.where}: the statements changed how they are run. Mend: look at what they call"
+                f"{self._server.where}: the statements changed how they are run. Fix: look at what they call"
             )
         query = "SELECT pg_temp.autoclave_role(%s::pg_catalog.text)"
         (told,) = self.connection.execute(query, (text,)).fetchone()

@@ -271,7 +271,7 @@ class KeyValueManager:
             if now == end:
                 return
             if now == start:
-                raise HostError(f"{doubt}. Mend: try again when the database answers") from None
+                raise HostError(f"{doubt}. Fix: try again when the database answers") from None
             raise
         except InputError as refused:
             raise error(f"{refused}") from None
@@ -302,7 +302,7 @@ def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError:
-        raise HostError(f"{where}: Redis needs redis. Mend: pip install 'autoclave[databases]'") from None
+        raise HostError(f"{where}: Redis needs redis. Fix: pip install 'autoclave[databases]'") from None
     if not settings.dbname.isdigit():
         raise InputError(f"{where}: engine redis needs dbname, the number of a database")
     given: dict[str, Any] = {

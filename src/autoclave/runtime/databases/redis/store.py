@@ -158,7 +158,7 @@ class Store:
             raise InputError(f"{self._where}: the server does not let the user in") from None
         except (redis.ConnectionError, redis.TimeoutError) as error:
             kind = type(error).__name__
-            raise HostError(f"{self._where}: does not answer ({kind}). Mend: look whether the server runs") from None
+            raise HostError(f"{self._where}: does not answer ({kind}). Fix: look whether the server runs") from None
         except redis.RedisError as error:
             first = f"{error}".partition(" ")[0]
             kind = first if first.isupper() and first.isalpha() else type(error).__name__

@@ -40,7 +40,7 @@ class ThrowAway:
 
         program = shutil.which("redis-server")
         if program is None:
-            raise HostError(f"{where}: an undo is tested on a redis-server of its own. Mend: install redis-server")
+            raise HostError(f"{where}: an undo is tested on a redis-server of its own. Fix: install redis-server")
         with contextlib.ExitStack() as opening, tempfile.TemporaryDirectory(prefix="autoclave-redis-") as folder:
             way = Path(folder) / "socket"
             self._process = subprocess.Popen(
@@ -66,7 +66,7 @@ class ThrowAway:
                 self.store.open()
                 return
             if self._process.poll() is not None or time.monotonic() > until:
-                raise HostError(f"{where}: the redis-server for tests does not start. Mend: look at its version")
+                raise HostError(f"{where}: the redis-server for tests does not start. Fix: look at its version")
             time.sleep(0.005)
 
     @property

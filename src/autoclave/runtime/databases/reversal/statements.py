@@ -41,13 +41,11 @@ def reading_of_both(engine: Engine, sql: Sql) -> Reading:
         raise InputError(f"undo: {error}") from None
     if act.defines or undo.defines:
         name = min(act.defines | undo.defines)
-        raise InputError(
-            f'undo: {name} is defined; reverse statements are for rows. Mend: leave it out, or mode "hold"'
-        )
+        raise InputError(f'undo: {name} is defined; reverse statements are for rows. Fix: leave it out, or mode "hold"')
     if not undo.is_settled:
         raise InputError(
             "undo: asks a clock, draws by lot, or asks what its connection did last, so it would do something else "
-            "when it is used than when it is tested. Mend: name the rows, or leave it out, and rows are kept"
+            "when it is used than when it is tested. Fix: name the rows, or leave it out, and rows are kept"
         )
     tables = {*act.writes, *undo.writes}
     writes = {table: act.writes.get(table, frozenset()) | undo.writes.get(table, frozenset()) for table in tables}

@@ -32,7 +32,7 @@ def cloned(
     if size > settings.max_clone_bytes:
         raise InputError(
             f'{where}: mode "clone": {size} bytes would be copied into memory, more than max_clone_bytes '
-            f'({settings.max_clone_bytes}). Mend: mode "images", or have the limit raised'
+            f'({settings.max_clone_bytes}). Fix: mode "images", or have the limit raised'
         )
     name = f"file:/autoclave-{secrets.token_hex(16)}?vfs=memdb"
 

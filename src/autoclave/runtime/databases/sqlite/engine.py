@@ -399,7 +399,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
         import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
-            f"database {name}: SQLite needs {error.name}. Mend: pip install 'autoclave[databases]'"
+            f"database {name}: SQLite needs {error.name}. Fix: pip install 'autoclave[databases]'"
         ) from None
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")

@@ -32,11 +32,11 @@ def translated(where: str) -> Generator[None]:
     except AutoclaveError:
         raise
     except (apsw.BusyError, apsw.LockedError):
-        raise HostError(f"{where}: others write to it. Mend: wait, or give a longer lock_timeout_s") from None
+        raise HostError(f"{where}: others write to it. Fix: wait, or give a longer lock_timeout_s") from None
     except apsw.ReadOnlyError:
-        raise HostError(f"{where}: may be read only. Mend: let this user write the file and its folder") from None
+        raise HostError(f"{where}: may be read only. Fix: let this user write the file and its folder") from None
     except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
-        raise HostError(f"{where}: cannot be written ({type(error).__name__}). Mend: look at its disk") from None
+        raise HostError(f"{where}: cannot be written ({type(error).__name__}). Fix: look at its disk") from None
     except apsw.NotADBError:
         raise InputError(f"{where}: is no SQLite database") from None
     except apsw.InterruptError:

@@ -47,7 +47,7 @@ class OpenFiles:
             if now.get(name) != known:
                 raise HostError(
                     f"{where}: {name} was replaced while the session had it open, so what is written would be lost. "
-                    "Mend: end the session, and open it again"
+                    "Fix: end the session, and open it again"
                 )
         self._known = now
 

@@ -116,7 +116,7 @@ def mariadb_throwaway(version: str, case: int) -> MariadbThrowaway:
     if programs is None or programs.version < _numbers(version):
         raise HostError(
             f"undo: to test reverse statements, the programs of MariaDB {version.partition('-')[0]} or later are "
-            "needed here (mariadbd, mariadb-install-db). Mend: install them, or leave the undo out, and rows are kept"
+            "needed here (mariadbd, mariadb-install-db). Fix: install them, or leave the undo out, and rows are kept"
         )
     return of_process((programs, case), lambda: MariadbThrowaway(programs, case))
 

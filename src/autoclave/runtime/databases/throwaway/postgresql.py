@@ -124,7 +124,7 @@ def postgres_throwaway(version: int) -> tuple[PostgresThrowaway, Programs]:
     if not found:
         raise HostError(
             f"undo: to test reverse statements, the programs of PostgreSQL {version} or later are needed here (initdb, "
-            "postgres, pg_dump). Mend: install them, or leave the undo out, and rows are kept"
+            "postgres, pg_dump). Fix: install them, or leave the undo out, and rows are kept"
         )
     return of_process(found[0], lambda: PostgresThrowaway(found[0])), found[0]
 

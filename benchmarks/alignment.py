@@ -1,14 +1,14 @@
-"""What alignment costs: an iteration with lessons over one without, and judging with traces over judging.
+"""What alignment costs: an iteration with alignment samples over one without, and judging with traces over judging.
 
     python benchmarks/alignment.py [--quick] [--json FILE]
 
 Both runs have the same prompts per step, and begin with the same warm start. Iterations are paired by their number,
 from the third on: the first asks for programs alone, and libraries warm up. A judge that traces judges the programs of
-a step, and then runs as many once more as the run with lessons traced; the two take turns on the steps of that run, of
-which the first that counts warms the judge up.
+a step, and then runs as many once more as the run with alignment samples traced; the two take turns on the steps of
+that run, of which the first that counts warms the judge up.
 
 With --quick the policy is too weak for its figures to mean anything: most of its programs fail at once, and few are
-lessons. It shows that everything runs.
+alignment samples. It shows that everything runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import CallTests, Problem, Program, StdinTests
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import ProblemSets
-from autoclave.tasks.lessons import is_short_input
+from autoclave.tasks.alignment_samples import is_short_input
 from runs import Arm, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
@@ -105,8 +105,8 @@ def judge_time(config: TrainConfig, rollouts: Path, traced: Sequence[int], round
 def programs_of(
     path: Path, problems: dict[str, Problem], config: TrainConfig
 ) -> tuple[list[JudgeJob], list[tuple[JudgeJob, int]]]:
-    """The programs of a step, and the runs of those that failed as a run with lessons chooses them: each on the test
-    that it failed, then each on others whose input is short.
+    """The programs of a step, and the runs of those that failed as a run with alignment samples chooses them: each on
+    the test that it failed, then each on others whose input is short.
     """
     assert config.alignment
     jobs: list[JudgeJob] = []

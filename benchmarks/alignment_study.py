@@ -1,17 +1,19 @@
-"""What alignment teaches: runs with lessons, without, with lessons whose targets are shuffled, and ablations.
+"""What alignment teaches: runs with alignment samples, without, with alignment samples whose targets are shuffled, and
+ablations.
 
     python benchmarks/alignment_study.py [--quick] [--json FILE] [--out DIR] [--steps N] [--seeds SEED ...] [--only ARM]
 
-Ablations (GRPO): lessons of random responses; of solutions, made before training (off-policy); lessons that ask for the
-result alone; other shares; and no lessons beside as many prompts for programs as a run with lessons has. A second table
-counts what was asked. With `--out` the first seed's runs stand side by side in `comparison.html` there.
-All runs of a seed ask problems in the same order, and begin with the same warm start, except for the one that asks for
-results: its warm start saw such lessons. Programs are measured on the held-out
+Ablations (GRPO): alignment samples of random responses; of solutions, made before training (off-policy); alignment
+samples that ask for the result alone; other shares; and no alignment samples beside as many prompts for programs as a
+run with alignment samples has. A second table counts what was asked. With `--out` the first seed's runs stand side by
+side in `comparison.html` there. All runs of a seed ask problems in the same order, and begin with the same warm start,
+except for the one that asks for
+results: its warm start saw such alignment samples. Programs are measured on the held-out
 problems of the recipe. What programs do is asked of solutions of many more held-out problems, one run of each, so that
 intervals are narrow and items independent: final values of variables (execution semantics), output and values together
 (trace inference), and the output alone.
 Beside the policy stand two that know nothing: `echo` says for each variable a value of the input, in their order, and
-`most common` the value that a lesson of the run most often has.
+`most common` the value that an alignment sample of the run most often has.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from autoclave.compose.alignment import heldout_items
 from autoclave.compose.evaluation import evaluate_items
 from autoclave.compose.host import build_judge
 from autoclave.config import TrainConfig
-from autoclave.core import Lesson, TaskItem
+from autoclave.core import AlignmentSample, TaskItem
 from autoclave.core.trace import value_of
 from autoclave.models import load_tokenizer
 from autoclave.problems import ProblemSets
@@ -77,7 +79,7 @@ ABLATIONS = {
 
 
 class ShuffledTargets:
-    """Items whose lessons have each other's values: what can be learnt from them is no execution."""
+    """Items whose alignment samples have each other's values: what can be learnt from them is no execution."""
 
     def __init__(self, items: ItemSource) -> None:
         self._items = items
@@ -86,12 +88,12 @@ class ShuffledTargets:
     def at(self, iteration: int) -> list[TaskItem]:
         """The items of an iteration; see `ItemSource`."""
         items = self._items.at(iteration)
-        places = [place for place, item in enumerate(items) if isinstance(item.payload, Lesson)]
+        places = [place for place, item in enumerate(items) if isinstance(item.payload, AlignmentSample)]
         values = [text for place in places for text in items[place].payload.variables.values()]
         dealt = iter([values[index] for index in np.random.default_rng(iteration).permutation(len(values))])
         for place in places:
-            lesson: Lesson = items[place].payload
-            shuffled = replace(lesson, variables={name: next(dealt) for name in lesson.variables})
+            alignment_sample: AlignmentSample = items[place].payload
+            shuffled = replace(alignment_sample, variables={name: next(dealt) for name in alignment_sample.variables})
             items[place] = replace(items[place], payload=shuffled)
         return items
 
@@ -102,7 +104,9 @@ def shuffled(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator
 
 
 def arms() -> list[Arm]:
-    """With each algorithm: aligned, without lessons, and with shuffled ones; then ablations with the first."""
+    """With each algorithm: aligned, without alignment samples, and with shuffled ones; then ablations with the
+    first.
+    """
     found: list[Arm] = []
     for name in ALGORITHMS:
         chosen = f"algorithm={{name: {name}}}"
@@ -197,41 +201,46 @@ def table(runs: Sequence[FinishedRun], found: Mapping[int, Mapping[str, Sequence
 
 
 def table_of_batches(runs: Sequence[FinishedRun], out: Path) -> str:
-    """A line per run: the share of lessons once they have grown, and how many it asked, by what they were made from and
-    what they asked for.
+    """A line per run: the share of alignment samples once they have grown, and how many it asked, by what they were
+    made from and what they asked for.
     """
-    lines = ["| run | seed | share | lessons | of | ask for |", f"|{' --- |' * 6}"]
+    lines = ["| run | seed | share | alignment samples | of | ask for |", f"|{' --- |' * 6}"]
     for run in runs:
-        lessons = lessons_in(folder_of(run, out) / "rollouts")
-        kinds = [Counter(lesson["source"] for lesson in lessons)]
-        kinds.append(Counter("output" if lesson["result"] is not None else "variables" for lesson in lessons))
+        alignment_samples = alignment_samples_in(folder_of(run, out) / "rollouts")
+        kinds = [Counter(alignment_sample["source"] for alignment_sample in alignment_samples)]
+        kinds.append(
+            Counter(
+                "output" if alignment_sample["result"] is not None else "variables"
+                for alignment_sample in alignment_samples
+            )
+        )
         texts = [", ".join(f"{name} {count}" for name, count in kind.most_common()) for kind in kinds]
-        cells = [run.arm, str(run.seed), f"{mix_of(run):.3f}", str(len(lessons)), *texts]
+        cells = [run.arm, str(run.seed), f"{mix_of(run):.3f}", str(len(alignment_samples)), *texts]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def lessons_in(rollouts: Path) -> list[Mapping[str, Any]]:
-    """The lessons that a run asked, each once."""
+def alignment_samples_in(rollouts: Path) -> list[Mapping[str, Any]]:
+    """The alignment samples that a run asked, each once."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for path in sorted(rollouts.glob("*.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for line in map(json.loads, file):
-                if line["lesson"]:
-                    found[path.name, line["item"]] = line["lesson"]
+                if line["alignment_sample"]:
+                    found[path.name, line["item"]] = line["alignment_sample"]
     return list(found.values())
 
 
 def mix_of(run: FinishedRun) -> float:
-    """Mean share of lessons among the prompts of a step, once lessons have grown."""
+    """Mean share of alignment samples among the prompts of a step, once alignment samples have grown."""
     growth = run.config.alignment and run.config.alignment.growth
     warm = run.steps[growth.steps if growth else 1 :]
     return fmean(row["alignment/share"] for row in warm) if warm else 0.0
 
 
 def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
-    """Accuracy before and after on each task, the reward of lessons in the first and last fifth, and the mix
-    once lessons have grown.
+    """Accuracy before and after on each task, the reward of alignment samples in the first and last fifth, and the mix
+    once alignment samples have grown.
     """
     name = f"{run.arm}_seed_{run.seed}"
     figures: dict[str, float] = {}
@@ -240,7 +249,7 @@ def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]
     rewards = [row["alignment/reward"] for row in run.steps if row.get("alignment/reward") is not None]
     if rewards:
         fifth = max(1, len(rewards) // 5)
-        figures[f"{name}_lesson_reward_first"], figures[f"{name}_lesson_reward_last"] = (
+        figures[f"{name}_alignment_sample_reward_first"], figures[f"{name}_alignment_sample_reward_last"] = (
             fmean(rewards[:fifth]),
             fmean(rewards[-fifth:]),
         )
@@ -249,11 +258,13 @@ def figures_of(run: FinishedRun, found: Mapping[str, Sequence[Mapping[str, Any]]
 
 
 def baselines(folder: Path, items: Sequence[TaskItem]) -> dict[str, float]:
-    """Accuracy on held-out lessons of those that know nothing; the run in `folder` had lessons."""
+    """Accuracy on held-out alignment samples of those that know nothing; the run in `folder` had alignment samples."""
     common = most_common(folder / "rollouts")
-    answers: dict[str, Callable[[Lesson], dict[str, Any]]] = {
+    answers: dict[str, Callable[[AlignmentSample], dict[str, Any]]] = {
         "baseline_echo": echo,
-        "baseline_most_common": lambda lesson: {name: common.get(name, common[""]) for name in lesson.variables},
+        "baseline_most_common": lambda alignment_sample: {
+            name: common.get(name, common[""]) for name in alignment_sample.variables
+        },
     }
     reward = REWARDS[ExecutionSemantics.name]
     return {
@@ -262,18 +273,18 @@ def baselines(folder: Path, items: Sequence[TaskItem]) -> dict[str, float]:
     }
 
 
-def echo(lesson: Lesson) -> dict[str, Any]:
+def echo(alignment_sample: AlignmentSample) -> dict[str, Any]:
     """The values of the input, one for each variable, the last one again where there are too few."""
-    words = [word.strip("(),[]") for word in lesson.input.removeprefix(f"{lesson.entry}(").split()]
+    words = [word.strip("(),[]") for word in alignment_sample.input.removeprefix(f"{alignment_sample.entry}(").split()]
     values: list[Any] = [int(word) if word.lstrip("-").isdigit() else word.strip("'\"") for word in words] or [""]
-    return {name: values[min(number, len(values) - 1)] for number, name in enumerate(lesson.variables)}
+    return {name: values[min(number, len(values) - 1)] for number, name in enumerate(alignment_sample.variables)}
 
 
 def most_common(rollouts: Path) -> Mapping[str, Any]:
-    """By the name of a variable, and "" for all others, the value that lessons of a run most often have."""
+    """By the name of a variable, and "" for all others, the value that alignment samples of a run most often have."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for lesson in lessons_in(rollouts):
-        for name, text in lesson["variables"].items():
+    for alignment_sample in alignment_samples_in(rollouts):
+        for name, text in alignment_sample["variables"].items():
             counts[name][text] += 1
             counts[""][text] += 1
     values = {name: count.most_common(1)[0][0] for name, count in counts.items()}

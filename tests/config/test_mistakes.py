@@ -212,7 +212,7 @@ def test_a_setting_that_cannot_be_used_is_named(setting: str, message: str):
         ),
         (
             ("alignment.share=0.4", "schedule.name=minibatch_pipeline"),
-            "alignment: answers to lessons are complete first, so minibatches in order of completion would hold",
+            "alignment: answers to its samples are complete first, so minibatches in order of completion hold",
         ),
         (
             ("alignment.max_new_tokens=9999", "sampler.max_new_tokens=64"),

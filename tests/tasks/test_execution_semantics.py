@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import CallCase, CallTests, Lesson, Problem, StdinCase, StdinTests
+from autoclave.core import AlignmentSample, CallCase, CallTests, Problem, StdinCase, StdinTests
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TestOutputPrediction, TraceInference
 from autoclave.tasks.execution_semantics import answer_to
 
@@ -29,7 +29,7 @@ HOSTILE = [
 ]
 
 
-def lesson(**changes: Any) -> Lesson:
+def alignment_sample(**changes: Any) -> AlignmentSample:
     given = {
         "problem_id": "add",
         "test": 0,
@@ -39,10 +39,10 @@ def lesson(**changes: Any) -> Lesson:
         "variables": {"a": "3", "c": "-1"},
         "informative": ["c"],
     }
-    return Lesson(**{**given, **changes})
+    return AlignmentSample(**{**given, **changes})
 
 
-def earned(task: ExecutionSemantics | TraceInference | OutputPrediction, about: Lesson, response: str):
+def earned(task: ExecutionSemantics | TraceInference | OutputPrediction, about: AlignmentSample, response: str):
     return task.reward(task.item(about), response).result()
 
 
@@ -61,16 +61,19 @@ def earned(task: ExecutionSemantics | TraceInference | OutputPrediction, about: 
     ],
 )
 def test_the_reward_is_the_share_of_variables_that_is_right(response: str, value: float, reason: str):
-    reward = earned(ExecutionSemantics(), lesson(), response)
+    reward = earned(ExecutionSemantics(), alignment_sample(), response)
     assert (reward.value, reward.reason) == (value, reason)
 
 
 def test_the_parts_of_a_reward_say_which_variables_were_right():
-    assert earned(ExecutionSemantics(), lesson(), '{"a": 3, "c": 1}').parts == {"variable/a": 1.0, "variable/c": 0.0}
+    assert earned(ExecutionSemantics(), alignment_sample(), '{"a": 3, "c": 1}').parts == {
+        "variable/a": 1.0,
+        "variable/c": 0.0,
+    }
 
 
 def test_without_variables_the_output_is_asked():
-    about = lesson(variables={}, informative=[], result="-1 \n2\n\n")
+    about = alignment_sample(variables={}, informative=[], result="-1 \n2\n\n")
     assert earned(ExecutionSemantics(), about, '{"final_output": "-1\\n2"}').value == 1
     assert earned(ExecutionSemantics(), about, '{"final_output": "-1\\n2\\n"}').value == 1
     assert earned(ExecutionSemantics(), about, '{"final_output": "-1"}').value == 0
@@ -78,7 +81,7 @@ def test_without_variables_the_output_is_asked():
 
 
 def test_trace_inference_is_right_only_if_all_of_it_is():
-    about = lesson(entry="f", input="f(3, 4)", result="(1, None)")
+    about = alignment_sample(entry="f", input="f(3, 4)", result="(1, None)")
     right = {"final_output": [1, None], "variables": {"a": 3, "c": -1}}
     assert earned(TraceInference(), about, json.dumps(right)).value == 1
     for wrong in (
@@ -108,7 +111,9 @@ def test_the_output_of_a_test_is_asked_from_the_statement_alone():
 @pytest.mark.parametrize("template", ["plain", "code"])
 @pytest.mark.parametrize("task", [ExecutionSemantics, TraceInference, OutputPrediction])
 def test_right_answers_earn_all(task: Any, template: Any):
-    about = lesson(result="-1\n", variables={"a": "3", "c": "nan", "d": "1e+300", "e": repr("é\n"), "f": str(10**300)})
+    about = alignment_sample(
+        result="-1\n", variables={"a": "3", "c": "nan", "d": "1e+300", "e": repr("é\n"), "f": str(10**300)}
+    )
     asks = task(template)
     assert asks.reward(asks.item(about), f"So it is.\n{answer_to(about, asks.name)}").result().value == 1
 
@@ -116,7 +121,7 @@ def test_right_answers_earn_all(task: Any, template: Any):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("task", [ExecutionSemantics, TraceInference, OutputPrediction])
 def test_whatever_a_program_contains_the_prompt_is_well_formed(task: Any, text: str):
-    about = lesson(program=f"x = {text!r}\n{text}", input=text, variables={"x": repr(text)}, result=text)
+    about = alignment_sample(program=f"x = {text!r}\n{text}", input=text, variables={"x": repr(text)}, result=text)
     asks = task("code")
     (message,) = asks.item(about).messages
     content = message["content"]
@@ -132,12 +137,12 @@ def test_whatever_a_program_contains_the_prompt_is_well_formed(task: Any, text: 
 @given(st.text(max_size=200))
 def test_no_answer_whatever_it_is_raises(response: str):
     for task in (ExecutionSemantics(), TraceInference(), OutputPrediction()):
-        value = earned(task, lesson(result="-1\n"), response).value
+        value = earned(task, alignment_sample(result="-1\n"), response).value
         assert value is not None
         assert 0 <= value <= 1
 
 
 def test_programs_cannot_end_their_fence():
-    about = lesson(program="print('''\n```\n''')\n````")
+    about = alignment_sample(program="print('''\n```\n''')\n````")
     content = ExecutionSemantics().item(about).messages[0]["content"]
     assert f"\n`````python\n{about.program}\n`````\n" in content

@@ -299,7 +299,7 @@ def soak(config: ScheduleConfig, folder: Path, stages: SoakStages, *, total: int
         except (WorkerDied, EngineFault):
             history.go_back()
             last_versions = [*(min(last, history.saved) for last in last_versions), VERSIONS]
-            ledger.begin_anew()
+            ledger.restart()
             stages.live_again()
     found.counts = ledger.counts()
     history.check_end(found.counts, total)

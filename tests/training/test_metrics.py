@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from autoclave.algorithms import LedgerEntry
-from autoclave.core import FinishReason, Group, Lesson, MaskReason, Reward, Rollout, TaskItem
+from autoclave.core import AlignmentSample, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
@@ -82,8 +82,8 @@ def test_an_iteration_without_any_verdict_has_no_mean_reward():
     assert "nan" in describe_iteration(metrics)
 
 
-def lessons(rewards: list[tuple[float, str, dict[str, float]]]) -> Group:
-    about = Lesson(
+def alignment_samples(rewards: list[tuple[float, str, dict[str, float]]]) -> Group:
+    about = AlignmentSample(
         problem_id="p",
         test=0,
         program="x" * 150,
@@ -102,8 +102,8 @@ def lessons(rewards: list[tuple[float, str, dict[str, float]]]) -> Group:
     )
 
 
-def test_lessons_are_counted_by_themselves():
-    answered = lessons(
+def test_alignment_samples_are_counted_by_themselves():
+    answered = alignment_samples(
         [
             (1.0, "exact", {"variable/a": 1.0, "variable/b": 1.0}),
             (0.5, "partly", {"variable/a": 1.0, "variable/b": 0.0}),
@@ -123,13 +123,13 @@ def test_lessons_are_counted_by_themselves():
     assert metrics["alignment/staleness"] == 2
 
 
-def test_an_iteration_of_lessons_alone_has_no_figures_of_programs():
-    metrics = metrics_of(lessons([(1.0, "exact", {"variable/a": 1.0, "variable/b": 1.0})]))
+def test_an_iteration_of_alignment_samples_alone_has_no_figures_of_programs():
+    metrics = metrics_of(alignment_samples([(1.0, "exact", {"variable/a": 1.0, "variable/b": 1.0})]))
     assert metrics["accepted_share"] == metrics["no_verdict_share"] == 0
     assert math.isnan(metrics["reward/mean"])
     assert metrics["alignment/reward"] == 1
     describe_iteration(metrics)
 
 
-def test_without_lessons_nothing_is_said_of_them():
+def test_without_alignment_samples_nothing_is_said_of_them():
     assert not [name for name in metrics_of(group_of([1.0, 0.0])) if name.startswith("alignment")]

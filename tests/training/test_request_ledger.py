@@ -58,7 +58,7 @@ def test_what_was_under_way_asks_nothing_more_when_the_account_begins_anew():
     batch = collection(sampler)
     ledger.watch(batch)
     first = sampler.futures
-    ledger.begin_anew()
+    ledger.restart()
     first[0].set_result(completion())
     assert sampler.futures is first
     assert "1 responses" not in ledger.state()

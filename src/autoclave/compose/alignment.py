@@ -1,4 +1,4 @@
-"""Alignment of a run: where its lessons come from, and how they are asked and measured."""
+"""Alignment of a run: where its alignment samples come from, and how they are asked and measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import AlignmentConfig, TrainConfig
-from autoclave.core import CallTests, ConfigError, Lesson, Problem, Program, StdinTests, TaskItem, Trace
+from autoclave.core import AlignmentSample, CallTests, ConfigError, Problem, Program, StdinTests, TaskItem, Trace
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.traces import is_traceable
 from autoclave.models import encode_prompt
@@ -28,16 +28,16 @@ from autoclave.tasks import (
     TestOutputPrediction,
     TraceInference,
 )
+from autoclave.tasks.alignment_samples import is_short_input
 from autoclave.tasks.execution_semantics import answer_to
-from autoclave.tasks.lessons import is_short_input
-from autoclave.training.alignment.alignment import Alignment, Lecturer, NoAlignment, lesson_from
+from autoclave.training.alignment.alignment import Alignment, AlignmentSampler, NoAlignment, alignment_sample_from
 from autoclave.training.alignment.candidates import Candidate
 from autoclave.training.items import ShuffledItems
 
 T = TypeVar("T")
 
 RUNS_PER_PROGRAM = 8
-"""Most tests on which a demonstrated program becomes a lesson."""
+"""Most tests on which a demonstrated program becomes an alignment sample."""
 HELDOUT_RUNS = 4
 """Most tests on which the solution of a held-out problem becomes an item."""
 
@@ -52,7 +52,8 @@ def build_alignment(
     *,
     context: int | None,
 ) -> Alignment | NoAlignment:
-    """The lessons of a run that learns from `programs`, made by `judge`; `context` are the tokens of the policy's.
+    """The alignment samples of a run that learns from `programs`, made by `judge`; `context` are the tokens of the
+    policy's.
 
     Raises:
         ConfigError: no problem can have one.
@@ -61,7 +62,7 @@ def build_alignment(
     if settings is None or not isinstance(task, CodeGeneration):
         return NoAlignment(programs)
     room = None if context is None else context - (settings.max_new_tokens or config.longest_trained)
-    lecturer = Lecturer(
+    alignment_sampler = AlignmentSampler(
         item_of=_semantics(settings).item,
         objection=partial(objection, tokenizer, room),
         program_of=task.program_of,
@@ -71,14 +72,14 @@ def build_alignment(
     if settings.share and not any(map(is_traceable, problems)):
         raise ConfigError(
             "alignment: no training problem runs a Python program on inputs (tests.kind stdin or call), so there would "
-            "be no lesson; remove the block, or add such problems"
+            "be no alignment sample; remove the block, or add such problems"
         )
     parts = config.minibatches if config.schedule.learns_in_parts else 1
-    return Alignment(settings, programs, lecturer, seed=config.seed, parts=parts)
+    return Alignment(settings, programs, alignment_sampler, seed=config.seed, parts=parts)
 
 
 def reward_of(config: TrainConfig, task: Task) -> RewardFunction:
-    """The reward of items of `task`, and of lessons if there are any."""
+    """The reward of items of `task`, and of alignment samples if there are any."""
     settings = config.alignment
     if settings is None:
         return task.reward
@@ -106,14 +107,21 @@ def heldout_items(
     found = solutions_of(problems, settings, HELDOUT_RUNS, 0)
     random.Random("pinned lessons").shuffle(found)
     traces = [(candidate, trace_of(judge, candidate)) for candidate in found[: 4 * settings.evaluation_items]]
-    lessons = [lesson for candidate, future in traces if (lesson := whole_lesson(candidate, future, settings))]
+    alignment_samples = [
+        alignment_sample
+        for candidate, future in traces
+        if (alignment_sample := complete_alignment_sample(candidate, future, settings))
+    ]
     by_id = {problem.id: problem for problem in problems}
     semantics, (inference, prediction, right_output) = _semantics(settings), _evaluated(settings)
-    outputs = [right_output.item_of(by_id[lesson.problem_id], lesson.test) for lesson in lessons]
+    outputs = [
+        right_output.item_of(by_id[alignment_sample.problem_id], alignment_sample.test)
+        for alignment_sample in alignment_samples
+    ]
     items: dict[str, list[TaskItem | None]] = {
-        semantics.name: [semantics.item(lesson) for lesson in lessons],
-        inference.name: [inference.item(lesson) for lesson in lessons],
-        prediction.name: [prediction.item(lesson) for lesson in lessons],
+        semantics.name: [semantics.item(alignment_sample) for alignment_sample in alignment_samples],
+        inference.name: [inference.item(alignment_sample) for alignment_sample in alignment_samples],
+        prediction.name: [prediction.item(alignment_sample) for alignment_sample in alignment_samples],
         right_output.name: outputs,
     }
     asked = {
@@ -123,13 +131,15 @@ def heldout_items(
     return {name: each for name, each in asked.items() if each}
 
 
-def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Judge, count: int) -> list[Demonstration]:
-    """Answers to `count` lessons, or as many as there are, for the warm start to imitate.
+def alignment_demonstrations(
+    config: TrainConfig, problems: ProblemSets, judge: Judge, count: int
+) -> list[Demonstration]:
+    """Answers to `count` alignment samples, or as many as there are, for the warm start to imitate.
 
-    They are of programs like the demonstrated ones, on a few tests each, of all sizes that lessons ever have. Where
-    lessons ask for variables they are in turn such lessons, and the form of what evaluation asks: both variables and
-    output, and the output alone. What a program computes on the way is written first, where it is known. Answers are
-    those to the program as the teacher reads it, and right where that is what is written.
+    They are of programs like the demonstrated ones, on a few tests each, of all sizes that alignment samples ever have.
+    Where alignment samples ask for variables they are in turn such alignment samples, and the form of what evaluation
+    asks: both variables and output, and the output alone. What a program computes on the way is written first, where it
+    is known. Answers are those to the program as the teacher reads it, and right where that is what is written.
 
     Raises:
         ConfigError: there are no programs.
@@ -148,10 +158,10 @@ def lesson_demonstrations(config: TrainConfig, problems: ProblemSets, judge: Jud
     for program, working, candidate, future in _with_later_ones_begun(traced):
         if len(found) == count:
             break
-        lesson = (whole_lesson if is_whole else _lesson)(candidate, future, settings)
-        if lesson:
-            item = next(tasks).item(replace(lesson, program=program))
-            response = "\n".join([*working, answer_to(lesson, item.task)])
+        alignment_sample = (complete_alignment_sample if is_whole else _alignment_sample)(candidate, future, settings)
+        if alignment_sample:
+            item = next(tasks).item(replace(alignment_sample, program=program))
+            response = "\n".join([*working, answer_to(alignment_sample, item.task)])
             found.append(
                 Demonstration(item.id, tuple(map(dict, item.messages)), response, candidate.program == program)
             )
@@ -170,7 +180,7 @@ def _runs_of(
     demonstrated: DemonstratedProgram, number: int, settings: AlignmentConfig
 ) -> Iterator[tuple[Candidate, Sequence[str]]]:
     """Runs of a program, as it is read, on tests that are drawn, with what it computes on the way; none where there is
-    no lesson.
+    no alignment sample.
     """
     problem, workings = demonstrated.problem, demonstrated.workings
     if len(demonstrated.program) > settings.limits.program_characters:
@@ -211,7 +221,7 @@ def _references(problems: Sequence[Problem], settings: AlignmentConfig, seed: in
 
 
 def _short_tests(problem: Problem, settings: AlignmentConfig) -> list[int]:
-    """The tests that lessons can be made of; none where programs are not traced."""
+    """The tests that alignment samples can be made of; none where programs are not traced."""
     if not is_traceable(problem) or not isinstance(problem.tests, StdinTests | CallTests):
         return []
     longest = settings.limits.input_characters
@@ -229,22 +239,22 @@ def term_weights(config: TrainConfig) -> dict[str, float]:
     return {ExecutionSemantics.name: config.alignment.weight} if config.alignment else {}
 
 
-def _lesson(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> Lesson | None:
-    """The lesson in the trace of a solution; None if there is none."""
-    found = lesson_from(candidate, future, settings, "reference")
-    return found if isinstance(found, Lesson) else None
+def _alignment_sample(candidate: Candidate, future: Future[Trace], settings: AlignmentConfig) -> AlignmentSample | None:
+    """The alignment sample in the trace of a solution; None if there is none."""
+    found = alignment_sample_from(candidate, future, settings, "reference")
+    return found if isinstance(found, AlignmentSample) else None
 
 
-def whole_lesson(
+def complete_alignment_sample(
     candidate: Candidate, future: Future[Trace], settings: AlignmentConfig, *, with_lists: bool = False
-) -> Lesson | None:
+) -> AlignmentSample | None:
     """The same with variables, lists among them if asked for, and result; None unless it has both."""
-    of_output = _lesson(candidate, future, settings.model_copy(update={"asks": "output"}))
+    of_output = _alignment_sample(candidate, future, settings.model_copy(update={"asks": "output"}))
     if with_lists and of_output:
         trace = future.result()
         future = Future()
         future.set_result(replace(trace, variables=trace.variables | trace.lists))
-    of_variables = _lesson(candidate, future, settings.model_copy(update={"asks": "variables"}))
+    of_variables = _alignment_sample(candidate, future, settings.model_copy(update={"asks": "variables"}))
     return replace(of_variables, result=of_output.result) if of_variables and of_output else None
 
 

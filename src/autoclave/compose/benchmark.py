@@ -20,7 +20,7 @@ from tqdm import tqdm
 from autoclave.compose.curation import judge_settings, open_source, selection_of
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
-from autoclave.core import ConfigError, IncompleteError, InputError, Lesson, Problem
+from autoclave.core import AlignmentSample, ConfigError, IncompleteError, InputError, Problem
 from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
 from autoclave.core.json import nearest
 from autoclave.evaluation.benchmark import graded_responses
@@ -282,33 +282,39 @@ def _questions(config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge
     titles = {row.problem.id: row.origin.title for row in found}
     problems = [row.problem for row in found]
     if config.asks == "trace_inference":
-        lessons = _lessons(config, problems, judge)
-        say(f"{len(lessons)} runs of solutions of {len(problems)} problems are asked")
-        return trace_questions(lessons, config)
+        alignment_samples = _alignment_samples(config, problems, judge)
+        say(f"{len(alignment_samples)} runs of solutions of {len(problems)} problems are asked")
+        return trace_questions(alignment_samples, config)
     questions = problem_questions(problems, config, judge)
     return [replace(each, about=replace(each.about, title=titles[each.about.id])) for each in questions]
 
 
-def _lessons(config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge) -> list[tuple[Problem, Lesson]]:
+def _alignment_samples(
+    config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge
+) -> list[tuple[Problem, AlignmentSample]]:
     """Runs of official solutions that have an output and variables to ask for.
 
     Raises:
         InputError: there is none.
     """
-    from autoclave.compose.alignment import solutions_of, trace_of, whole_lesson
+    from autoclave.compose.alignment import complete_alignment_sample, solutions_of, trace_of
     from autoclave.config import AlignmentConfig
 
     settings = AlignmentConfig()
     by_id = {problem.id: problem for problem in problems}
     runs = solutions_of(problems, settings, config.runs_per_problem, 0)
     traces: list[tuple[Any, Future[Any]]] = [(run, trace_of(judge, run)) for run in runs]
-    lessons = [lesson for run, trace in traces if (lesson := whole_lesson(run, trace, settings, with_lists=True))]
-    if not lessons:
+    alignment_samples = [
+        alignment_sample
+        for run, trace in traces
+        if (alignment_sample := complete_alignment_sample(run, trace, settings, with_lists=True))
+    ]
+    if not alignment_samples:
         raise InputError(
             f"asks = trace_inference: no solution of these {len(problems)} problems runs on inputs (tests of kind "
             "stdin or call) with variables to ask for"
         )
-    return [(by_id[lesson.problem_id], lesson) for lesson in lessons]
+    return [(by_id[alignment_sample.problem_id], alignment_sample) for alignment_sample in alignment_samples]
 
 
 def _source(

@@ -16,7 +16,7 @@ from autoclave.compose.models import check_tokens
 from autoclave.compose.tasks import build_task
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
-from autoclave.core import MAIN_PROGRAM, Lesson, TaskItem, read_problems
+from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt, load_tokenizer
@@ -120,8 +120,8 @@ def _evaluate(
 
 
 def _family(item: TaskItem) -> str:
-    """What an item is counted with in tables: the first tag of a problem; of a lesson how it is run."""
+    """What an item is counted with in tables: the first tag of a problem; of an alignment sample how it is run."""
     payload = item.payload
-    if isinstance(payload, Lesson):
+    if isinstance(payload, AlignmentSample):
         return "stdin" if payload.entry == MAIN_PROGRAM else "call"
     return payload.tags[0] if payload.tags else "all"

@@ -186,10 +186,10 @@ def _with_samples_of_its_own(run: Run) -> Run:
 def _begin_anew(run: Run, workers: Workers) -> None:
     """Make all workers anew, and forget what was under way."""
     workers.restart()
-    run.stages.adaptation.begin_anew()
-    run.stages.lengthening.begin_anew()
-    run.requests.begin_anew()
-    run.alignment.begin_anew()
+    run.stages.adaptation.restart()
+    run.stages.lengthening.restart()
+    run.requests.restart()
+    run.alignment.restart()
     run.health.go_on_from([])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from autoclave import __version__
 from autoclave.algorithms import supervised
-from autoclave.compose.alignment import lesson_demonstrations
+from autoclave.compose.alignment import alignment_demonstrations
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.config import ProblemFilesConfig, TrainConfig
@@ -95,13 +95,13 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
 
 
 def _demonstrations(config: TrainConfig, problems: ProblemSets) -> list[Demonstration]:
-    """All that is imitated: programs, and answers to lessons if settings ask for some."""
+    """All that is imitated: programs, and answers to alignment samples if settings ask for some."""
     if not _imitates(config):
         return []
     found, share = problems.demonstrations(), config.alignment.sft_share if config.alignment else 0.0
     if share:
         with build_judge(config.judge, config.sandbox) as judge:
-            found += lesson_demonstrations(config, problems, judge, round(len(found) * share / (1 - share)))
+            found += alignment_demonstrations(config, problems, judge, round(len(found) * share / (1 - share)))
     return found
 
 
@@ -203,8 +203,8 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: Surrounding
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}
     del key["sft"]["checkpoint_every"]
     if config.alignment and config.alignment.sft_share:
-        lessons = ("template", "asks", "min_informative", "limits", "sft_share", "sft_error_rate")
-        key["lessons"] = config.alignment.model_dump(mode="json", include=set(lessons))
+        alignment_samples = ("template", "asks", "min_informative", "limits", "sft_share", "sft_error_rate")
+        key["alignment_samples"] = config.alignment.model_dump(mode="json", include=set(alignment_samples))
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         TruncatedCorrectionConfig,
     )
     from autoclave.config.algorithm_choice import AlgorithmConfig
-    from autoclave.config.alignment import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
+    from autoclave.config.alignment import AlignmentConfig, AlignmentGrowthConfig, AlignmentLimitsConfig
     from autoclave.config.base import Config
     from autoclave.config.benchmark import BenchmarkConfig, EndpointConfig, EvaluatedModelConfig, RatingConfig
     from autoclave.config.critic import CriticConfig, RewardModelConfig
@@ -95,7 +95,7 @@ else:
                 "PpoConfig ReinforcePlusPlusConfig RlooConfig TruncatedCorrectionConfig"
             ),
             "algorithm_choice": "AlgorithmConfig",
-            "alignment": "AlignmentConfig LessonGrowthConfig LessonLimitsConfig",
+            "alignment": "AlignmentConfig AlignmentGrowthConfig AlignmentLimitsConfig",
             "base": "Config",
             "benchmark": "BenchmarkConfig EndpointConfig EvaluatedModelConfig RatingConfig",
             "critic": "CriticConfig RewardModelConfig",
@@ -140,6 +140,8 @@ __all__ = [
     "AlgorithmConfig",
     "AlgorithmSettings",
     "AlignmentConfig",
+    "AlignmentGrowthConfig",
+    "AlignmentLimitsConfig",
     "ArithmeticConfig",
     "AsynchronousConfig",
     "AuditConfig",
@@ -175,8 +177,6 @@ __all__ = [
     "JudgeRunConfig",
     "LengthStageConfig",
     "LengtheningConfig",
-    "LessonGrowthConfig",
-    "LessonLimitsConfig",
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",

@@ -1,4 +1,5 @@
-"""Settings of execution-semantics alignment: lessons from what programs did, mixed into reinforcement learning.
+"""Settings of execution-semantics alignment: alignment samples from what programs did, mixed into reinforcement
+learning.
 
 Source: Jiang et al., CodeRL+: Improving Code Generation via Reinforcement with Execution Semantics Alignment, section
 3.2 and appendix D. Defaults are theirs where the paper says something.
@@ -13,8 +14,8 @@ from pydantic import Field, model_validator
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
 
 
-class LessonLimitsConfig(Config):
-    """How large a lesson may be."""
+class AlignmentLimitsConfig(Config):
+    """How large an alignment sample may be."""
 
     variables: Positive = 8
     """Most variables that are asked of a program; informative ones come first."""
@@ -29,8 +30,8 @@ class LessonLimitsConfig(Config):
     """Longest value, as Python spells it; variables with longer ones are not asked."""
 
 
-class LessonGrowthConfig(Config):
-    """Lessons begin small: limits that rise evenly to those of `limits`."""
+class AlignmentGrowthConfig(Config):
+    """Alignment samples begin small: limits that rise evenly to those of `limits`."""
 
     steps: Positive
     """The step at which they have risen."""
@@ -46,15 +47,15 @@ class AlignmentConfig(Config):
     """Learning what programs do, beside learning to write them."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.4
-    """Share of the prompts of a step that are lessons, once there are enough; the rest asks for programs. What a step
-    leaves over, less than one prompt, is carried to the next."""
+    """Share of the prompts of a step that are alignment samples, once there are enough; the rest asks for programs.
+    What a step leaves over, less than one prompt, is carried to the next."""
 
     weight: PositiveFloat = 1.0
-    """Factor on the lessons' term of the objective. Each term is a mean over its own prompts."""
+    """Factor on the alignment samples' term of the objective. Each term is a mean over its own prompts."""
 
     programs: Literal["failed", "random", "reference"] = "failed"
-    """What lessons are made from: responses of the run with a wrong answer; any of its responses that run to the end;
-    or, before training, the solutions of the training problems (off-policy)."""
+    """What alignment samples are made from: responses of the run with a wrong answer; any of its responses that run to
+    the end; or, before training, the solutions of the training problems (off-policy)."""
 
     asks: Literal["variables", "output"] = "variables"
     """What is to be inferred: final values of variables, or the result alone."""
@@ -63,42 +64,43 @@ class AlignmentConfig(Config):
     """`plain`: program, input and names alone, for the embedded model. `code`: with instructions."""
 
     tests_per_program: Positive = 1
-    """Lessons of one program: the test that failed, then others."""
+    """Alignment samples of one program: the test that failed, then others."""
 
     min_informative: NonNegative = 1
-    """Fewest variables of a lesson that neither repeat a value of the input nor are set once, to a literal."""
+    """Fewest variables of an alignment sample that neither repeat a value of the input nor are set once, to a
+    literal."""
 
-    limits: LessonLimitsConfig = LessonLimitsConfig()
-    """How large a lesson may be."""
+    limits: AlignmentLimitsConfig = AlignmentLimitsConfig()
+    """How large an alignment sample may be."""
 
-    growth: LessonGrowthConfig | None = None
+    growth: AlignmentGrowthConfig | None = None
     """Limits at the beginning; null: those of `limits` from the first step."""
 
     float_tolerance: NonNegativeFloat = 0.0
     """Relative error of a float that still counts as right; types must agree all the same."""
 
     max_new_tokens: Positive | None = None
-    """Most tokens of an answer to a lesson; by default as for programs."""
+    """Most tokens of an answer to an alignment sample; by default as for programs."""
 
     capacity: Positive = 4096
-    """Lessons that wait at most; the oldest leave first."""
+    """Alignment samples that wait at most; the oldest leave first."""
 
     per_problem: Positive = 8
-    """Lessons of one problem that wait at most."""
+    """Alignment samples of one problem that wait at most."""
 
     max_staleness: Positive | None = 16
-    """A lesson from a policy that is more versions old is dropped; null: none is."""
+    """An alignment sample from a policy that is more versions old is dropped; null: none is."""
 
     traced_per_step: Positive | None = None
-    """Most runs that are traced in a step; by default twice the lessons of a step, and four times while fewer than two
-    steps' lessons wait."""
+    """Most runs that are traced in a step; by default twice the alignment samples of a step, and four times while fewer
+    than two steps' alignment samples wait."""
 
     evaluation_items: NonNegative = 100
     """Held-out items of trace inference, of output prediction and of test output prediction at every evaluation; made
     from solutions of held-out problems. 0: none."""
 
     sft_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of lessons, with their answers, among the demonstrations of the warm start; from the demonstrated
+    """Share of alignment samples, with their answers, among the demonstrations of the warm start; from the demonstrated
     programs."""
 
     sft_error_rate: Fraction = 0.0
@@ -133,8 +135,8 @@ class AlignmentConfig(Config):
                     raise ValueError(f"growth.{name} = {first}: must not be above limits.{name} = {last}")
         return self
 
-    def limits_at(self, step: int) -> LessonLimitsConfig:
-        """How large a lesson of a step, counted from 0, may be."""
+    def limits_at(self, step: int) -> AlignmentLimitsConfig:
+        """How large an alignment sample of a step, counted from 0, may be."""
         if self.growth is None or step >= self.growth.steps:
             return self.limits
         done = step / self.growth.steps

@@ -291,7 +291,7 @@ class TrainConfig(Config):
     """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
 
     alignment: AlignmentConfig | None = None
-    """Lessons about what programs do, beside writing them; null: none."""
+    """Alignment samples about what programs do, beside writing them; null: none."""
 
     algorithm: AlgorithmConfig = GrpoPlusConfig()
     """What is learnt from rewards, and how."""
@@ -559,13 +559,15 @@ class TrainConfig(Config):
             return self
         if self.task.name != "code_generation":
             raise ValueError(
-                f"alignment: lessons are made of programs, and task.name = {self.task.name} asks for none; remove it"
+                f"alignment: samples are made of programs, and task.name = {self.task.name} requests none; remove it"
             )
         if self.problems_per_step < 2:
-            raise ValueError("alignment: a step needs a lesson and a program at least; raise problems_per_step")
+            raise ValueError(
+                "alignment: a step needs an alignment sample and a program at least; raise problems_per_step"
+            )
         if self.reward_model.path:
             raise ValueError(
-                "alignment: a reward model would be added to the rewards of lessons too; remove reward_model.path"
+                "alignment: a reward model would be added to the rewards of its samples too; remove reward_model.path"
             )
         if self.alignment.sft_share and not self.sft.is_on and self.model.path:
             raise ValueError(
@@ -574,8 +576,8 @@ class TrainConfig(Config):
             )
         if isinstance(self.schedule, MinibatchPipelineConfig) and self.schedule.order == "completion":
             raise ValueError(
-                "alignment: answers to lessons are complete first, so minibatches in order of completion would hold "
-                "either lessons or programs; set schedule.order = prompt"
+                "alignment: answers to its samples are complete first, so minibatches in order of completion hold "
+                "either alignment samples or programs; set schedule.order = prompt"
             )
         longest = self.alignment.max_new_tokens
         if longest is not None and longest > self.sampler.max_new_tokens:
@@ -586,7 +588,7 @@ class TrainConfig(Config):
         youngest, most = self.schedule.staleness + 1, self.alignment.max_staleness
         if self.alignment.programs != "reference" and most is not None and most < youngest:
             raise ValueError(
-                f"alignment.max_staleness = {most}: with schedule.name = {self.schedule.name} a lesson is {youngest} "
+                f"alignment.max_staleness = {most}: with schedule.name={self.schedule.name} a sample is {youngest} "
                 f"versions old when it can be asked first; use {youngest} or more, or null"
             )
         return self

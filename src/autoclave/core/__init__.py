@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from autoclave.core.alignment_sample import AlignmentSample
 from autoclave.core.closing import Closing
 from autoclave.core.errors import (
     AutoclaveError,
@@ -22,7 +23,6 @@ from autoclave.core.errors import (
     WorkerFault,
 )
 from autoclave.core.lazy import lazily
-from autoclave.core.lesson import Lesson
 from autoclave.core.outcome import Ended, Outcome
 from autoclave.core.problem import (
     AnswerTests,
@@ -54,6 +54,7 @@ else:
 
 __all__ = [
     "MAIN_PROGRAM",
+    "AlignmentSample",
     "AnswerTests",
     "AutoclaveError",
     "CallCase",
@@ -78,7 +79,6 @@ __all__ = [
     "InputError",
     "IsolationError",
     "JudgeFault",
-    "Lesson",
     "MaskReason",
     "Outcome",
     "Primitive",

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from autoclave.config import BenchmarkConfig
-from autoclave.core import CallTests, CheckTests, Lesson, Problem, Program, Reward, Status, Verdict
+from autoclave.core import AlignmentSample, CallTests, CheckTests, Problem, Program, Reward, Status, Verdict
 from autoclave.evaluation.prompts import prompt_of
 from autoclave.evaluation.responses import Response
 from autoclave.evaluation.submissions import SubmissionOf, completion, rule_of, without_thinking
@@ -89,15 +89,17 @@ def _with_numpy(problem: Problem, config: BenchmarkConfig) -> Problem:
     return replace(problem, profile=config.profile_with_numpy) if config.profile_with_numpy else problem
 
 
-def trace_questions(lessons: Sequence[tuple[Problem, Lesson]], config: BenchmarkConfig) -> list[Question]:
+def trace_questions(
+    alignment_samples: Sequence[tuple[Problem, AlignmentSample]], config: BenchmarkConfig
+) -> list[Question]:
     """What a program returns or prints, and the final values of its variables, in order.
 
     Source: Jiang et al., CodeRL+, appendix C (Exact@1).
     """
     task = TraceInference()
     questions: list[Question] = []
-    for problem, lesson in lessons:
-        item = task.item(lesson)
+    for problem, alignment_sample in alignment_samples:
+        item = task.item(alignment_sample)
 
         def grade(response: Response, item=item) -> Future[Grade]:
             answer = _answer_of(response, config)

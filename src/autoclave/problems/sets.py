@@ -87,7 +87,7 @@ class ProblemSets:
         found = [DemonstratedProgram(problem, solution) for problem in self.train for solution in problem.solutions]
         if not found:
             raise ConfigError(
-                "alignment.sft_share: the training problems have no solutions to make lessons of; set it to 0"
+                "alignment.sft_share: the training problems have no solutions to make alignment samples of; set it to 0"
             )
         return iter(found)
 

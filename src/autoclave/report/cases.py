@@ -1,4 +1,5 @@
-"""Lessons and answers as pages show them: the program, what it was given, and each value beside the one it has.
+"""Alignment samples and answers as pages show them: the program, what it was given, and each value beside the one it
+has.
 
 Everything here was written by a model, so all of it is cut to what is shown. Nothing is escaped; templates do that.
 """
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from autoclave.core import MAIN_PROGRAM, Lesson
+from autoclave.core import MAIN_PROGRAM, AlignmentSample
 from autoclave.core.trace import literal
 from autoclave.report.text import shortened
 from autoclave.runs.reader import number
@@ -23,11 +24,11 @@ SHOWN_PROGRAM = 8000
 SHOWN_VALUE = 400
 """Most characters shown of a value, and of the name of a variable."""
 SHOWN_VALUES = 32
-"""Most variables shown of a lesson."""
+"""Most variables shown of an alignment sample."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownLesson:
+class ShownAlignmentSample:
     """What was asked."""
 
     kind: Literal["variables", "output"]
@@ -60,35 +61,35 @@ class ShownAnswer:
     malformed: str
 
 
-def shown_lesson(lesson: Lesson) -> ShownLesson:
-    """What the page shows of `lesson`."""
-    is_main = lesson.entry == MAIN_PROGRAM
-    return ShownLesson(
-        kind="variables" if lesson.variables else "output",
-        program=shortened(lesson.program, SHOWN_PROGRAM),
-        program_label=_origin(lesson),
-        input=shortened(lesson.input, SHOWN_PROGRAM),
+def shown_alignment_sample(alignment_sample: AlignmentSample) -> ShownAlignmentSample:
+    """What the page shows of `alignment_sample`."""
+    is_main = alignment_sample.entry == MAIN_PROGRAM
+    return ShownAlignmentSample(
+        kind="variables" if alignment_sample.variables else "output",
+        program=shortened(alignment_sample.program, SHOWN_PROGRAM),
+        program_label=_origin(alignment_sample),
+        input=shortened(alignment_sample.input, SHOWN_PROGRAM),
         input_label="standard input" if is_main else "call",
     )
 
 
 def shown_answer(rollout: RecordedRollout) -> ShownAnswer | None:
-    """The answer of `rollout` beside what is true; None if it does not answer a lesson.
+    """The answer of `rollout` beside what is true; None if it does not answer an alignment sample.
 
     Raises:
-        DataError: what is recorded as its lesson is none.
+        DataError: what is recorded as its alignment sample is none.
     """
-    lesson = rollout.lesson
-    if lesson is None:
+    alignment_sample = rollout.alignment_sample
+    if alignment_sample is None:
         return None
     found, malformed = _answer(rollout)
-    asked = _asked(lesson)
+    asked = _asked(alignment_sample)
     values = [
         AnsweredValue(
             name=shortened(label, SHOWN_VALUE),
             true=shortened(true, SHOWN_VALUE),
             predicted=_spelled(found[key]) if key in found else None,
-            is_right=_is_right(rollout, lesson, key),
+            is_right=_is_right(rollout, alignment_sample, key),
         )
         for key, label, true in asked[:SHOWN_VALUES]
     ]
@@ -104,18 +105,18 @@ def _answer(rollout: RecordedRollout) -> tuple[Mapping[str, Any], str]:
         return {}, str(error)
 
 
-def _asked(lesson: Lesson) -> list[tuple[str, str, str]]:
-    """`(key in an answer, what it is called, true value)` of all that `lesson` asks for."""
-    if lesson.variables:
-        return [(name, name, text) for name, text in lesson.variables.items()]
-    if lesson.entry == MAIN_PROGRAM:
-        return [(FINAL_OUTPUT, "what it prints", literal((lesson.result or "").rstrip()))]
-    return [(FINAL_OUTPUT, "what it returns", lesson.result or "")]
+def _asked(alignment_sample: AlignmentSample) -> list[tuple[str, str, str]]:
+    """`(key in an answer, what it is called, true value)` of all that `alignment_sample` asks for."""
+    if alignment_sample.variables:
+        return [(name, name, text) for name, text in alignment_sample.variables.items()]
+    if alignment_sample.entry == MAIN_PROGRAM:
+        return [(FINAL_OUTPUT, "what it prints", literal((alignment_sample.result or "").rstrip()))]
+    return [(FINAL_OUTPUT, "what it returns", alignment_sample.result or "")]
 
 
-def _is_right(rollout: RecordedRollout, lesson: Lesson, key: str) -> bool:
+def _is_right(rollout: RecordedRollout, alignment_sample: AlignmentSample, key: str) -> bool:
     """As it was rewarded: a run may count floats as right that are not equal."""
-    if not lesson.variables:
+    if not alignment_sample.variables:
         return rollout.reason == EXACT
     return number(rollout.reward_parts, f"{VARIABLE}{key}") == 1
 
@@ -127,11 +128,11 @@ def _spelled(value: Any) -> str:
         return "(too deep or too large to show)"
 
 
-def _origin(lesson: Lesson) -> str:
-    match lesson.source:
+def _origin(alignment_sample: AlignmentSample) -> str:
+    match alignment_sample.source:
         case "reference":
             return "a solution of the problem"
         case "random":
-            return f"a response of version {lesson.version} of the policy"
+            return f"a response of version {alignment_sample.version} of the policy"
         case "failed":
-            return f"a failed response of version {lesson.version} of the policy"
+            return f"a failed response of version {alignment_sample.version} of the policy"

@@ -3,7 +3,7 @@
 config.yaml                     the resolved configuration
 metrics.jsonl                   objects of the "kind" sft, train, evaluation[/TASK], alert, rollback or lengthening
 tensorboard/                    the same numbers for TensorBoard
-rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict or lesson, ledger and log-probs
+rollouts/step-000010.jsonl.gz   every rollout of a step, with its verdict or alignment sample, ledger and log-probs
 timeline/step-000010.jsonl.gz   what happened when in a step
 evaluations/step-000010.json    every problem of an evaluation
 start/                          the policy that reinforcement learning began with
@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from autoclave.core import Group, HostError, InputError, Lesson, Rollout
+from autoclave.core import Group, HostError, InputError, AlignmentSample, Rollout
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
@@ -95,7 +95,8 @@ class RunFolder:
         ledger: Sequence[Mapping[str, Any]],
         log_probs: Sequence[FloatArray | None],
     ) -> None:
-        """Keep every rollout of a step, with its ledger entry and, where they were computed, (T,) log-probs, in order."""
+        """Keep every rollout of a step, with its ledger entry and, where they were computed, (T,) log-probs, in
+        order."""
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
@@ -214,7 +215,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: Mapping[str, Any], log_pro
         "ledger": dict(entry),
         "policy_versions": completion.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
-        "lesson": to_plain(rollout.item.payload) if isinstance(rollout.item.payload, Lesson) else None,
+        "alignment_sample": to_plain(rollout.item.payload) if isinstance(rollout.item.payload, AlignmentSample) else None,
         "token_ids": completion.tokens.tolist(),
         "log_prob_kind": completion.log_prob_kind,
         "sampler_log_probs": _rounded(completion.log_probs),

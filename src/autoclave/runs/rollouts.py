@@ -18,7 +18,7 @@ import numpy as np
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
 from autoclave.core.json import from_plain, shown
-from autoclave.core.lesson import Lesson
+from autoclave.core.alignment_sample import AlignmentSample
 from autoclave.core.verdict import Verdict
 from autoclave.tasks.execution_semantics import EXACT
 from autoclave.runs.reader import number
@@ -73,14 +73,14 @@ class RecordedRollout:
         return None if verdict is None else from_plain(Verdict, verdict, f"{self.where}: verdict")
 
     @cached_property
-    def lesson(self) -> Lesson | None:
-        """What it answers, if that is a lesson.
+    def alignment_sample(self) -> AlignmentSample | None:
+        """What it answers, if that is an alignment sample.
 
         Raises:
-            DataError: what is recorded is no lesson.
+            DataError: what is recorded is no alignment sample.
         """
-        lesson = self.record.get("lesson")
-        return None if lesson is None else from_plain(Lesson, lesson, f"{self.where}: lesson")
+        alignment_sample = self.record.get("alignment_sample")
+        return None if alignment_sample is None else from_plain(AlignmentSample, alignment_sample, f"{self.where}: alignment sample")
 
     @property
     def task(self) -> str:

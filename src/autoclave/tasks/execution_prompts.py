@@ -1,10 +1,12 @@
-"""How a lesson becomes chat messages. What a program and its input contain stands in fences that it cannot end."""
+"""How an alignment sample becomes chat messages. What a program and its input contain stands in fences that it cannot
+end.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from autoclave.core import MAIN_PROGRAM, Lesson, Problem
+from autoclave.core import MAIN_PROGRAM, AlignmentSample, Problem
 from autoclave.problems.prompts import Messages, fenced, plain_messages
 from autoclave.tasks.final_values import written
 
@@ -32,55 +34,57 @@ _KEYS_OF_BOTH = f'It has two keys: "{FINAL_OUTPUT}", {{what}}, and "{VARIABLES}"
 _WHAT = {True: "the printed text as a string", False: "the returned value"}
 
 
-def values_messages(lesson: Lesson, template: Template) -> Messages:
-    """Ask for the final values of the variables of `lesson`."""
-    is_main, names = lesson.entry == MAIN_PROGRAM, written(list(lesson.variables))
+def values_messages(alignment_sample: AlignmentSample, template: Template) -> Messages:
+    """Ask for the final values of the variables of `alignment_sample`."""
+    is_main, names = alignment_sample.entry == MAIN_PROGRAM, written(list(alignment_sample.variables))
     if template == "plain":
-        return plain_messages(f"{_plain(lesson)}\nvalues: {', '.join(lesson.variables)}")
+        return plain_messages(f"{_plain(alignment_sample)}\nvalues: {', '.join(alignment_sample.variables)}")
     question = _VALUES.format(when=_WHEN[is_main], names=names)
-    return _asked(lesson, question, _KEYS_OF_VARIABLES, {"count": 3, "name": "ab"})
+    return _asked(alignment_sample, question, _KEYS_OF_VARIABLES, {"count": 3, "name": "ab"})
 
 
-def output_messages(lesson: Lesson, template: Template) -> Messages:
-    """Ask for what the program of `lesson` returns or prints."""
-    is_main = lesson.entry == MAIN_PROGRAM
+def output_messages(alignment_sample: AlignmentSample, template: Template) -> Messages:
+    """Ask for what the program of `alignment_sample` returns or prints."""
+    is_main = alignment_sample.entry == MAIN_PROGRAM
     if template == "plain":
-        return plain_messages(f"{_plain(lesson)}\noutput:")
+        return plain_messages(f"{_plain(alignment_sample)}\noutput:")
     keys = _KEY_OF_OUTPUT.format(what=_WHAT[is_main])
-    return _asked(lesson, _OUTPUT[is_main], keys, {FINAL_OUTPUT: "3\n4" if is_main else [3, 4]})
+    return _asked(alignment_sample, _OUTPUT[is_main], keys, {FINAL_OUTPUT: "3\n4" if is_main else [3, 4]})
 
 
-def trace_messages(lesson: Lesson, template: Template) -> Messages:
-    """Ask for both: the output, and the final values of the variables of `lesson`."""
-    is_main, names = lesson.entry == MAIN_PROGRAM, written(list(lesson.variables))
+def trace_messages(alignment_sample: AlignmentSample, template: Template) -> Messages:
+    """Ask for both: the output, and the final values of the variables of `alignment_sample`."""
+    is_main, names = alignment_sample.entry == MAIN_PROGRAM, written(list(alignment_sample.variables))
     if template == "plain":
-        return plain_messages(f"{_plain(lesson)}\noutput and values: {', '.join(lesson.variables)}")
+        return plain_messages(f"{_plain(alignment_sample)}\noutput and values: {', '.join(alignment_sample.variables)}")
     question = _BOTH.format(output=_OUTPUT[is_main], when=_WHEN[is_main], names=names)
     keys = _KEYS_OF_BOTH.format(what=_WHAT[is_main])
-    return _asked(lesson, question, keys, {FINAL_OUTPUT: "3" if is_main else 3, VARIABLES: {"count": 2, "name": "ab"}})
+    return _asked(
+        alignment_sample, question, keys, {FINAL_OUTPUT: "3" if is_main else 3, VARIABLES: {"count": 2, "name": "ab"}}
+    )
 
 
-def right_output_messages(problem: Problem, lesson: Lesson, template: Template) -> Messages:
-    """Ask for the right output on the input of `lesson`, from the statement of its problem alone."""
-    is_main = lesson.entry == MAIN_PROGRAM
+def right_output_messages(problem: Problem, alignment_sample: AlignmentSample, template: Template) -> Messages:
+    """Ask for the right output on the input of `alignment_sample`, from the statement of its problem alone."""
+    is_main = alignment_sample.entry == MAIN_PROGRAM
     if template == "plain":
-        return plain_messages(f"{problem.statement}\n{lesson.input.rstrip()}\noutput:")
+        return plain_messages(f"{problem.statement}\n{alignment_sample.input.rstrip()}\noutput:")
     keys = _KEY_OF_OUTPUT.format(what=_WHAT[is_main])
-    parts = [_STATEMENT, fenced(problem.statement), "Input:", fenced(lesson.input.rstrip("\n"))]
+    parts = [_STATEMENT, fenced(problem.statement), "Input:", fenced(alignment_sample.input.rstrip("\n"))]
     return plain_messages("\n\n".join([*parts, _last_line(keys, {FINAL_OUTPUT: "3\n4" if is_main else [3, 4]})]))
 
 
-def _plain(lesson: Lesson) -> str:
-    return f"{lesson.program}\n# {lesson.input.rstrip()}"
+def _plain(alignment_sample: AlignmentSample) -> str:
+    return f"{alignment_sample.program}\n# {alignment_sample.input.rstrip()}"
 
 
-def _asked(lesson: Lesson, question: str, keys: str, example: object) -> Messages:
-    is_main = lesson.entry == MAIN_PROGRAM
+def _asked(alignment_sample: AlignmentSample, question: str, keys: str, example: object) -> Messages:
+    is_main = alignment_sample.entry == MAIN_PROGRAM
     parts = [
         _PROGRAM.format(given=_GIVEN[is_main]),
-        fenced(lesson.program, "python"),
+        fenced(alignment_sample.program, "python"),
         "Standard input:" if is_main else "Call:",
-        fenced(lesson.input.removesuffix("\n")),
+        fenced(alignment_sample.input.removesuffix("\n")),
         question,
         _last_line(keys, example),
     ]

@@ -1,4 +1,5 @@
-"""Tasks about what programs do: a lesson becomes a prompt, and the values in an answer are compared with true ones.
+"""Tasks about what programs do: an alignment sample becomes a prompt, and the values in an answer are compared with
+true ones.
 
 Source: Jiang et al., CodeRL+, section 3.2 (rewards, equation 5), appendix C (trace inference); output prediction and
 test output prediction are those of LiveCodeBench (Jain et al., arXiv:2403.07974).
@@ -11,8 +12,9 @@ from concurrent.futures import Future
 from statistics import fmean
 from typing import Any, cast
 
-from autoclave.core import MAIN_PROGRAM, CallTests, Lesson, Problem, Reward, StdinTests, TaskItem
+from autoclave.core import MAIN_PROGRAM, AlignmentSample, CallTests, Problem, Reward, StdinTests, TaskItem
 from autoclave.core.trace import literal, value_of
+from autoclave.tasks.alignment_samples import input_of, is_answerable
 from autoclave.tasks.execution_prompts import (
     FINAL_OUTPUT,
     VARIABLES,
@@ -23,7 +25,6 @@ from autoclave.tasks.execution_prompts import (
     values_messages,
 )
 from autoclave.tasks.final_values import BadAnswerError, is_same, last_object, which_right, written
-from autoclave.tasks.lessons import input_of, is_answerable
 
 EXACT, PARTLY, WRONG, BAD_FORMAT = "exact", "partly", "wrong", "bad_format"
 """Reasons of rewards: all values right, some, none; and an answer that is none."""
@@ -40,20 +41,20 @@ class ExecutionSemantics:
         self._template: Template = template
         self._float_tolerance = float_tolerance
 
-    def item(self, lesson: Lesson) -> TaskItem:
-        """What the policy is asked about `lesson`."""
-        messages = values_messages if lesson.variables else output_messages
-        return _item(self.name, lesson, messages(lesson, self._template))
+    def item(self, alignment_sample: AlignmentSample) -> TaskItem:
+        """What the policy is asked about `alignment_sample`."""
+        messages = values_messages if alignment_sample.variables else output_messages
+        return _item(self.name, alignment_sample, messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """What `response` earns: a malformed answer 0, with the reason `bad_format`."""
-        lesson: Lesson = item.payload
-        return _rewarded(response, lambda found: self._value(lesson, found))
+        alignment_sample: AlignmentSample = item.payload
+        return _rewarded(response, lambda found: self._value(alignment_sample, found))
 
-    def _value(self, lesson: Lesson, found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
-        if not lesson.variables:
-            return float(_is_output(lesson, found, self._float_tolerance)), {}
-        right = which_right(lesson.values, found, float_tolerance=self._float_tolerance)
+    def _value(self, alignment_sample: AlignmentSample, found: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+        if not alignment_sample.variables:
+            return float(_is_output(alignment_sample, found, self._float_tolerance)), {}
+        right = which_right(alignment_sample.values, found, float_tolerance=self._float_tolerance)
         return fmean(right.values()), {f"{VARIABLE}{name}": float(is_right) for name, is_right in right.items()}
 
 
@@ -66,21 +67,21 @@ class TraceInference:
         self._template: Template = template
         self._float_tolerance = float_tolerance
 
-    def item(self, lesson: Lesson) -> TaskItem:
-        """What the policy is asked about `lesson`, which has a result and variables."""
-        return _item(self.name, lesson, trace_messages(lesson, self._template))
+    def item(self, alignment_sample: AlignmentSample) -> TaskItem:
+        """What the policy is asked about `alignment_sample`, which has a result and variables."""
+        return _item(self.name, alignment_sample, trace_messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """1 or 0."""
-        lesson: Lesson = item.payload
-        return _rewarded(response, lambda found: (float(self._is_right(lesson, found)), {}))
+        alignment_sample: AlignmentSample = item.payload
+        return _rewarded(response, lambda found: (float(self._is_right(alignment_sample, found)), {}))
 
-    def _is_right(self, lesson: Lesson, found: Mapping[str, Any]) -> bool:
+    def _is_right(self, alignment_sample: AlignmentSample, found: Mapping[str, Any]) -> bool:
         given = found.get(VARIABLES)
-        if not isinstance(given, dict) or not _is_output(lesson, found, self._float_tolerance):
+        if not isinstance(given, dict) or not _is_output(alignment_sample, found, self._float_tolerance):
             return False
         answers = cast("dict[str, Any]", given)
-        return all(which_right(lesson.values, answers, float_tolerance=self._float_tolerance).values())
+        return all(which_right(alignment_sample.values, answers, float_tolerance=self._float_tolerance).values())
 
 
 class OutputPrediction:
@@ -92,14 +93,16 @@ class OutputPrediction:
         self._template: Template = template
         self._float_tolerance = float_tolerance
 
-    def item(self, lesson: Lesson) -> TaskItem:
-        """What the policy is asked about `lesson`, which has a result."""
-        return _item(self.name, lesson, output_messages(lesson, self._template))
+    def item(self, alignment_sample: AlignmentSample) -> TaskItem:
+        """What the policy is asked about `alignment_sample`, which has a result."""
+        return _item(self.name, alignment_sample, output_messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
         """1 or 0."""
-        lesson: Lesson = item.payload
-        return _rewarded(response, lambda found: (float(_is_output(lesson, found, self._float_tolerance)), {}))
+        alignment_sample: AlignmentSample = item.payload
+        return _rewarded(
+            response, lambda found: (float(_is_output(alignment_sample, found, self._float_tolerance)), {})
+        )
 
 
 class TestOutputPrediction(OutputPrediction):
@@ -119,22 +122,24 @@ class TestOutputPrediction(OutputPrediction):
         entry = MAIN_PROGRAM if is_main else tests.entry_point
         if not is_answerable(result, entry):
             return None
-        lesson = Lesson(problem_id=problem.id, test=test, program="", entry=entry, input=given, result=result)
-        return _item(self.name, lesson, right_output_messages(problem, lesson, self._template))
+        alignment_sample = AlignmentSample(
+            problem_id=problem.id, test=test, program="", entry=entry, input=given, result=result
+        )
+        return _item(self.name, alignment_sample, right_output_messages(problem, alignment_sample, self._template))
 
 
-def answer_to(lesson: Lesson, task: str) -> str:
+def answer_to(alignment_sample: AlignmentSample, task: str) -> str:
     """The last line of a right answer."""
     if task == TraceInference.name:
-        return written({FINAL_OUTPUT: _output(lesson), VARIABLES: lesson.values})
-    if task == ExecutionSemantics.name and lesson.variables:
-        return written(lesson.values)
-    return written({FINAL_OUTPUT: _output(lesson)})
+        return written({FINAL_OUTPUT: _output(alignment_sample), VARIABLES: alignment_sample.values})
+    if task == ExecutionSemantics.name and alignment_sample.variables:
+        return written(alignment_sample.values)
+    return written({FINAL_OUTPUT: _output(alignment_sample)})
 
 
-def _item(task: str, lesson: Lesson, messages: tuple[dict[str, str], ...]) -> TaskItem:
-    name = f"{lesson.problem_id}/{task}/{lesson.key[:12]}"
-    return TaskItem(task, name, name, messages, lesson)
+def _item(task: str, alignment_sample: AlignmentSample, messages: tuple[dict[str, str], ...]) -> TaskItem:
+    name = f"{alignment_sample.problem_id}/{task}/{alignment_sample.key[:12]}"
+    return TaskItem(task, name, name, messages, alignment_sample)
 
 
 def _rewarded(response: str, value: Callable[[Mapping[str, Any]], tuple[float, dict[str, float]]]) -> Future[Reward]:
@@ -149,19 +154,23 @@ def _rewarded(response: str, value: Callable[[Mapping[str, Any]], tuple[float, d
     return reward
 
 
-def _output(lesson: Lesson) -> Any:
-    """What the program of `lesson` returns or prints; of printed text without blanks at the ends of lines."""
-    if lesson.result is None:
-        raise ValueError(f"lesson of problem {lesson.problem_id!r}: it has no result")
-    return _trimmed(lesson.result) if lesson.entry == MAIN_PROGRAM else value_of(lesson.result)
+def _output(alignment_sample: AlignmentSample) -> Any:
+    """What the program of `alignment_sample` returns or prints; of printed text without blanks at the ends of lines."""
+    if alignment_sample.result is None:
+        raise ValueError(f"alignment sample of problem {alignment_sample.problem_id!r}: it has no result")
+    return (
+        _trimmed(alignment_sample.result)
+        if alignment_sample.entry == MAIN_PROGRAM
+        else value_of(alignment_sample.result)
+    )
 
 
-def _is_output(lesson: Lesson, found: Mapping[str, Any], float_tolerance: float) -> bool:
+def _is_output(alignment_sample: AlignmentSample, found: Mapping[str, Any], float_tolerance: float) -> bool:
     if FINAL_OUTPUT not in found:
         return False
     given = found[FINAL_OUTPUT]
-    given = _trimmed(given) if lesson.entry == MAIN_PROGRAM and isinstance(given, str) else given
-    return is_same(_output(lesson), given, float_tolerance=float_tolerance)
+    given = _trimmed(given) if alignment_sample.entry == MAIN_PROGRAM and isinstance(given, str) else given
+    return is_same(_output(alignment_sample), given, float_tolerance=float_tolerance)
 
 
 def _trimmed(text: str) -> str:

@@ -18,9 +18,9 @@ class Adaptation:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Go back to the state before the first step."""
         self.state = self._algorithm.first_state
 

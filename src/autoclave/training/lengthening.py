@@ -111,9 +111,9 @@ class Lengthening:
         """With `limit` new tokens all along, or as `curriculum` says."""
         self.limits = curriculum.limits if curriculum else (limit,)
         self._advance = curriculum.advance if curriculum else AdvanceAtPlateauConfig()
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Go back to the first stage."""
         self.state = StageState()
 

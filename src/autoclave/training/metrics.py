@@ -10,7 +10,7 @@ import numpy as np
 from autoclave.algorithms import is_uniform
 from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
 from autoclave.rollout import CollectionTimes
-from autoclave.training.alignment.metrics import lesson_metrics, without_lessons
+from autoclave.training.alignment.metrics import alignment_metrics, without_alignment_samples
 from autoclave.training.learned import Learned
 
 CORRELATED = 16
@@ -20,9 +20,10 @@ CORRELATED = 16
 def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, float]:
     """Rewards, statuses, lengths and shares of an iteration's rollouts, and the metrics of its updates.
 
-    Where lessons are asked too, what is said of responses is said of those to the other prompts; see `lesson_metrics`.
+    Where alignment samples are asked too, what is said of responses is said of those to the other prompts; see
+    `alignment_metrics`.
     """
-    groups = without_lessons(learned.groups)
+    groups = without_alignment_samples(learned.groups)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
     tokens = [len(rollout.completion.tokens) for rollout in rollouts]
@@ -46,7 +47,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
         "time/judge_tail_s": times.judge_tail_s,
-        **lesson_metrics(learned.groups),
+        **alignment_metrics(learned.groups),
         "sampled_tokens": sampled,
         "sampled_tokens_per_s": sampled / times.sample_s if times.sample_s else 0.0,
     }

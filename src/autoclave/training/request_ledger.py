@@ -31,9 +31,9 @@ class RequestLedger:
 
     def __init__(self) -> None:
         self._batches: list[Collection] = []
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Forget everything; what is under way is abandoned, so that it asks nothing more."""
         for batch in self._batches:
             batch.abandon("the run went on without it")

@@ -24,7 +24,7 @@ from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_metrics
 from autoclave.runs.timeline import role_times, share_metrics
 from autoclave.training.alignment.alignment import AlignedStages, Alignment, NoAlignment
-from autoclave.training.alignment.metrics import without_lessons
+from autoclave.training.alignment.metrics import without_alignment_samples
 from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.health import Alert, Health, RollbackRequest, overfit_to_sampled_tests
 from autoclave.training.interrupt import StopRequest
@@ -48,7 +48,7 @@ class Run:
     stages: Stages
     schedule: Schedule
     alignment: Alignment | NoAlignment
-    """What is asked: programs, and lessons if there are any."""
+    """What is asked: programs, and alignment samples if there are any."""
     evaluate: Callable[[int, bool], Evaluation]
     """`(step, whole)`: on all held-out problems, or on the pinned few."""
     stopwatch: Stopwatch
@@ -122,13 +122,13 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
         started = time.monotonic()
         course = Course(done, config.steps, known or {})
         for step, iteration in enumerate(run.schedule(stages, run.alignment.items, course), start=done + 1):
-            lessons = run.alignment.settle(step, iteration.ahead.keys(), iteration.learned.groups)
+            alignment_samples = run.alignment.settle(step, iteration.ahead.keys(), iteration.learned.groups)
             timeline.end()
             checkpoints.finish(wait=False)
             run.requests.check(iteration.ahead.values())
             spent = stages.stopwatch.take() | {"step": time.monotonic() - started}
             run.stopwatch.seconds["rl"] += spent["step"]
-            metrics = measured(run, step, iteration, spent) | lessons
+            metrics = measured(run, step, iteration, spent) | alignment_samples
             pausing = record_iteration(run, step, iteration.learned, metrics)
             lengthen(run, step, iteration.learned)
             progress.set_postfix_str(describe_iteration(metrics), refresh=False)
@@ -165,7 +165,7 @@ def measured(run: Run, step: int, iteration: Iteration, spent: Mapping[str, floa
     metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
     metrics |= judged_by_all(run, step, learned)
     metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
-    metrics |= run.stages.lengthening.metrics(without_lessons(learned.groups))
+    metrics |= run.stages.lengthening.metrics(without_alignment_samples(learned.groups))
     return metrics
 
 
@@ -227,7 +227,7 @@ def evaluate_and_save(run: Run, step: int, iteration: Iteration, checkpoints: Ch
 
 def lengthen(run: Run, step: int, learned: Learned) -> None:
     """Decide whether batches that are begun from now on may have longer responses, and say so if they may."""
-    limit = run.stages.lengthening.advance(step, without_lessons(learned.groups))
+    limit = run.stages.lengthening.advance(step, without_alignment_samples(learned.groups))
     if limit is not None:
         stage, all_stages = run.stages.lengthening.state.stage + 1, len(run.stages.lengthening.limits)
         run.log.write("lengthening", step, {"stage": stage, "max_new_tokens": limit})
@@ -240,7 +240,7 @@ def judged_by_all(run: Run, step: int, learned: Learned) -> dict[str, float]:
     if run.judge_by_all is None or not every or step % every:
         return {}
     with run.stopwatch.time("judging_by_all"):
-        return overfit_to_sampled_tests(without_lessons(learned.groups), run.judge_by_all)
+        return overfit_to_sampled_tests(without_alignment_samples(learned.groups), run.judge_by_all)
 
 
 def _fault_causes(groups: Sequence[Group]) -> str:

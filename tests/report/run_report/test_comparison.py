@@ -16,7 +16,8 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def make(tmp_path: Path, add_lines) -> Make:
-    """`make("a", share=0.4, settings="seed: 3", task=0.25)`: a run with that share of lessons, and a held-out task."""
+    """`make("a", share=0.4, settings="seed: 3", task=0.25)`: a run with that share of alignment samples, and a held-out
+    task."""
 
     def write(name: str, *, share: float | None = None, settings: str = "", task: float | None = None, **more) -> Path:
         folder = write_run(tmp_path / name, steps=more.pop("steps", 4), **more)

@@ -27,7 +27,7 @@ def evaluated(task: str, step: int, value: float) -> dict[str, Any]:
     return {"kind": f"evaluation/{task}", "step": step, "pass@1": value, **EVALUATION}
 
 
-def case(group: str, sample: int, reason: str, **lesson: Any) -> dict[str, Any]:
+def case(group: str, sample: int, reason: str, **alignment_sample: Any) -> dict[str, Any]:
     words = {
         "problem_id": group, "test": 0, "program": f"n = {sample}", "entry": "<module>", "input": "3",
         "variables": {"n": "3"}, "source": "failed", "version": 6,
@@ -37,13 +37,13 @@ def case(group: str, sample: int, reason: str, **lesson: Any) -> dict[str, Any]:
         "task": "execution_semantics", "item": f"{group}/execution_semantics/0", "group": group, "sample": sample,
         "prompt": "p", "response": response, "reward": float(reason == "exact"), "reason": reason, "verdict": None,
         "reward_parts": {} if reason == "bad_format" else {"variable/n": float(reason == "exact")},
-        "lesson": words | lesson,
+        "alignment_sample": words | alignment_sample,
     }  # fmt: skip
 
 
 @pytest.fixture
 def aligned(make_run, add_lines, write_rollouts) -> Path:
-    """A run with lessons from its second step on, evaluated twice on two tasks."""
+    """A run with alignment samples from its second step on, evaluated twice on two tasks."""
     folder = make_run(steps=4)
     accuracy = {f"alignment/accuracy/{name}": 0.5 for name in ("kind/int", "kind/str")}
     accuracy |= {f"alignment/accuracy/length/{name}": 0.4 for name in ("under-1600", "under-200", "from-1600")}
@@ -68,20 +68,20 @@ def words(markup: str) -> str:
 # --- Charts and table ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_without_lessons_has_no_such_section(make_run):
+def test_a_run_without_alignment_samples_has_no_such_section(make_run):
     folder = make_run(steps=3)
     assert execution_section(read_run(folder)) is None
     assert page(folder) == ""
     assert "#execution" not in write_report(folder).read_text("utf-8")
 
 
-def test_each_number_of_lessons_is_drawn(aligned: Path):
+def test_each_number_of_alignment_samples_is_drawn(aligned: Path):
     section = execution_section(read_run(aligned))
     assert section is not None
     drawn = {figure.title: figure for figure in section.figures}
     assert [title for title, figure in drawn.items() if figure.svg is None] == []
-    assert "step 2\nreward: 32.0%\nexact: 25.0%\nmalformed: 12.5%" in (drawn["Answers to lessons"].svg or "")
-    assert "step 4\nlessons: 37.5%" in (drawn["Lessons in the batch"].svg or "")
+    assert "step 2\nreward: 32.0%\nexact: 25.0%\nmalformed: 12.5%" in (drawn["Answers to alignment samples"].svg or "")
+    assert "step 4\nalignment samples: 37.5%" in (drawn["Alignment samples in the batch"].svg or "")
     assert "step 4\nshort: 4" in (drawn["Shortage"].svg or "")
     assert [label for label, _ in drawn["By kind of variable"].legend] == ["int", "str"]
     assert [label for label, _ in drawn["By length of program"].legend] == ["under 200", "under 1600", "from 1600"]
@@ -91,8 +91,8 @@ def test_the_share_that_was_asked_for_stands_beside_the_measured_one(aligned: Pa
     (aligned / "config.yaml").write_text("name: demo\nalignment:\n  share: 0.5\n")
     section = execution_section(read_run(aligned))
     assert section is not None
-    (figure,) = [figure for figure in section.figures if figure.title == "Lessons in the batch"]
-    assert "step 1\nlessons: 37.5%\nwanted: 50.0%" in (figure.svg or "")
+    (figure,) = [figure for figure in section.figures if figure.title == "Alignment samples in the batch"]
+    assert "step 1\nalignment samples: 37.5%\nwanted: 50.0%" in (figure.svg or "")
 
 
 def test_held_out_tasks_stand_beside_held_out_problems_with_their_intervals(aligned: Path):
@@ -121,10 +121,10 @@ def test_task_evaluations_alone_have_a_section_without_cases(make_run, add_lines
     assert "50.0%" in page(folder)
 
 
-def test_lessons_without_evaluations_and_rollouts_show(make_run, add_lines):
+def test_alignment_samples_without_evaluations_and_rollouts_show(make_run, add_lines):
     folder = make_run(steps=0, evaluated=False, is_finished=False)
     add_lines(folder / "metrics.jsonl", [metrics(1)])
-    assert "No answers to lessons recorded yet." in words(page(folder))
+    assert "No answers to alignment samples recorded yet." in words(page(folder))
 
 
 def test_names_of_metrics_are_never_markup(aligned: Path, add_lines):
@@ -141,9 +141,12 @@ def test_a_case_shows_the_program_the_input_and_both_values(aligned: Path):
     shown = page(aligned)
     said = words(shown)
     assert "wrong step 4 · a/execution_semantics/0" in said
-    assert "lesson: variables · program: a failed response of version 6 of the policy n = 0 standard input 3" in said
+    assert (
+        "alignment sample: variables · program: a failed response of version 6 of the policy n = 0 standard input 3"
+        in said
+    )
     assert "n 3 4 wrong" in said
-    assert shown.count("<article") == 1  # one of each lesson
+    assert shown.count("<article") == 1  # one of each alignment sample
 
 
 @pytest.fixture
@@ -164,7 +167,14 @@ def test_cases_are_right_and_wrong_ones_of_the_last_steps(write):
 def test_programs_are_no_cases_and_cases_no_sample_programs(make_run, write_rollouts, add_lines):
     folder = make_run(steps=1)
     add_lines(folder / "metrics.jsonl", [metrics(1)])
-    program = {"item": "b", "group": "b", "response": "print(1)", "reward": 0.0, "reason": "wrong", "lesson": None}
+    program = {
+        "item": "b",
+        "group": "b",
+        "response": "print(1)",
+        "reward": 0.0,
+        "reason": "wrong",
+        "alignment_sample": None,
+    }
     write_rollouts(folder, 1, [program, case("a", 0, "wrong")])
     text = write_report(folder).read_text("utf-8")
     samples = text.partition('<section id="rollouts">')[2]
@@ -172,9 +182,9 @@ def test_programs_are_no_cases_and_cases_no_sample_programs(make_run, write_roll
     assert ("print(1)" in page(folder), "a/execution_semantics/0" in page(folder)) == (False, True)
 
 
-def test_a_damaged_lesson_or_file_leaves_the_other_cases(write):
+def test_a_damaged_alignment_sample_or_file_leaves_the_other_cases(write):
     whole = write(3, [case("a", 0, "wrong")])
-    damaged = write(4, [case("b", 0, "exact"), case("c", 0, "wrong") | {"lesson": {"problem_id": 3}}])
+    damaged = write(4, [case("b", 0, "exact"), case("c", 0, "wrong") | {"alignment_sample": {"problem_id": 3}}])
     cut = write(5, [case(f"g{n}", 0, "partly", program=str(7**n)) for n in range(300)])
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     assert [found.item[0] for found in sample_cases([whole, damaged, cut])] == ["a", "g", "b"]
@@ -182,8 +192,8 @@ def test_a_damaged_lesson_or_file_leaves_the_other_cases(write):
 
 @pytest.mark.parametrize("evil", ["</pre><script>alert(1)</script>", '" onclick="x', "<b>" * 333_334, "\u202e\x00"])
 def test_hostile_cases_are_bounded_text(aligned: Path, write_rollouts, evil: str):
-    lesson = {"program": evil, "input": evil, "variables": {evil: evil}}
-    write_rollouts(aligned, 4, [case("a", 0, "wrong", **lesson) | {"response": evil, "item": "a"}])
+    alignment_sample = {"program": evil, "input": evil, "variables": {evil: evil}}
+    write_rollouts(aligned, 4, [case("a", 0, "wrong", **alignment_sample) | {"response": evil, "item": "a"}])
     shown = page(aligned)
     assert len(shown) < 300_000
     assert not re.search(r"<script|<b>{2}|onclick=\"x|[\x00\u202e]", shown)

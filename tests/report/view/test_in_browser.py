@@ -63,9 +63,16 @@ def test_a_filter_leaves_what_fits(browser: Browser, page: Path, name: str, valu
     assert browser.evaluate("document.querySelector('.nothing').checkVisibility()") == (expected == 0)
 
 
-def test_answers_to_lessons_are_chosen_by_task_and_reason(browser: Browser, record, rollout):
-    lesson = {"problem_id": "p", "test": 0, "program": HOSTILE, "entry": "f", "input": "f(3)", "variables": {"n": "3"}}
-    words = {"task": "execution_semantics", "verdict": None, "lesson": lesson}
+def test_answers_to_alignment_samples_are_chosen_by_task_and_reason(browser: Browser, record, rollout):
+    alignment_sample = {
+        "problem_id": "p",
+        "test": 0,
+        "program": HOSTILE,
+        "entry": "f",
+        "input": "f(3)",
+        "variables": {"n": "3"},
+    }
+    words = {"task": "execution_semantics", "verdict": None, "alignment_sample": alignment_sample}
     browser.open(write_view(Request(record({1: [
         rollout("a", 0, "accepted", task="code_generation"),
         rollout("b", 0, **words, reason="exact", reward=1.0),

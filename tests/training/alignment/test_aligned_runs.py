@@ -1,4 +1,4 @@
-"""Whole runs with lessons, by the real judge: what they ask, and that a kill loses and changes nothing."""
+"""Whole runs with alignment samples, by the real judge: what they ask, and that a kill loses and changes nothing."""
 
 from __future__ import annotations
 
@@ -86,24 +86,27 @@ def test_the_first_step_asks_for_programs_and_later_ones_mix_in_what_failed(whol
     assert asked[0] == 0
     assert sum(asked) + sum(row["alignment/short"] for row in rows) == int(SHARE * 8 * STEPS)
     assert max(asked) in (3, 4)
-    lessons = [line for line in rollouts(whole) if line["lesson"]]
-    assert lessons
+    alignment_samples = [line for line in rollouts(whole) if line["alignment_sample"]]
+    assert alignment_samples
     failed = {line["response"] for line in rollouts(whole) if line["reason"] == "wrong_answer"}
-    for line in lessons:
+    for line in alignment_samples:
         assert line["task"] == "execution_semantics"
-        assert line["lesson"]["source"] == "failed"
-        assert any(line["lesson"]["program"] in response for response in failed)
-        assert line["lesson"]["variables"]
+        assert line["alignment_sample"]["source"] == "failed"
+        assert any(line["alignment_sample"]["program"] in response for response in failed)
+        assert line["alignment_sample"]["variables"]
         assert line["verdict"] is None
         assert line["reward"] is not None
 
 
 def test_true_values_are_what_the_program_computes(whole):
     for line in rollouts(whole):
-        if line["lesson"]:
-            known = {"input": lambda given=line["lesson"]["input"]: given.rstrip("\n"), "print": lambda *_: None}
-            exec(line["lesson"]["program"], known)  # a line or three of a policy that knows little else
-            for name, text in line["lesson"]["variables"].items():
+        if line["alignment_sample"]:
+            known = {
+                "input": lambda given=line["alignment_sample"]["input"]: given.rstrip("\n"),
+                "print": lambda *_: None,
+            }
+            exec(line["alignment_sample"]["program"], known)  # a line or three of a policy that knows little else
+            for name, text in line["alignment_sample"]["variables"].items():
                 assert repr(known[name]) == text
 
 
@@ -147,22 +150,29 @@ def test_each_ablation_asks_something_else(trainings, name, settings, source):
     for path in sorted((trainings.path(name) / "rollouts").glob("*.gz")):
         with gzip.open(path, "rt") as file:
             found += [json.loads(line) for line in file]
-    lessons = [line["lesson"] for line in found if line["lesson"]]
-    assert lessons
-    assert {lesson["source"] for lesson in lessons} == {source}
+    alignment_samples = [line["alignment_sample"] for line in found if line["alignment_sample"]]
+    assert alignment_samples
+    assert {alignment_sample["source"] for alignment_sample in alignment_samples} == {source}
     if name == "random":
         accepted = {line["response"] for line in found if line["reason"] == "accepted"}
-        assert any(lesson["program"] in response for lesson in lessons for response in accepted)
+        assert any(
+            alignment_sample["program"] in response for alignment_sample in alignment_samples for response in accepted
+        )
     if name == "reference":
-        assert {lesson["program"] for lesson in lessons} <= {problem(n, "train").solutions[0] for n in range(1, 9)}
+        assert {alignment_sample["program"] for alignment_sample in alignment_samples} <= {
+            problem(n, "train").solutions[0] for n in range(1, 9)
+        }
         assert metrics(trainings.path(name), "train")[0]["alignment/share"] > 0
     if name == "output":
-        assert all(not lesson["variables"] and lesson["result"].strip() for lesson in lessons)
+        assert all(
+            not alignment_sample["variables"] and alignment_sample["result"].strip()
+            for alignment_sample in alignment_samples
+        )
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "reinforce_plus_plus"])
 @pytest.mark.parametrize("schedule", [{"name": "minibatch_pipeline", "order": "prompt"}, {"name": "asynchronous"}])
-def test_lessons_go_with_other_algorithms_and_schedules(trainings, algorithm, schedule):
+def test_alignment_samples_go_with_other_algorithms_and_schedules(trainings, algorithm, schedule):
     name = f"{algorithm}-{schedule['name']}"
     changes = CHANGES | {"steps": 3, "algorithm": {"name": algorithm}, "schedule": schedule}
     assert trainings.run(name, changes=changes) == 0, trainings.log(name)

@@ -1,4 +1,4 @@
-"""A run's lessons from end to end of a step, with scripted traces."""
+"""A run's alignment samples from end to end of a step, with scripted traces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from autoclave.config import AlignmentConfig, LessonGrowthConfig, LessonLimitsConfig
+from autoclave.config import AlignmentConfig, AlignmentGrowthConfig, AlignmentLimitsConfig
 from autoclave.core import (
+    AlignmentSample,
     CallCase,
     CallTests,
     CheckpointError,
@@ -22,7 +23,6 @@ from autoclave.core import (
     FaultError,
     Group,
     JudgeFault,
-    Lesson,
     Problem,
     Reward,
     Rollout,
@@ -35,7 +35,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.tasks import ExecutionSemantics
-from autoclave.training.alignment.alignment import Alignment, Lecturer
+from autoclave.training.alignment.alignment import Alignment, AlignmentSampler
 from autoclave.training.alignment.candidates import Candidate, candidates
 from autoclave.training.items import ShuffledItems
 from tests.training_parts import completion, settled
@@ -69,7 +69,7 @@ class Tracer:
 
 
 def alignment(tracer: Any = None, objection: Any = lambda item: None, **settings: Any) -> Alignment:
-    lecturer = Lecturer(
+    alignment_sampler = AlignmentSampler(
         item_of=ExecutionSemantics("plain").item,
         objection=objection,
         program_of=lambda item, response: response or None,
@@ -77,7 +77,7 @@ def alignment(tracer: Any = None, objection: Any = lambda item: None, **settings
         references=lambda: [Candidate(problem, f"y = {problem.id}", 0, 0) for problem in PROBLEMS],
     )
     programs = ShuffledItems(ITEMS, per_iteration=PER_STEP, seed=0)
-    return Alignment(AlignmentConfig(template="plain", **settings), programs, lecturer, seed=0)
+    return Alignment(AlignmentConfig(template="plain", **settings), programs, alignment_sampler, seed=0)
 
 
 def answered(
@@ -91,7 +91,7 @@ def answered(
 
 
 def _rollout(item: TaskItem, request: tuple[int, ...], status: Status | None) -> Rollout:
-    if isinstance(item.payload, Lesson):
+    if isinstance(item.payload, AlignmentSample):
         reward = Reward(1.0, "exact")
     else:
         test = 1 if status is Status.WRONG_ANSWER else None
@@ -101,8 +101,8 @@ def _rollout(item: TaskItem, request: tuple[int, ...], status: Status | None) ->
     return Rollout(item, request[-1], completion(text=text), reward, request=request, length_limit=9)
 
 
-def lessons_of(items: Sequence[TaskItem]) -> list[Lesson]:
-    return [item.payload for item in items if isinstance(item.payload, Lesson)]
+def alignment_samples_of(items: Sequence[TaskItem]) -> list[AlignmentSample]:
+    return [item.payload for item in items if isinstance(item.payload, AlignmentSample)]
 
 
 def go(found: Alignment, steps: int, start: int = 0, **options: Any) -> list[dict[str, float]]:
@@ -121,7 +121,7 @@ def test_the_first_step_asks_for_programs_and_then_the_share_is_kept():
     assert [row["alignment/short"] for row in rows] == [2.0, *[0.0] * 8]
 
 
-def test_programs_are_not_skipped_when_lessons_take_their_place():
+def test_programs_are_not_skipped_when_alignment_samples_take_their_place():
     found, asked = alignment(), list[str]()
     for step in range(6):
         asked += [item.id for item in found.items.at(step) if isinstance(item.payload, Problem)]
@@ -161,31 +161,31 @@ def test_runs_of_one_program_follow_each_other():
 def test_what_is_asked_next_is_of_many_programs():
     found = alignment(tests_per_program=3, traced_per_step=100)
     go(found, 1)
-    lessons = lessons_of(found.items.at(1))
-    assert len({lesson.program for lesson in lessons}) == len(lessons) == 4
-    assert {lesson.test for lesson in lessons} == {1}  # the one that was failed
+    alignment_samples = alignment_samples_of(found.items.at(1))
+    assert len({alignment_sample.program for alignment_sample in alignment_samples}) == len(alignment_samples) == 4
+    assert {alignment_sample.test for alignment_sample in alignment_samples} == {1}  # the one that was failed
 
 
 @pytest.mark.parametrize("status", [Status.ACCEPTED, Status.RUNTIME_ERROR, Status.TIME_LIMIT, Status.BAD_FORMAT, None])
-def test_only_wrong_answers_become_lessons(status: Status | None):
+def test_only_wrong_answers_become_alignment_samples(status: Status | None):
     tracer = Tracer()
     go(alignment(tracer), 2, status=status)
     assert not tracer.asked
 
 
-def test_any_program_may_become_a_lesson_where_random_ones_are_asked_for():
+def test_any_program_may_become_a_alignment_sample_where_random_ones_are_asked_for():
     tracer = Tracer()
     rows = go(alignment(tracer, programs="random"), 2, status=Status.ACCEPTED)
     assert tracer.asked
     assert rows[-1]["alignment/share"] == 0.4
 
 
-def test_solutions_become_lessons_before_training_and_failed_programs_do_not():
+def test_solutions_become_alignment_samples_before_training_and_failed_programs_do_not():
     tracer = Tracer()
     found = alignment(tracer, programs="reference")
     found.begin_run()
     assert {candidate.program for candidate in tracer.asked} == {f"y = {problem.id}" for problem in PROBLEMS}
-    assert {lesson.source for lesson in lessons_of(found.items.at(0))} == {"reference"}
+    assert {alignment_sample.source for alignment_sample in alignment_samples_of(found.items.at(0))} == {"reference"}
     go(found, 1)
     assert len(tracer.asked) == len(PROBLEMS)
 
@@ -203,7 +203,7 @@ def test_tracing_is_bounded_and_spread_over_problems_and_nothing_is_traced_twice
     assert len(keys) == len(set(keys))
 
 
-def test_while_few_lessons_wait_more_is_traced():
+def test_while_few_alignment_samples_wait_more_is_traced():
     tracer = Tracer(lambda candidate: Trace(test=0, status=TraceStatus.RAISED, entry="<module>"))
     go(alignment(tracer), 1, size=8)
     assert len(tracer.asked) == 16  # four times 0.4 of 10
@@ -214,7 +214,7 @@ def test_while_few_lessons_wait_more_is_traced():
     assert len(tracer.asked) - before == 2
 
 
-def test_what_is_no_lesson_is_counted_by_its_reason():
+def test_what_is_no_alignment_sample_is_counted_by_its_reason():
     def answer(candidate: Candidate) -> Trace:
         if candidate.problem.id == "p0":
             raise JudgeFault("no cell")
@@ -235,7 +235,7 @@ def test_parts_of_a_step_share_what_may_be_traced():
     tracer = Tracer()
     found = alignment(tracer, traced_per_step=8)
     found = Alignment(
-        found._config, ShuffledItems(ITEMS, per_iteration=PER_STEP, seed=0), found._lecturer, seed=0, parts=2
+        found._config, ShuffledItems(ITEMS, per_iteration=PER_STEP, seed=0), found._alignment_sampler, seed=0, parts=2
     )
     groups = answered(found.items.at(0), 0)
     found.begin(groups[:5])
@@ -247,7 +247,7 @@ def test_parts_of_a_step_share_what_may_be_traced():
     assert len(tracer.asked) == 12
 
 
-def test_lessons_of_solutions_are_asked_in_rounds():
+def test_alignment_samples_of_solutions_are_asked_in_rounds():
     found = alignment(programs="reference")
     found.begin_run()
     rows = go(found, 12)
@@ -255,7 +255,7 @@ def test_lessons_of_solutions_are_asked_in_rounds():
     assert not any(row["alignment/short"] for row in rows)
 
 
-def test_lessons_that_are_too_old_for_the_policy_are_dropped_and_counted():
+def test_alignment_samples_that_are_too_old_for_the_policy_are_dropped_and_counted():
     found = alignment(max_staleness=2, traced_per_step=1000)
     groups = answered(found.items.at(0), 0)
     found.begin(groups)
@@ -277,13 +277,13 @@ def test_the_order_in_which_groups_complete_changes_nothing():
     assert [item.id for item in one.items.at(1)] == [item.id for item in other.items.at(1)]
 
 
-def test_lessons_begin_small_and_grow():
-    growth = LessonGrowthConfig(steps=4, variables=1, program_characters=20)
-    config = AlignmentConfig(growth=growth, limits=LessonLimitsConfig(variables=5, program_characters=60))
+def test_alignment_samples_begin_small_and_grow():
+    growth = AlignmentGrowthConfig(steps=4, variables=1, program_characters=20)
+    config = AlignmentConfig(growth=growth, limits=AlignmentLimitsConfig(variables=5, program_characters=60))
     assert [config.limits_at(step).variables for step in range(6)] == [1, 2, 3, 4, 5, 5]
     assert [config.limits_at(step).program_characters for step in range(6)] == [20, 30, 40, 50, 60, 60]
     tracer = Tracer()
-    found = alignment(tracer, growth=LessonGrowthConfig(steps=50, program_characters=5))
+    found = alignment(tracer, growth=AlignmentGrowthConfig(steps=50, program_characters=5))
     go(found, 1)
     assert not tracer.asked  # all are longer
 
@@ -322,9 +322,11 @@ def test_a_judge_that_makes_no_traces_ends_the_run():
         go(alignment(Tracer(answer)), 1)
 
 
-def test_solutions_without_a_lesson_end_the_run_before_it_begins():
+def test_solutions_without_a_alignment_sample_end_the_run_before_it_begins():
     found = alignment(Tracer(lambda candidate: replace(trace_of(candidate), variables={})), programs="reference")
-    with pytest.raises(ConfigError, match=r"no solution of a training problem is a lesson \(nothing_informative \d+\)"):
+    with pytest.raises(
+        ConfigError, match=r"no solution of a training problem is an alignment sample \(nothing_informative \d+\)"
+    ):
         found.begin_run()
 
 
@@ -332,7 +334,7 @@ def test_a_test_with_a_long_input_is_passed_over_for_one_with_a_short_one():
     cases = [StdinCase("1\n", ""), StdinCase("1 " * 50, ""), StdinCase("2\n", "")]
     item = replace(ITEMS[0], payload=Problem("?", StdinTests("stdin", cases), id="long"))
     tracer = Tracer()
-    found = alignment(tracer, limits=LessonLimitsConfig(input_characters=10))
+    found = alignment(tracer, limits=AlignmentLimitsConfig(input_characters=10))
     groups = answered([item], 0)
     found.begin(groups)
     assert tracer.asked

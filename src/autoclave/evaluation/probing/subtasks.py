@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from autoclave.core import CallTests, Problem, StdinTests
 from autoclave.core.trace import literal
-from autoclave.tasks.lessons import input_of
+from autoclave.tasks.alignment_samples import input_of
 
 
 @dataclass(frozen=True, slots=True)

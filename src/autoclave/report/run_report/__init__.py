@@ -1,6 +1,6 @@
 """One page that shows what a training run did, `write_report`, and one for several runs, `write_comparison`.
 
-Reads run folders and writes one file. Imports `runs`, `tasks` for lessons, `core`, jinja2 and yaml; no torch.
+Reads run folders and writes one file. Imports `runs`, `tasks` for alignment samples, `core`, jinja2 and yaml; no torch.
 """
 
 from autoclave.report.run_report.comparison import write_comparison

@@ -1,4 +1,4 @@
-"""Pick a few answers to lessons from the last steps to look at, right and wrong ones, in bounded memory."""
+"""Pick a few answers to alignment samples from the last steps to look at, right and wrong ones, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from autoclave.core.errors import DataError
-from autoclave.report.cases import ShownAnswer, ShownLesson, shown_answer, shown_lesson
+from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
 from autoclave.report.text import shortened
 from autoclave.runs.rollouts import RecordedRollout, read_rollouts, step_of
 from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, PARTLY, WRONG
@@ -18,7 +18,7 @@ from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, PARTLY, WRONG
 WANTED = {WRONG: 2, PARTLY: 1, BAD_FORMAT: 1, EXACT: 2}
 """Cases of each reason, in the order of the page."""
 SCANNED_FILES = 3
-SCANNED_LESSONS = 2048
+SCANNED_ALIGNMENT_SAMPLES = 2048
 """How far into a file cases are looked for."""
 SHOWN_RESPONSE = 2000
 """Most characters shown of an answer."""
@@ -26,19 +26,21 @@ SHOWN_RESPONSE = 2000
 
 @dataclass(frozen=True, slots=True)
 class SampledCase:
-    """One answer to one lesson."""
+    """One answer to one alignment sample."""
 
     step: int
     item: str
     reason: str
     reward: float | None
-    lesson: ShownLesson
+    alignment_sample: ShownAlignmentSample
     answer: ShownAnswer
     response: str
 
 
 def sample_cases(files: Sequence[Path]) -> list[SampledCase]:
-    """The first cases of each reason in the latest of `files`, which are in order of their step; no lesson twice."""
+    """The first cases of each reason in the latest of `files`, which are in order of their step; no alignment sample
+    twice.
+    """
     chosen: list[SampledCase] = []
     counts: Counter[str] = Counter()
     for path in list(reversed(files))[:SCANNED_FILES]:
@@ -57,24 +59,24 @@ def sample_cases(files: Sequence[Path]) -> list[SampledCase]:
 
 def _answers(path: Path) -> Iterator[RecordedRollout]:
     with suppress(DataError):  # the file of a run that was killed while writing it
-        answers = (rollout for rollout in read_rollouts(path) if rollout.record.get("lesson") is not None)
-        yield from islice(answers, SCANNED_LESSONS)
+        answers = (rollout for rollout in read_rollouts(path) if rollout.record.get("alignment_sample") is not None)
+        yield from islice(answers, SCANNED_ALIGNMENT_SAMPLES)
 
 
 def _case(step: int, rollout: RecordedRollout) -> SampledCase | None:
-    """None if its lesson is damaged."""
+    """None if its alignment sample is damaged."""
     try:
-        lesson, answer = rollout.lesson, shown_answer(rollout)
+        alignment_sample, answer = rollout.alignment_sample, shown_answer(rollout)
     except DataError:
         return None
-    if lesson is None or answer is None:
+    if alignment_sample is None or answer is None:
         return None
     return SampledCase(
         step,
         rollout.item,
         rollout.reason or "",
         rollout.reward,
-        shown_lesson(lesson),
+        shown_alignment_sample(alignment_sample),
         answer,
         shortened(rollout.response, SHOWN_RESPONSE),
     )

@@ -57,7 +57,7 @@ class FinalRow:
     results: Sequence[Interval | None]
     """pass@1 and greedy of held-out problems, then pass@1 of each task."""
     share: float | None
-    """Of lessons among the prompts, mean over the steps."""
+    """Of alignment samples among the prompts, mean over the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,9 @@ def render_comparison(runs: Sequence[ComparedRun]) -> str:
         heldout=[_heldout_figure(runs, None), *(_heldout_figure(runs, task) for task in tasks)],
         training=[
             _training_figure(runs, "Training reward", "On the problems being trained on.", "reward/mean"),
-            _training_figure(runs, "Reward of lessons", "The share of values that is right.", "alignment/reward"),
+            _training_figure(
+                runs, "Reward of alignment samples", "The share of values that is right.", "alignment/reward"
+            ),
             _share_figure(runs),
         ],
         tasks=tasks,
@@ -154,7 +156,9 @@ def _training_figure(runs: Sequence[ComparedRun], title: str, note: str, key: st
 
 def _share_figure(runs: Sequence[ComparedRun]) -> Figure:
     lines = [share_line(each.run, each.label, each.colour) for each in runs]
-    return _figure("Lessons in the batch", "As measured.", Axis("share of prompts", is_share=True), lines, runs)
+    return _figure(
+        "Alignment samples in the batch", "As measured.", Axis("share of prompts", is_share=True), lines, runs
+    )
 
 
 def _figure(title: str, note: str, axis: Axis, lines: Sequence[Line], runs: Sequence[ComparedRun]) -> Figure:

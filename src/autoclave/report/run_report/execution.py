@@ -1,6 +1,6 @@
-"""Execution semantics in the report: how well lessons are answered, in training and held out.
+"""Execution semantics in the report: how well alignment samples are answered, in training and held out.
 
-Only of runs that have lessons, or evaluations of tasks about what programs do.
+Only of runs that have alignment samples, or evaluations of tasks about what programs do.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ class ExecutionSection:
     figures: Sequence[Figure]
     rows: Sequence[HeldoutRow]
     after: str
-    has_lessons: bool
+    has_alignment_samples: bool
     """In training, so that there are cases to look at."""
     cases: Sequence[SampledCase]
 
 
 def execution_section(run: Run) -> ExecutionSection | None:
-    """The section of a run; None if it has nothing to do with lessons."""
-    has_lessons = any(key.startswith(_METRICS) for row in run.train for key in row)
-    if not has_lessons and not run.task_evaluations:
+    """The section of a run; None if it has nothing to do with alignment samples."""
+    has_alignment_samples = any(key.startswith(_METRICS) for row in run.train for key in row)
+    if not has_alignment_samples and not run.task_evaluations:
         return None
     train = averaged(run.train)
     in_training = [_answers(train), _share(run, train), _shortage(train), _kinds(train), _lengths(train)]
-    figures = [*(in_training if has_lessons else ()), heldout_figure(run)]
+    figures = [*(in_training if has_alignment_samples else ()), heldout_figure(run)]
     last = max((int(rows[-1]["step"]) for rows in _heldout(run).values() if len(rows) > 1), default=0)
     return ExecutionSection(
         figures=figures,
         rows=[_heldout_row(name, rows) for name, rows in _heldout(run).items() if rows],
         after=f"step {last}" if last else "",
-        has_lessons=has_lessons,
-        cases=sample_cases(run.rollout_files) if has_lessons else (),
+        has_alignment_samples=has_alignment_samples,
+        cases=sample_cases(run.rollout_files) if has_alignment_samples else (),
     )
 
 
@@ -99,18 +99,18 @@ def heldout_figure(run: Run) -> Figure:
     lines = [line for line in lines if line.points]
     steps = step_axis(run.train, *heldout.values())
     svg = line_chart(lines, steps, Axis("pass@1", is_share=True)) if lines else None
-    note = "Items of tasks come from held-out problems, which no lesson is made from. Bands are intervals."
+    note = "Items of tasks come from held-out problems, which no alignment sample is made from. Bands are intervals."
     return Figure("Held out", note, svg, tuple((line.label, line.colour) for line in lines))
 
 
 def share_line(run: Run, label: str, colour: str) -> Line:
-    """The share of lessons among the prompts of each step."""
+    """The share of alignment samples among the prompts of each step."""
     points = series(averaged(run.train), "alignment/share")
     return Line(label, colour, points, has_marks=len(points) <= MARKED_POINTS)
 
 
 def wanted_share(run: Run) -> float | None:
-    """The share of lessons that the configuration asks for."""
+    """The share of alignment samples that the configuration asks for."""
     settings: Any = run.config.get("alignment")
     return number(cast("Mapping[str, Any]", settings), "share") if isinstance(settings, dict) else None
 
@@ -138,24 +138,24 @@ def _answers(train: Sequence[Row]) -> Figure:
         Curve("alignment/bad_format_share", "malformed", "bad_format"),
     ]
     note = "The reward is the share of values that is right; exact: all of them; malformed: no JSON object at the end."
-    return curves_figure(train, "Answers to lessons", note, Axis("share of answers", is_share=True), curves)
+    return curves_figure(train, "Answers to alignment samples", note, Axis("share of answers", is_share=True), curves)
 
 
 def _share(run: Run, train: Sequence[Row]) -> Figure:
-    lines = [share_line(run, "lessons", "accent")]
+    lines = [share_line(run, "alignment samples", "accent")]
     wanted = wanted_share(run)
     if wanted is not None and lines[0].points:
         ends = sorted({lines[0].points[0][0], lines[0].points[-1][0]})
         lines.append(Line("wanted", "before", [(step, wanted) for step in ends], style="dotted"))
     svg = line_chart(lines, step_axis(train), Axis("share of prompts", is_share=True)) if lines[0].points else None
     legend = tuple((line.label, line.colour) for line in lines)
-    return Figure("Lessons in the batch", "The rest asks for programs.", svg, legend if svg else ())
+    return Figure("Alignment samples in the batch", "The rest asks for programs.", svg, legend if svg else ())
 
 
 def _shortage(train: Sequence[Row]) -> Figure:
     curves = [Curve("alignment/short", "short", "accent", is_smoothed=False)]
-    note = "Lessons that a step wanted and that were not there; programs were asked in their place."
-    return curves_figure(train, "Shortage", note, Axis("lessons"), curves)
+    note = "Alignment samples that a step wanted and that were not there; programs were asked in their place."
+    return curves_figure(train, "Shortage", note, Axis("alignment_samples"), curves)
 
 
 def _kinds(train: Sequence[Row]) -> Figure:

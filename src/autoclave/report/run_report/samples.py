@@ -2,8 +2,8 @@
 
 A rollout file is read twice: once for an outline of its first groups, once for the text of the chosen ones. The choice
 is for variety, not at random: where they exist, groups that are partly accepted come first, then one that failed
-as a whole, then one that was accepted as a whole. Answers to lessons are not among them (`cases.py`). Nothing is
-escaped here; the template does that.
+as a whole, then one that was accepted as a whole. Answers to alignment samples are not among them (`cases.py`). Nothing
+is escaped here; the template does that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sample_step(path: Path, num_groups: int) -> SampledStep:
 
 def _rollouts(path: Path) -> Iterator[RecordedRollout]:
     with suppress(DataError):  # the file of a run that was killed while writing it
-        programs = (rollout for rollout in read_rollouts(path) if rollout.record.get("lesson") is None)
+        programs = (rollout for rollout in read_rollouts(path) if rollout.record.get("alignment_sample") is None)
         yield from islice(programs, SCANNED_ROLLOUTS)
 
 

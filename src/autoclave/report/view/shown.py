@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoclave.core.verdict import Verdict
-from autoclave.report.cases import ShownAnswer, ShownLesson, shown_answer, shown_lesson
+from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
 from autoclave.report.text import quantity, shortened
 from autoclave.report.view.choice import Chosen
 from autoclave.report.view.sources import Source
@@ -30,7 +30,7 @@ class ShownRollout:
     message: str
     verdict: Verdict | None
     answer: ShownAnswer | None
-    """To a lesson."""
+    """To an alignment sample."""
     reward: float | None
     advantage: float | None
     mask_reason: str | None
@@ -62,12 +62,12 @@ class ShownGroup:
     num_accepted: int
     num_rollouts: int
     task: str = NO_TASK
-    lesson: ShownLesson | None = None
+    alignment_sample: ShownAlignmentSample | None = None
 
     @property
     def accepted_word(self) -> str:
         """What an accepted rollout is called."""
-        return "exact" if self.lesson else "accepted"
+        return "exact" if self.alignment_sample else "accepted"
 
 
 def read_chosen(source: Source, chosen: Iterable[Chosen], detokenizer: Detokenizer | None) -> dict[str, ShownGroup]:
@@ -98,9 +98,9 @@ def read_chosen(source: Source, chosen: Iterable[Chosen], detokenizer: Detokeniz
 
 def _empty_group(source: Source, number: int, first: RecordedRollout) -> ShownGroup:
     """What the rollouts of the group of `first` share, and none of them."""
-    lesson = shown_lesson(first.lesson) if first.lesson else None
+    alignment_sample = shown_alignment_sample(first.alignment_sample) if first.alignment_sample else None
     prompt = shortened(first.prompt, SHOWN_CHARACTERS)
-    return ShownGroup(source, number, first.item, prompt, (), 0, 0, task=first.task, lesson=lesson)
+    return ShownGroup(source, number, first.item, prompt, (), 0, 0, task=first.task, alignment_sample=alignment_sample)
 
 
 def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> ShownRollout:

@@ -1,8 +1,8 @@
-"""What a run knows of alignment: it traces failed programs while the policy learns, and deals the lessons.
+"""What a run knows of alignment: it traces failed programs while the policy learns, and deals the alignment samples.
 
 A step goes like this. `learn` begins: the judge, which in most schedules is idle now, runs some of the failed programs
-once more, and tells their final values. At the barrier `settle` waits for that, and puts the lessons into the buffer in
-an order that does not depend on time. The next step that is begun takes the newest.
+once more, and tells their final values. At the barrier `settle` waits for that, and puts the alignment samples into the
+buffer in an order that does not depend on time. The next step that is begun takes the newest.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 
 from autoclave.config import AlignmentConfig
 from autoclave.core import (
+    AlignmentSample,
     CheckpointError,
     ConfigError,
     DataError,
     FaultError,
     Group,
     JudgeFault,
-    Lesson,
     Problem,
     TaskItem,
     Trace,
@@ -34,8 +34,8 @@ from autoclave.core import (
 from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, to_plain
 from autoclave.rollout import Collection as Batch
-from autoclave.tasks.lessons import Source, Unusable, input_of, is_short_input, lesson_of
-from autoclave.training.alignment.buffer import LessonBuffer
+from autoclave.tasks.alignment_samples import Source, Unusable, alignment_sample_of, input_of, is_short_input
+from autoclave.training.alignment.buffer import AlignmentBuffer
 from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
 from autoclave.training.alignment.items import MixedItems
 from autoclave.training.items import ItemSource, ShuffledItems
@@ -49,11 +49,11 @@ _MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Lecturer:
+class AlignmentSampler:
     """What alignment asks of other parts of a run."""
 
-    item_of: Callable[[Lesson], TaskItem]
-    """A lesson as it is asked."""
+    item_of: Callable[[AlignmentSample], TaskItem]
+    """An alignment sample as it is asked."""
     objection: Callable[[TaskItem], str | None]
     """Why an item cannot be asked, such as a prompt that is too long; None if it can."""
     program_of: ProgramOf
@@ -65,50 +65,56 @@ class Lecturer:
 
 
 class Alignment:
-    """Lessons of a run, and the items that they are part of."""
+    """Alignment samples of a run, and the items that they are part of."""
 
     def __init__(
-        self, config: AlignmentConfig, programs: ShuffledItems, lecturer: Lecturer, *, seed: int, parts: int = 1
+        self,
+        config: AlignmentConfig,
+        programs: ShuffledItems,
+        alignment_sampler: AlignmentSampler,
+        *,
+        seed: int,
+        parts: int = 1,
     ) -> None:
-        """Mix lessons into `programs` as `config` says. A step learns from its groups in so many `parts`."""
-        self._config, self._lecturer, self._seed, self._parts = config, lecturer, seed, parts
+        """Mix alignment samples into `programs` as `config` says. A step learns from its groups in so many `parts`."""
+        self._config, self._alignment_sampler, self._seed, self._parts = config, alignment_sampler, seed, parts
         self._per_step = math.ceil(programs.per_iteration * config.share)
-        self._buffer = LessonBuffer(
+        self._buffer = AlignmentBuffer(
             capacity=config.capacity,
             per_problem=config.per_problem,
             max_staleness=None if config.programs == "reference" else config.max_staleness,
         )
-        self._mixed = MixedItems(programs, self._buffer, lecturer.item_of, share=config.share)
+        self._mixed = MixedItems(programs, self._buffer, alignment_sampler.item_of, share=config.share)
         self._step = self._part = 0
         self._pending: list[tuple[Candidate, Future[Trace]]] = []
-        self._references: list[Lesson] = []
+        self._references: list[AlignmentSample] = []
 
     @property
     def items(self) -> ItemSource:
         """What each step asks."""
         return self._mixed
 
-    def begin_anew(self) -> None:
-        """Forget all lessons, and deal from the start."""
+    def restart(self) -> None:
+        """Forget all alignment samples, and deal from the start."""
         self._buffer.restore({"waiting": [], "known": []})
-        self._mixed.begin_anew()
+        self._mixed.restart()
         self._step, self._part, self._pending, self._references = 0, 0, [], []
 
     def begin_run(self) -> None:
-        """Before the first step: where lessons are made of solutions, trace these.
+        """Before the first step: where alignment samples are made of solutions, trace these.
 
         Raises:
             FaultError: the judge does not answer, or makes no traces.
-            ConfigError: there is no lesson in them.
+            ConfigError: there is no alignment sample in them.
         """
         if self._config.programs == "reference" and self._config.share:
             unusable = Counter[str]()
-            self._trace(self._lecturer.references(), self._config.capacity)
+            self._trace(self._alignment_sampler.references(), self._config.capacity)
             self._references = self._finished(unusable)
             if not self._references:
                 reasons = ", ".join(f"{reason} {count}" for reason, count in unusable.most_common()) or "none is there"
                 raise ConfigError(
-                    "alignment.programs = reference: no solution of a training problem is a lesson "
+                    "alignment.programs = reference: no solution of a training problem is an alignment sample "
                     f"({reasons}); raise alignment.limits, or take programs = failed"
                 )
             self._buffer.add(self._references)
@@ -119,7 +125,7 @@ class Alignment:
             return
         found = candidates(
             groups,
-            self._lecturer.program_of,
+            self._alignment_sampler.program_of,
             programs=self._config.programs,
             tests_per_program=self._config.tests_per_program,
             fits=self._fits,
@@ -129,14 +135,15 @@ class Alignment:
         self._trace(found, math.ceil(self._budget() * self._part / self._parts) - len(self._pending))
 
     def _budget(self) -> int:
-        """Most runs to trace in a step: about what lessons a step needs, and more while few wait.
+        """Most runs to trace in a step: about what alignment samples a step needs, and more while few wait.
 
-        Many runs are no lesson, for want of a variable that says something; which, is known when they were traced.
+        Many runs are no alignment sample, for want of a variable that says something; which, is known when they were
+        traced.
         """
         return self._config.traced_per_step or self._per_step * (2 if len(self._buffer) >= 2 * self._per_step else 4)
 
     def settle(self, done: int, ahead: Collection[int], groups: Sequence[Group]) -> dict[str, float]:
-        """At the barrier after `done` iterations, of which the last learnt from `groups`: take lessons in.
+        """At the barrier after `done` iterations, of which the last learnt from `groups`: take alignment samples in.
 
         Returns:
             Metrics.
@@ -145,9 +152,11 @@ class Alignment:
             FaultError: the judge does not answer.
         """
         unusable = Counter[str]()
-        lessons = self._finished(unusable)
-        traced = len(lessons) + unusable.total()
-        counts = self._buffer.add(reversed(lessons))  # the newest are asked first: those of tests that were failed
+        alignment_samples = self._finished(unusable)
+        traced = len(alignment_samples) + unusable.total()
+        counts = self._buffer.add(
+            reversed(alignment_samples)
+        )  # the newest are asked first: those of tests that were failed
         counts["stale"] = self._buffer.drop_stale(done)
         if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
             draw = np.random.default_rng((self._seed, done))
@@ -155,7 +164,7 @@ class Alignment:
         mix = self._mixed.dealt(done - 1).mix
         self._mixed.forget(done, ahead)
         self._step, self._part = done, 0
-        asked = sum(isinstance(group.item.payload, Lesson) for group in groups)
+        asked = sum(isinstance(group.item.payload, AlignmentSample) for group in groups)
         return {
             "alignment/share": asked / max(1, len(groups)),
             "alignment/short": float(mix.short),
@@ -171,7 +180,7 @@ class Alignment:
             "step": self._step,
             "buffer": self._buffer.to_plain(),
             "items": self._mixed.to_plain(),
-            "references": [to_plain(lesson) for lesson in self._references],
+            "references": [to_plain(alignment_sample) for alignment_sample in self._references],
         }
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 
@@ -184,7 +193,10 @@ class Alignment:
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             self._step, self._part, self._pending = int(content["step"]), 0, []
-            self._references = [from_plain(Lesson, lesson, "lesson") for lesson in content["references"]]
+            self._references = [
+                from_plain(AlignmentSample, alignment_sample, "alignment_sample")
+                for alignment_sample in content["references"]
+            ]
             self._buffer.restore(content["buffer"])
             self._mixed.restore(content["items"])
         except (OSError, ValueError, KeyError, TypeError, DataError) as error:
@@ -200,44 +212,48 @@ class Alignment:
                 seen.add(key)
                 chosen.append(candidate)
         by_program = sorted(range(len(chosen)), key=lambda place: (chosen[place].problem.id, chosen[place].program))
-        traces = {place: self._lecturer.trace(chosen[place]) for place in by_program}
+        traces = {place: self._alignment_sampler.trace(chosen[place]) for place in by_program}
         self._pending += [(candidate, traces[place]) for place, candidate in enumerate(chosen)]
 
     def _fits(self, program: str, problem: Problem, test: int) -> bool:
-        """Whether a lesson may be so long, which is known before anything is traced."""
+        """Whether an alignment sample may be so long, which is known before anything is traced."""
         limits = self._config.limits_at(self._step)
         return len(program) <= limits.program_characters and is_short_input(problem, test, limits.input_characters)
 
-    def _finished(self, unusable: Counter[str]) -> list[Lesson]:
-        """The lessons of all runs that were begun, in their order; waits for these."""
+    def _finished(self, unusable: Counter[str]) -> list[AlignmentSample]:
+        """The alignment samples of all runs that were begun, in their order; waits for these."""
         pending, self._pending = self._pending, []
         if wait([future for _, future in pending], STALL_S).not_done:
             raise FaultError(f"alignment: the judge has not traced a program within {STALL_S:.0f} s")
         faults = [fault for _, future in pending if (fault := future.exception())]
         if len(faults) == len(pending) >= _MANY:
             raise FaultError(f"alignment: the judge has not traced one of {len(pending)} programs: {faults[-1]}")
-        lessons: list[Lesson] = []
+        alignment_samples: list[AlignmentSample] = []
         for candidate, future in pending:
-            found = lesson_from(candidate, future, self._config, self._config.programs, step=self._step)
+            found = alignment_sample_from(candidate, future, self._config, self._config.programs, step=self._step)
             objection = (
-                found.reason if isinstance(found, Unusable) else self._lecturer.objection(self._lecturer.item_of(found))
+                found.reason
+                if isinstance(found, Unusable)
+                else self._alignment_sampler.objection(self._alignment_sampler.item_of(found))
             )
             if objection:
                 unusable[objection] += 1
-            elif isinstance(found, Lesson):
-                lessons.append(found)
-        return lessons
+            elif isinstance(found, AlignmentSample):
+                alignment_samples.append(found)
+        return alignment_samples
 
 
-def lesson_from(
+def alignment_sample_from(
     candidate: Candidate, future: Future[Trace], config: AlignmentConfig, source: Source, *, step: int | None = None
-) -> Lesson | Unusable:
-    """The lesson in the trace of a candidate, as large as it may be at `step`, or ever; waits for the trace."""
+) -> AlignmentSample | Unusable:
+    """The alignment sample in the trace of a candidate, as large as it may be at `step`, or ever; waits for the
+    trace.
+    """
     try:
         trace = future.result()
     except JudgeFault:
         return Unusable("no_trace")
-    return lesson_of(
+    return alignment_sample_of(
         candidate.problem,
         candidate.program,
         trace,
@@ -260,7 +276,7 @@ class NoAlignment:
         """What each step asks."""
         return self._programs
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Nothing is kept."""
 
     def begin_run(self) -> None:
@@ -282,7 +298,7 @@ class NoAlignment:
 
 @dataclass(frozen=True, slots=True)
 class AlignedStages:
-    """Stages in which lessons are made of what is learnt from."""
+    """Stages in which alignment samples are made of what is learnt from."""
 
     stages: ThreeStages
     alignment: Alignment | NoAlignment
@@ -304,8 +320,10 @@ class AlignedStages:
 
 
 def _key(candidate: Candidate) -> str:
-    """That of the lesson that may come of a candidate."""
+    """That of the alignment sample that may come of a candidate."""
     problem = candidate.problem
     entry = getattr(problem.tests, "entry_point", "<module>")
     given = input_of(problem, candidate.test) or ""
-    return Lesson(problem_id=problem.id, test=candidate.test, program=candidate.program, entry=entry, input=given).key
+    return AlignmentSample(
+        problem_id=problem.id, test=candidate.test, program=candidate.program, entry=entry, input=given
+    ).key

@@ -1,4 +1,4 @@
-"""Lessons that wait to be asked: bounded, newest first, no two alike. A plain state machine."""
+"""Alignment samples that wait to be asked: bounded, newest first, no two alike. A plain state machine."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from autoclave.core import Lesson
+from autoclave.core import AlignmentSample
 from autoclave.core.json import from_plain, to_plain
 
 REMEMBERED = 16
-"""Of so many buffers full of lessons it is remembered that they were taught."""
+"""Of so many buffers full of alignment samples it is remembered that they were taught."""
 
 
-class LessonBuffer:
-    """Takes lessons in, and gives the newest out, each once."""
+class AlignmentBuffer:
+    """Takes alignment samples in, and gives the newest out, each once."""
 
     def __init__(self, *, capacity: int, per_problem: int, max_staleness: int | None = None) -> None:
         """An empty one.
 
         Args:
-            capacity: most lessons that wait; the oldest leave first.
+            capacity: most alignment samples that wait; the oldest leave first.
             per_problem: most of one problem; likewise.
-            max_staleness: lessons from policies that are more versions old are dropped; None: none is.
+            max_staleness: alignment samples from policies that are more versions old are dropped; None: none is.
         """
         self._capacity, self._per_problem, self._max_staleness = capacity, per_problem, max_staleness
-        self._waiting: dict[str, Lesson] = {}  # by key, the oldest first
+        self._waiting: dict[str, AlignmentSample] = {}  # by key, the oldest first
         self._known: dict[str, None] = {}  # keys, in the order in which they came
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def knows(self, key: str) -> bool:
-        """Whether a lesson with this key has come before, as far as that is remembered."""
+        """Whether an alignment sample with this key has come before, as far as that is remembered."""
         return key in self._known
 
-    def add(self, lessons: Iterable[Lesson]) -> Counter[str]:
+    def add(self, alignment_samples: Iterable[AlignmentSample]) -> Counter[str]:
         """Take these in, in their order: how many were `added`, were a `duplicate`, or drove out others (`dropped`)."""
         counts: Counter[str] = Counter()
-        for lesson in lessons:
-            if lesson.key in self._known:
+        for alignment_sample in alignment_samples:
+            if alignment_sample.key in self._known:
                 counts["duplicate"] += 1
                 continue
-            self._known[lesson.key] = None
-            self._waiting[lesson.key] = lesson
+            self._known[alignment_sample.key] = None
+            self._waiting[alignment_sample.key] = alignment_sample
             counts["added"] += 1
-            own = [key for key, other in self._waiting.items() if other.problem_id == lesson.problem_id]
+            own = [key for key, other in self._waiting.items() if other.problem_id == alignment_sample.problem_id]
             counts["dropped"] += self._drop(_first(own, over=self._per_problem))
             counts["dropped"] += self._drop(_first(list(self._waiting), over=self._capacity))
         for key in _first(list(self._known), over=REMEMBERED * self._capacity):
             del self._known[key]
         return counts
 
-    def add_again(self, lessons: Iterable[Lesson]) -> None:
+    def add_again(self, alignment_samples: Iterable[AlignmentSample]) -> None:
         """Have these wait, in their order, whether they were taught or not."""
-        for lesson in lessons:
-            self._known[lesson.key] = None
-            self._waiting[lesson.key] = lesson
+        for alignment_sample in alignment_samples:
+            self._known[alignment_sample.key] = None
+            self._waiting[alignment_sample.key] = alignment_sample
         self._drop(_first(list(self._waiting), over=self._capacity))
 
-    def take(self, count: int) -> list[Lesson]:
+    def take(self, count: int) -> list[AlignmentSample]:
         """The newest `count`, or as many as there are; they do not wait any more."""
         newest = list(reversed(self._waiting))[:count]
         return [self._waiting.pop(key) for key in newest]
@@ -69,11 +69,14 @@ class LessonBuffer:
         if self._max_staleness is None:
             return 0
         oldest = version - self._max_staleness
-        return self._drop([key for key, lesson in self._waiting.items() if lesson.version < oldest])
+        return self._drop([key for key, alignment_sample in self._waiting.items() if alignment_sample.version < oldest])
 
     def to_plain(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
-        return {"waiting": [to_plain(lesson) for lesson in self._waiting.values()], "known": list(self._known)}
+        return {
+            "waiting": [to_plain(alignment_sample) for alignment_sample in self._waiting.values()],
+            "known": list(self._known),
+        }
 
     def restore(self, plain: dict[str, Any]) -> None:
         """Become what `to_plain` told.
@@ -81,8 +84,10 @@ class LessonBuffer:
         Raises:
             DataError, KeyError, TypeError: it told no such thing.
         """
-        waiting = [from_plain(Lesson, lesson, "lesson") for lesson in plain["waiting"]]
-        self._waiting = {lesson.key: lesson for lesson in waiting}
+        waiting = [
+            from_plain(AlignmentSample, alignment_sample, "alignment_sample") for alignment_sample in plain["waiting"]
+        ]
+        self._waiting = {alignment_sample.key: alignment_sample for alignment_sample in waiting}
         self._known = dict.fromkeys(map(str, plain["known"]))
 
     def _drop(self, keys: list[str]) -> int:

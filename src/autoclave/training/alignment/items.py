@@ -1,4 +1,4 @@
-"""The prompts of each step: programs to write, and lessons from the buffer.
+"""The prompts of each step: programs to write, and alignment samples from the buffer.
 
 What was dealt for a step depends on what was learnt before it, so it is kept until the step is done: asked again, after
 a checkpoint was loaded too, it is the same.
@@ -10,34 +10,43 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from autoclave.core import Lesson, TaskItem
+from autoclave.core import AlignmentSample, TaskItem
 from autoclave.core.json import from_plain, to_plain
-from autoclave.training.alignment.buffer import LessonBuffer
+from autoclave.training.alignment.buffer import AlignmentBuffer
 from autoclave.training.alignment.mixing import Mix, mixed, spread
 from autoclave.training.items import ShuffledItems
 
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """What a step asks: the positions of programs in the order of their items, lessons, and how they are mixed."""
+    """What a step asks: the positions of programs in the order of their items, alignment samples, and how they are
+    mixed.
+    """
 
     programs: range
-    lessons: list[Lesson]
+    alignment_samples: list[AlignmentSample]
     mix: Mix
 
 
 class MixedItems:
-    """An `ItemSource` of programs and lessons."""
+    """An `ItemSource` of programs and alignment samples."""
 
     def __init__(
-        self, programs: ShuffledItems, buffer: LessonBuffer, item_of: Callable[[Lesson], TaskItem], *, share: float
+        self,
+        programs: ShuffledItems,
+        buffer: AlignmentBuffer,
+        item_of: Callable[[AlignmentSample], TaskItem],
+        *,
+        share: float,
     ) -> None:
-        """Deal `programs`, and lessons of `buffer` as the items that `item_of` makes, `share` of all prompts."""
+        """Deal `programs`, and alignment samples of `buffer` as the items that `item_of` makes, `share` of all
+        prompts.
+        """
         self._programs, self._buffer, self._item_of, self._share = programs, buffer, item_of, share
         self.per_iteration = programs.per_iteration
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Deal from the start."""
         self._dealt: dict[int, Dealt] = {}
         self._position, self._carry = 0, 0.0
@@ -46,14 +55,14 @@ class MixedItems:
         """The items of an iteration, counted from 0; see `ItemSource`."""
         dealt = self.dealt(iteration)
         programs = self._programs.deal(dealt.programs)
-        return spread(programs, [self._item_of(lesson) for lesson in dealt.lessons])
+        return spread(programs, [self._item_of(alignment_sample) for alignment_sample in dealt.alignment_samples])
 
     def dealt(self, iteration: int) -> Dealt:
         """What an iteration asks, decided when it is asked for first."""
         if iteration not in self._dealt:
             mix = mixed(self.per_iteration, self._share, carry=self._carry, there=len(self._buffer))
-            programs = range(self._position, self._position + self.per_iteration - mix.lessons)
-            self._dealt[iteration] = Dealt(programs, self._buffer.take(mix.lessons), mix)
+            programs = range(self._position, self._position + self.per_iteration - mix.alignment_samples)
+            self._dealt[iteration] = Dealt(programs, self._buffer.take(mix.alignment_samples), mix)
             self._position, self._carry = programs.stop, mix.carry
         return self._dealt[iteration]
 
@@ -70,7 +79,7 @@ class MixedItems:
                 {
                     "iteration": iteration,
                     "programs": [dealt.programs.start, dealt.programs.stop],
-                    "lessons": [to_plain(lesson) for lesson in dealt.lessons],
+                    "alignment_samples": [to_plain(alignment_sample) for alignment_sample in dealt.alignment_samples],
                     "mix": to_plain(dealt.mix),
                 }
                 for iteration, dealt in self._dealt.items()
@@ -87,7 +96,10 @@ class MixedItems:
         self._dealt = {
             int(each["iteration"]): Dealt(
                 range(*each["programs"]),
-                [from_plain(Lesson, lesson, "lesson") for lesson in each["lessons"]],
+                [
+                    from_plain(AlignmentSample, alignment_sample, "alignment_sample")
+                    for alignment_sample in each["alignment_samples"]
+                ],
                 from_plain(Mix, each["mix"], "mix"),
             )
             for each in plain["dealt"]

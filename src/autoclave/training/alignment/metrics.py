@@ -1,4 +1,4 @@
-"""How well lessons are answered: the numbers of one iteration. Pure."""
+"""How well alignment samples are answered: the numbers of one iteration. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from autoclave.algorithms import is_uniform
-from autoclave.core import Group, Lesson
+from autoclave.core import AlignmentSample, Group
 from autoclave.core.trace import value_of
 from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, VARIABLE
 
@@ -15,35 +15,37 @@ LENGTHS = (100, 200, 400, 800, 1600)
 """Characters of a program below which metrics count it together with those of about its length."""
 
 
-def without_lessons(groups: Sequence[Group]) -> list[Group]:
+def without_alignment_samples(groups: Sequence[Group]) -> list[Group]:
     """Those of `groups` that are answers to problems."""
-    return [group for group in groups if not isinstance(group.item.payload, Lesson)]
+    return [group for group in groups if not isinstance(group.item.payload, AlignmentSample)]
 
 
-def lesson_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Accuracy over the lessons among `groups`, by kind of value and length of program; nothing without lessons."""
-    lessons = [group for group in groups if isinstance(group.item.payload, Lesson)]
-    rollouts = [rollout for group in lessons for rollout in group.rollouts]
+def alignment_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Accuracy over the alignment samples among `groups`, by kind of value and length of program; nothing without
+    alignment samples.
+    """
+    alignment_samples = [group for group in groups if isinstance(group.item.payload, AlignmentSample)]
+    rollouts = [rollout for group in alignment_samples for rollout in group.rollouts]
     if not rollouts:
         return {}
     rewards = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
     by_kind: defaultdict[str, list[float]] = defaultdict(list)
-    for group in lessons:
-        lesson: Lesson = group.item.payload
+    for group in alignment_samples:
+        alignment_sample: AlignmentSample = group.item.payload
         for rollout in group.rollouts:
-            by_kind[f"length/{length_of(lesson)}"].append(rollout.reward.value or 0.0)
-            for name, text in lesson.variables.items():
+            by_kind[f"length/{length_of(alignment_sample)}"].append(rollout.reward.value or 0.0)
+            for name, text in alignment_sample.variables.items():
                 by_kind[f"kind/{kind_of(text)}"].append(rollout.reward.parts.get(f"{VARIABLE}{name}", 0.0))
     return {
         "alignment/reward": _mean(rewards),
         "alignment/exact_share": _mean([float(rollout.reward.reason == EXACT) for rollout in rollouts]),
         "alignment/bad_format_share": _mean([float(rollout.reward.reason == BAD_FORMAT) for rollout in rollouts]),
-        "alignment/zero_variance_share": _mean([float(is_uniform(group.rollouts)) for group in lessons]),
+        "alignment/zero_variance_share": _mean([float(is_uniform(group.rollouts)) for group in alignment_samples]),
         "alignment/response_length": _mean([float(len(rollout.completion.tokens)) for rollout in rollouts]),
-        "alignment/variables": _mean([float(len(group.item.payload.variables)) for group in lessons]),
-        "alignment/program_length": _mean([float(len(group.item.payload.program)) for group in lessons]),
+        "alignment/variables": _mean([float(len(group.item.payload.variables)) for group in alignment_samples]),
+        "alignment/program_length": _mean([float(len(group.item.payload.program)) for group in alignment_samples]),
         "alignment/staleness": _mean(
-            [float(_version_of(group) - group.item.payload.version) for group in lessons if group.rollouts]
+            [float(_version_of(group) - group.item.payload.version) for group in alignment_samples if group.rollouts]
         ),
         **{f"alignment/accuracy/{name}": _mean(found) for name, found in sorted(by_kind.items())},
     }
@@ -55,9 +57,9 @@ def kind_of(text: str) -> str:
     return "none" if value is None else type(value).__name__
 
 
-def length_of(lesson: Lesson) -> str:
+def length_of(alignment_sample: AlignmentSample) -> str:
     """Which programs of about its length one is counted with."""
-    over = next((limit for limit in LENGTHS if len(lesson.program) < limit), None)
+    over = next((limit for limit in LENGTHS if len(alignment_sample.program) < limit), None)
     return f"under-{over}" if over else f"from-{LENGTHS[-1]}"
 
 

@@ -1,4 +1,4 @@
-"""How many prompts of a step are lessons, and where they stand. Pure."""
+"""How many prompts of a step are alignment samples, and where they stand. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 class Mix:
     """Of one step."""
 
-    lessons: int
-    """Lessons that are asked."""
+    alignment_samples: int
+    """Alignment samples that are asked."""
     short: int
-    """Lessons that were wanted and not there; programs are asked in their place."""
+    """Alignment samples that were wanted and not there; programs are asked in their place."""
     carry: float
     """What is left over for the next step, less than one prompt."""
 
 
 def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
-    """The mix of a step with so many `prompts`, if `there` are so many lessons.
+    """The mix of a step with so many `prompts`, if `there` are so many alignment samples.
 
     What is left over is carried on; what was short is not made up for.
     """
@@ -33,14 +33,16 @@ def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
     return Mix(min(whole, there), max(0, whole - there), carry)
 
 
-def spread(programs: Sequence[T], lessons: Sequence[T]) -> list[T]:
-    """Both kinds, each in its order, with lessons evenly among programs: any stretch has about the same mix."""
-    count = len(programs) + len(lessons)
-    places = {(2 * number + 1) * count // (2 * len(lessons)) for number in range(len(lessons))}
-    ones, others = iter(programs), iter(lessons)
+def spread(programs: Sequence[T], alignment_samples: Sequence[T]) -> list[T]:
+    """Both kinds, each in its order, with alignment samples evenly among programs: any stretch has about the same
+    mix.
+    """
+    count = len(programs) + len(alignment_samples)
+    places = {(2 * number + 1) * count // (2 * len(alignment_samples)) for number in range(len(alignment_samples))}
+    ones, others = iter(programs), iter(alignment_samples)
     return list(_interleaved(count, places, ones, others))
 
 
-def _interleaved(count: int, places: set[int], programs: Iterator[T], lessons: Iterator[T]) -> Iterator[T]:
+def _interleaved(count: int, places: set[int], programs: Iterator[T], alignment_samples: Iterator[T]) -> Iterator[T]:
     for place in range(count):
-        yield next(lessons if place in places else programs)
+        yield next(alignment_samples if place in places else programs)

@@ -1,4 +1,4 @@
-"""What the warm start is shown of lessons, and what alignment is measured on: made by the real judge."""
+"""What the warm start is shown of alignment samples, and what alignment is measured on: made by the real judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.compose.alignment import HELDOUT_RUNS, heldout_items, lesson_demonstrations
+from autoclave.compose.alignment import HELDOUT_RUNS, alignment_demonstrations, heldout_items
 from autoclave.compose.host import build_judge
 from autoclave.config import AlignmentConfig, CurriculumConfig, JudgeConfig, SandboxConfig, TrainConfig
 from autoclave.core import IsolationError
@@ -39,10 +39,11 @@ def config(**alignment: Any) -> TrainConfig:
 
 
 def told(judge: Judge, **alignment: Any) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """For each lesson about a number `n`: what the answer says, and what Python makes of the program that is shown."""
+    """For each alignment sample about a number `n`: what the answer says, and what Python makes of the program that is
+    shown."""
     settings = config(**alignment)
     found: list[tuple[dict[str, int], dict[str, int]]] = []
-    for each in lesson_demonstrations(settings, ProblemSets(settings), judge, 90):
+    for each in alignment_demonstrations(settings, ProblemSets(settings), judge, 90):
         asked = re.fullmatch(r"(.*)\n# (.*)\nvalues: n", each.messages[0]["content"], re.DOTALL)
         if asked:
             found.append((json.loads(each.response.splitlines()[-1]), {"n": final_n(*asked.groups())}))
@@ -72,7 +73,7 @@ def test_a_careless_teacher_tells_what_other_programs_compute(judge: Judge):
 
 def test_what_is_computed_on_the_way_ends_with_the_answer(judge: Judge):
     settings = config(sft_error_rate=0.3)
-    for each in lesson_demonstrations(settings, ProblemSets(settings), judge, 60):
+    for each in alignment_demonstrations(settings, ProblemSets(settings), judge, 60):
         *working, answer = each.response.splitlines()
         if '"n"' in answer:
             values = json.loads(answer)

@@ -1,7 +1,8 @@
-"""A lesson: a program, an input, and what a model is to infer of the run. A line of a lessons file.
+"""An alignment sample: a program, an input, and what a model is to infer of the run. A line of a alignment samples
+file.
 
-Values are spelled as traces spell them (`core.trace.literal`). What stands in a lesson was written by a model and said
-by a program: it is shown and compared, never run and never trusted to be well-formed.
+Values are spelled as traces spell them (`core.trace.literal`). What stands in an alignment sample was written by a
+model and said by a program: it is shown and compared, never run and never trusted to be well-formed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from autoclave.core.trace import value_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class AlignmentSample:
     """What is asked of one run of one program.
 
     Attributes:
@@ -34,7 +35,7 @@ class Lesson:
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    format: Literal["autoclave-lesson/1"] = "autoclave-lesson/1"
+    format: Literal["autoclave-alignment-sample/1"] = "autoclave-alignment-sample/1"
     problem_id: str
     test: int
     program: str
@@ -53,5 +54,5 @@ class Lesson:
 
     @property
     def key(self) -> str:
-        """sha256 (hex) of program and input: two lessons with one key teach the same."""
+        """sha256 (hex) of program and input: two alignment samples with one key teach the same."""
         return hashlib.sha256(canonical_json([self.program, self.entry, self.input])).hexdigest()

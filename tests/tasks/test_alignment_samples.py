@@ -1,4 +1,4 @@
-"""Which variables of a traced run are asked, and which runs are no lesson."""
+"""Which variables of a traced run are asked, and which runs are no alignment sample."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.config import LessonLimitsConfig
+from autoclave.config import AlignmentLimitsConfig
 from autoclave.core import (
+    AlignmentSample,
     AnswerTests,
     CallCase,
     CallTests,
-    Lesson,
     Problem,
     StdinCase,
     StdinTests,
     Trace,
     TraceStatus,
 )
-from autoclave.tasks.lessons import Unusable, constants_of, input_of, is_short_input, lesson_of
+from autoclave.tasks.alignment_samples import Unusable, alignment_sample_of, constants_of, input_of, is_short_input
 
-LIMITS = LessonLimitsConfig()
+LIMITS = AlignmentLimitsConfig()
 SCRIPT = Problem("Add.", StdinTests("stdin", [StdinCase("3 4\n", "7\n")]), id="add")
 CALL = Problem("Add.", CallTests("call", "f", [CallCase([3, [4, "x"]], 7)]), id="call")
 
@@ -31,27 +31,31 @@ def trace(variables: dict[str, str], *, entry: str = "<module>", **changes: Any)
     return Trace(**{"test": 0, "status": TraceStatus.FINISHED, "entry": entry, "variables": variables, **changes})
 
 
-def lesson(program: str, variables: dict[str, str], problem: Problem = SCRIPT, **options: Any) -> Lesson | Unusable:
+def alignment_sample(
+    program: str, variables: dict[str, str], problem: Problem = SCRIPT, **options: Any
+) -> AlignmentSample | Unusable:
     entry = "f" if problem is CALL else "<module>"
     changes = options.pop("changes", {})
-    return lesson_of(problem, program, trace(variables, entry=entry, **changes), **{"limits": LIMITS, **options})
+    return alignment_sample_of(
+        problem, program, trace(variables, entry=entry, **changes), **{"limits": LIMITS, **options}
+    )
 
 
 def asked(program: str, variables: dict[str, str], problem: Problem = SCRIPT, **options: Any) -> list[str]:
-    found = lesson(program, variables, problem, **options)
-    assert isinstance(found, Lesson), found
+    found = alignment_sample(program, variables, problem, **options)
+    assert isinstance(found, AlignmentSample), found
     return list(found.variables)
 
 
 def why_not(program: str, variables: dict[str, str], problem: Problem = SCRIPT, **options: Any) -> str:
-    found = lesson(program, variables, problem, **options)
+    found = alignment_sample(program, variables, problem, **options)
     assert isinstance(found, Unusable), found
     return found.reason
 
 
-def test_a_lesson_has_program_input_values_and_where_it_came_from():
-    found = lesson("a, b = map(int, input().split())\nc = a - b", {"a": "3", "b": "4", "c": "-1"}, version=7)
-    assert isinstance(found, Lesson)
+def test_a_alignment_sample_has_program_input_values_and_where_it_came_from():
+    found = alignment_sample("a, b = map(int, input().split())\nc = a - b", {"a": "3", "b": "4", "c": "-1"}, version=7)
+    assert isinstance(found, AlignmentSample)
     assert (found.problem_id, found.test, found.entry, found.input) == ("add", 0, "<module>", "3 4\n")
     assert found.values == {"a": 3, "b": 4, "c": -1}
     assert (found.informative, found.source, found.version) == (["c"], "failed", 7)
@@ -72,7 +76,7 @@ def test_the_input_of_a_call_is_the_call():
         ("a = float(input().split()[0])\nlimit = 10", {"limit": "10"}),
     ],
 )
-def test_echoes_of_the_input_and_constants_alone_are_no_lesson(program: str, variables: dict[str, str]):
+def test_echoes_of_the_input_and_constants_alone_are_no_alignment_sample(program: str, variables: dict[str, str]):
     assert why_not(program, variables) == "nothing_informative"
     assert asked(program, variables, min_informative=0) == list(variables)
 
@@ -85,8 +89,8 @@ def test_an_echo_is_of_the_same_type():
 def test_a_flood_of_constants_leaves_room_for_what_says_something():
     flood = {f"c{number}": str(number) for number in range(90)}
     program = "\n".join(f"{name} = {value}" for name, value in flood.items()) + "\ntotal = c3 + c8"
-    found = lesson(program, {**flood, "total": "11"}, limits=LIMITS.model_copy(update={"variables": 3}))
-    assert isinstance(found, Lesson)
+    found = alignment_sample(program, {**flood, "total": "11"}, limits=LIMITS.model_copy(update={"variables": 3}))
+    assert isinstance(found, AlignmentSample)
     assert len(found.variables) == 3
     assert "total" in found.variables
     assert found.informative == ["total"]
@@ -146,7 +150,7 @@ def test_the_time_that_a_program_is_looked_at_grows_with_its_length():
     constants_of("\n".join(f"x{number} = {number}" for number in range(100_000)))
 
 
-def test_large_values_are_not_asked_and_large_runs_are_no_lesson():
+def test_large_values_are_not_asked_and_large_runs_are_no_alignment_sample():
     assert asked("x = 'a' * 300\ny = 2 - 3", {"x": repr("a" * 300), "y": "-1"}) == ["y"]
     assert why_not("# " + "x" * 9000, {"y": "-1"}) == "too_long"
     long = Problem("Add.", StdinTests("stdin", [StdinCase("1 " * 2000, "")]), id="long")
@@ -154,7 +158,7 @@ def test_large_values_are_not_asked_and_large_runs_are_no_lesson():
 
 
 @pytest.mark.parametrize("status", [TraceStatus.RAISED, TraceStatus.NO_VALUES])
-def test_only_runs_that_end_normally_are_lessons(status: TraceStatus):
+def test_only_runs_that_end_normally_are_alignment_samples(status: TraceStatus):
     assert why_not("y = 1 - 2", {"y": "-1"}, changes={"status": status}) == "did_not_end_normally"
 
 
@@ -165,8 +169,8 @@ def test_half_of_a_surrogate_pair_is_no_text_that_can_be_asked():
 
 def test_the_output_alone_can_be_asked():
     of_output = {"asks": "output", "changes": {"result": "7\n", "is_result_whole": True}}
-    found = lesson("print(7)", {}, **of_output)
-    assert isinstance(found, Lesson)
+    found = alignment_sample("print(7)", {}, **of_output)
+    assert isinstance(found, AlignmentSample)
     assert (found.variables, found.result) == ({}, "7\n")
     assert why_not("print(7)", {}, asks="output") == "no_small_result"
     cut = {"result": "7\n", "is_result_whole": False}
@@ -176,10 +180,10 @@ def test_the_output_alone_can_be_asked():
 
 
 def test_the_same_program_on_the_same_input_has_the_same_key():
-    one = lesson("y = 1 - 2", {"y": "-1"}, version=1)
-    other = lesson("y = 1 - 2", {"y": "-1"}, version=2)
-    third = lesson("y = 1 - 3", {"y": "-2"})
-    assert isinstance(one, Lesson)
-    assert isinstance(other, Lesson)
-    assert isinstance(third, Lesson)
+    one = alignment_sample("y = 1 - 2", {"y": "-1"}, version=1)
+    other = alignment_sample("y = 1 - 2", {"y": "-1"}, version=2)
+    third = alignment_sample("y = 1 - 3", {"y": "-2"})
+    assert isinstance(one, AlignmentSample)
+    assert isinstance(other, AlignmentSample)
+    assert isinstance(third, AlignmentSample)
     assert one.key == other.key != third.key

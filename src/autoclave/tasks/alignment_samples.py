@@ -1,4 +1,4 @@
-"""From a traced run to a lesson: which variables are asked, and which of them say something. Pure.
+"""From a traced run to an alignment sample: which variables are asked, and which of them say something. Pure.
 
 What is read here was written by a model: nothing is parsed as Python, so nothing in it can be deep enough, or odd
 enough, to harm the process that looks at it.
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from autoclave.config import LessonLimitsConfig
-from autoclave.core import CallTests, Lesson, Problem, StdinTests, Trace, TraceStatus
+from autoclave.config import AlignmentLimitsConfig
+from autoclave.core import AlignmentSample, CallTests, Problem, StdinTests, Trace, TraceStatus
 from autoclave.core.trace import literal, value_of
 from autoclave.tasks.final_values import written
 
@@ -28,23 +28,23 @@ _BINDING_WORDS = frozenset({"for", "as", "global", "nonlocal", "import", "def", 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a run is no lesson, in a word or two, as it is counted."""
+    """Why a run is no alignment sample, in a word or two, as it is counted."""
 
     reason: str
 
 
-def lesson_of(
+def alignment_sample_of(
     problem: Problem,
     program: str,
     trace: Trace,
     *,
-    limits: LessonLimitsConfig,
+    limits: AlignmentLimitsConfig,
     asks: Literal["variables", "output"] = "variables",
     min_informative: int = 1,
     source: Source = "failed",
     version: int = 0,
-) -> Lesson | Unusable:
-    """The lesson in a run of `program` on a test of `problem`, whose `trace` this is."""
+) -> AlignmentSample | Unusable:
+    """The alignment sample in a run of `program` on a test of `problem`, whose `trace` this is."""
     if trace.status is not TraceStatus.FINISHED:
         return Unusable("did_not_end_normally")
     given = input_of(problem, trace.test)
@@ -52,7 +52,7 @@ def lesson_of(
         return Unusable("no_text")
     if len(program) > limits.program_characters or len(given) > limits.input_characters:
         return Unusable("too_long")
-    lesson = Lesson(
+    alignment_sample = AlignmentSample(
         problem_id=problem.id,
         test=trace.test,
         program=program,
@@ -62,8 +62,8 @@ def lesson_of(
         version=version,
     )
     if asks == "output":
-        return _with_output(lesson, trace, limits)
-    return _with_variables(lesson, trace, _values_of_input(problem, trace.test), limits, min_informative)
+        return _with_output(alignment_sample, trace, limits)
+    return _with_variables(alignment_sample, trace, _values_of_input(problem, trace.test), limits, min_informative)
 
 
 def input_of(problem: Problem, test: int) -> str | None:
@@ -134,14 +134,18 @@ def _normal(text: str) -> str:
 
 
 def _with_variables(
-    lesson: Lesson, trace: Trace, echoed: set[tuple[type, Any]], limits: LessonLimitsConfig, min_informative: int
-) -> Lesson | Unusable:
+    alignment_sample: AlignmentSample,
+    trace: Trace,
+    echoed: set[tuple[type, Any]],
+    limits: AlignmentLimitsConfig,
+    min_informative: int,
+) -> AlignmentSample | Unusable:
     small = {
         name: text
         for name, text in trace.variables.items()
         if len(text) <= limits.value_characters and _is_text(name, text, str(value_of(text)))
     }
-    constants = constants_of(lesson.program)
+    constants = constants_of(alignment_sample.program)
     told = [
         name
         for name, text in small.items()
@@ -151,17 +155,19 @@ def _with_variables(
         return Unusable("nothing_informative")
     chosen = set(_first(told, small, limits.variables))
     asked = {name: text for name, text in small.items() if name in chosen}
-    return replace(lesson, variables=asked, informative=[name for name in told if name in asked])
+    return replace(alignment_sample, variables=asked, informative=[name for name in told if name in asked])
 
 
-def _with_output(lesson: Lesson, trace: Trace, limits: LessonLimitsConfig) -> Lesson | Unusable:
+def _with_output(
+    alignment_sample: AlignmentSample, trace: Trace, limits: AlignmentLimitsConfig
+) -> AlignmentSample | Unusable:
     if trace.result is None or not trace.is_result_whole or len(trace.result) > limits.value_characters:
         return Unusable("no_small_result")
     if not trace.result.strip():
         return Unusable("nothing_informative")
     if not _is_text(trace.result) or not is_answerable(trace.result, trace.entry):
         return Unusable("no_text")
-    return replace(lesson, result=trace.result)
+    return replace(alignment_sample, result=trace.result)
 
 
 def is_answerable(result: str, entry: str) -> bool:

@@ -46,7 +46,7 @@ from autoclave.rollout import RewardFunction
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
 from autoclave.training.items import ItemSource
-from autoclave.training.schedules import Course, Iteration, synchronous
+from autoclave.training.schedules import Iteration, RunProgress, synchronous
 from autoclave.training.timing import ThreeStages
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
@@ -98,9 +98,9 @@ class ShuffledTargets:
         return items
 
 
-def shuffled(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
+def shuffled(stages: ThreeStages, items: ItemSource, run_progress: RunProgress) -> Iterator[Iteration]:
     """The synchronous schedule with shuffled targets."""
-    return synchronous(stages, ShuffledTargets(items), course)
+    return synchronous(stages, ShuffledTargets(items), run_progress)
 
 
 def arms() -> list[Arm]:

@@ -153,7 +153,7 @@ def sample_groups(
     problems = rng.permutation(len(bandits))[:count]
     groups = _grouped(sample(bandits, weights, problems.repeat(size), rng), size)
     num_sampled = count * size
-    for _ in range(algorithm.max_refills):
+    for _ in range(algorithm.max_resamples):
         idle = [index for index, group in enumerate(groups) if is_uniform(algorithm.mask(group.rollouts))]
         again = _grouped(sample(bandits, weights, problems[idle].repeat(size), rng), size)
         num_sampled += len(idle) * size
@@ -215,7 +215,7 @@ class Learner:
         return Update(
             gradients=torch.stack([gradient for gradient, _, _ in steps]),
             kept_advantage=float(np.mean([kept for _, kept, _ in steps])),
-            masked_share=float(1 - whole.rows["trains"].mean()),
+            masked_share=float(1 - whole.rows["in_loss"].mean()),
         )
 
     def _step(self, batch: Batch) -> tuple[Tensor, float, dict[str, float]]:

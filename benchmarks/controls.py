@@ -20,7 +20,7 @@ from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group
 from autoclave.training.items import ItemSource
-from autoclave.training.schedules import Course, Iteration
+from autoclave.training.schedules import Iteration, RunProgress
 from autoclave.training.timing import ThreeStages
 from runs import TINY
 
@@ -46,9 +46,9 @@ def main() -> None:
     finish("controls", figures, options.json)
 
 
-def shuffled_rewards(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
+def shuffled_rewards(stages: ThreeStages, items: ItemSource, run_progress: RunProgress) -> Iterator[Iteration]:
     """The synchronous schedule, but what is learnt from is not what was earned."""
-    for iteration in range(course.done, course.total):
+    for iteration in range(run_progress.done, run_progress.total):
         batch = stages.collect(items.at(iteration), iteration)
         learned = stages.learn(shuffle_rewards(batch.result(), np.random.default_rng(iteration)))
         yield Iteration(learned, batch.times, stages.publish(iteration + 1))

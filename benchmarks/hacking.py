@@ -45,7 +45,7 @@ from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.tasks import CodeGeneration
 from autoclave.training.items import ShuffledItems
-from autoclave.training.schedules import Course, choose_schedule
+from autoclave.training.schedules import RunProgress, choose_schedule
 from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"
@@ -161,7 +161,7 @@ def train(arm: Arm, config: TrainConfig, start: Path, problems: ProblemSets, jud
     with closing(Workers(config, start)) as workers:
         stages = build_stages(config, workers, task, items)
         stages.begin(0)
-        iterations = choose_schedule(config.schedule, config.minibatches)(stages, source, Course(0, config.steps))
+        iterations = choose_schedule(config.schedule, config.minibatches)(stages, source, RunProgress(0, config.steps))
         curve = [referee.shares(iteration.learned.groups) for iteration in iterations]
         last = stages.collect(source.at(config.steps), config.steps)
         curve.append(referee.shares(last.result()))

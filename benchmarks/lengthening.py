@@ -25,7 +25,7 @@ from harness import finish, print_environment, sized
 
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
-RECIPE = Path(__file__).parent.parent / "recipes" / "lengthening.yaml"
+RECIPE = Path(__file__).parent.parent / "recipes" / "length-schedule.yaml"
 SHORT, LONG = 32, 64
 STEPS = 40
 SMOOTHED = 3
@@ -45,10 +45,10 @@ def arms(steps: int) -> tuple[Arm, ...]:
     """The three ways, in runs of so many steps."""
     stages = f"stages: [{{max_new_tokens: {SHORT}}}, {{max_new_tokens: {LONG}}}]"
     advance = f"advance: {{name: steps, steps: [{max(1, steps // 2)}]}}"
-    staged = f"curriculum={{{stages}, {advance}}}"
+    staged = f"length_schedule={{{stages}, {advance}}}"
     both = f"sampler.max_new_tokens={LONG}", "evaluation.every=5"
     return (
-        Arm("fixed", ("curriculum=null", *both)),
+        Arm("fixed", ("length_schedule=null", *both)),
         Arm("stages", (staged, *both)),
         Arm("stages_without_filter", (staged, "algorithm.mask_overlong=false", *both)),
     )
@@ -62,7 +62,7 @@ def main() -> None:
     runs = list(run_arms(arms(options.steps), options, recipe=RECIPE, quick=QUICK))
     print("\n" + table(runs))
     curves = {f"{run.arm}_seed_{run.seed}": curves_of(run) for run in runs}
-    finish("lengthening", figures_of(runs), options.json, curves=curves)
+    finish("length_schedule", figures_of(runs), options.json, curves=curves)
 
 
 def num_steps(options: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def curves_of(run: FinishedRun) -> dict[str, list[Any]]:
         "reward": "reward/mean",
         "length": "response_length/mean",
         "truncated": "truncated_share",
-        "limit": "curriculum/max_new_tokens",
+        "limit": "length_schedule/max_new_tokens",
         "seconds": "time/step_s",
         "sampled_tokens": "sampled_tokens",
     }

@@ -202,9 +202,9 @@ def allocated(name: str) -> dict[str, int]:
             work()
         events = profiler.profiler.kineto_results.events()
         changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-        course = held + np.cumsum([size for _, size in changes])
-        held = int(course[-1])
-        return int(course.max())
+        run_progress = held + np.cumsum([size for _, size in changes])
+        held = int(run_progress[-1])
+        return int(run_progress.max())
 
     peak_of(iteration.build)
     peak_of(lambda: iteration.run("update"))  # from then on gradients and the optimizer's state are there

@@ -28,8 +28,8 @@ from autoclave.core.timeline import Role
 from autoclave.planning import (
     CODE,
     MATHEMATICS,
+    Assignment,
     Candidate,
-    Dealing,
     Profile,
     ScheduleName,
     ScheduleRun,
@@ -106,7 +106,7 @@ def measure(profile: Profile, scale: Scale, rounds: int, devices: Sequence) -> R
     longer = _continued(profile, 2 * STALENESS)
     expected = dict(ideal(profile))
     candidates = simulate_each(
-        longer, every_split(profile.devices)[1:], staleness=(STALENESS,), dealing=Dealing.WHEN_FREE
+        longer, every_split(profile.devices)[1:], staleness=(STALENESS,), assignment=Assignment.WHEN_FREE
     )
     expected[ScheduleName.ASYNCHRONOUS] = min(
         (each for each in candidates if each.schedule is ScheduleName.ASYNCHRONOUS), key=lambda each: each.run.steady_s

@@ -31,7 +31,7 @@ from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import FaultError, FinishReason, Group, IncompleteError, Reward, Rollout, Status, Verdict
 from autoclave.runs.reader import Run, read_run
 from autoclave.training.items import ItemSource
-from autoclave.training.schedules import Course, Iteration, Schedule
+from autoclave.training.schedules import Iteration, RunProgress, Schedule
 from autoclave.training.timing import ThreeStages
 from runs import RECIPE, TINY, folder_of_runs
 
@@ -112,7 +112,7 @@ def wrong_mask(algorithm: Algorithm) -> Algorithm:
     weighting = algorithm.weighting
 
     def weights(row: Tensor, trains: Tensor, rewards: Tensor) -> Tensor:
-        return weighting({Column.ROW: row, Column.TRAINS: trained_inverted(trains, rewards)})
+        return weighting({Column.ROW: row, Column.IN_LOSS: trained_inverted(trains, rewards)})
 
     return replace(algorithm, advantage=(first, *others), weighting=ColumnFunction(weights))
 
@@ -253,10 +253,10 @@ def planted(mistake: Mistake, config: TrainConfig) -> Generator[Schedule | None]
 
 
 def synchronous_with(
-    change: RolloutChange, stages: ThreeStages, items: ItemSource, course: Course
+    change: RolloutChange, stages: ThreeStages, items: ItemSource, run_progress: RunProgress
 ) -> Iterator[Iteration]:
     """The synchronous schedule, but each rollout is changed before it is learned from."""
-    for iteration in range(course.done, course.total):
+    for iteration in range(run_progress.done, run_progress.total):
         batch = stages.collect(items.at(iteration), iteration)
         groups = [Group(group.item, tuple(map(change, group.rollouts))) for group in batch.result()]
         yield Iteration(stages.learn(groups), batch.times, stages.publish(iteration + 1))

@@ -101,7 +101,7 @@ class FinishedRun:
         """Responses that were sampled, also those of groups that were then replaced (dynamic sampling)."""
         config = self.config
         kept = config.problems_per_step * config.group_size * config.steps
-        return kept + config.group_size * int(sum(row["groups/refilled"] for row in self.steps))
+        return kept + config.group_size * int(sum(row["groups/resampled"] for row in self.steps))
 
 
 def experiment_arguments(description: str, arms: Sequence[Arm], tiny: str = "") -> argparse.Namespace:

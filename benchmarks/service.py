@@ -240,7 +240,7 @@ def overload(url: str, pid: int, time_s: float, *, is_tiny: bool = False) -> dic
         reply = client.post("/v1/problems", content=json.dumps(problem.to_json())).raise_for_status()
         digest = reply.json()["problems"][0]["digest"]
 
-    async def offer(per_s: float, time_s: float) -> Counter[int]:
+    async def descriptor(per_s: float, time_s: float) -> Counter[int]:
         """The statuses of the answers."""
         limits = httpx.Limits(max_connections=32)
         answers = Counter[int]()
@@ -274,7 +274,7 @@ def overload(url: str, pid: int, time_s: float, *, is_tiny: bool = False) -> dic
 
     def judged_per_s(per_s: float) -> tuple[float, Counter[int]]:
         before, started = num_judged(), time.monotonic()
-        answers = asyncio.run(offer(per_s, time_s))
+        answers = asyncio.run(descriptor(per_s, time_s))
         return (num_judged() - before) / (time.monotonic() - started), answers
 
     judged_per_s(100)  # warm up, and fill the queue

@@ -28,7 +28,7 @@ from autoclave.rollout import Collection, RewardFunction
 from autoclave.rollout.spans import CollectionSpans
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
-from autoclave.training.schedules import Course, Schedule
+from autoclave.training.schedules import RunProgress, Schedule
 from autoclave.training.timing import TimedStages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
@@ -157,19 +157,21 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
         trainer = SleepingTrainer(profile, plan.trainers, Scale(scale.time))
         stages = TimedStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
         source = ShuffledItems(items(book, 0), per_iteration=sizes[0], seed=0)
-        spans = _spans(plan.schedule, stages, source, Course(0, len(sizes)), scale)
+        spans = _spans(plan.schedule, stages, source, RunProgress(0, len(sizes)), scale)
     # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes
     # when samplers are idle, but after the last iteration at once: those in between would look shorter by that.
     updates = [max(s.end for s in spans if s.role is Role.TRAINER and s.step == n + 1) for n in range(len(sizes))]
     return ScheduleRun(plan.samplers, spans, [end + profile.sync_s for end in updates], plan.ahead)
 
 
-def _spans(schedule: Schedule, stages: TimedStages, source: ItemSource, course: Course, scale: Scale) -> list[Span]:
+def _spans(
+    schedule: Schedule, stages: TimedStages, source: ItemSource, run_progress: RunProgress, scale: Scale
+) -> list[Span]:
     timeline, spans = stages.timeline, list[Span]()
     learnt: Counter[tuple[int, int, int]] = Counter()
     timeline.begin(1)
     start = timeline.now()
-    for step, iteration in enumerate(schedule(stages, source, course), start=1):
+    for step, iteration in enumerate(schedule(stages, source, run_progress), start=1):
         spans += timeline.recorded().spans
         timeline.begin(step + 1)
         learnt.update(place_of(r.completion) for group in iteration.learned.groups for r in group.rollouts)

@@ -7,7 +7,7 @@ from workbook import Scale
 
 from autoclave.planning import Profile
 from autoclave.workers import Dispatch, register
-from autoclave.workers.sampler.orders import Orders, Progress
+from autoclave.workers.sampler.steps import Orders, Progress
 
 
 class SleepingWorker:

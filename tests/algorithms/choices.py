@@ -33,8 +33,8 @@ VARIANTS: dict[str, AlgorithmSettings] = {
         entropy_coefficient=0.01,
     ),
     "grpo": GrpoConfig(),
-    "grpo, entropy, k2, masked rows vote": GrpoConfig(
-        entropy_coefficient=0.01, kl_estimator="k2", masked_rows_vote=True
+    "grpo, entropy, k2, masked rows in the baseline": GrpoConfig(
+        entropy_coefficient=0.01, kl_estimator="k2", include_masked_in_baseline=True
     ),
     "grpo, policy term alone": GrpoConfig(kl_coefficient=0.0, clip=0.1),
     "grpo_plus": GrpoPlusConfig(),
@@ -45,7 +45,7 @@ VARIANTS: dict[str, AlgorithmSettings] = {
     "dr_grpo": DrGrpoConfig(),
     "dr_grpo, truncated sequences": DrGrpoConfig(correction=TruncatedCorrectionConfig(level="sequence", upper=1.5)),
     "rloo": RlooConfig(),
-    "rloo, no kl": RlooConfig(kl_coefficient=0.0, masked_rows_vote=True),
+    "rloo, no kl": RlooConfig(kl_coefficient=0.0, include_masked_in_baseline=True),
     "reinforce_plus_plus": ReinforcePlusPlusConfig(),
     "reinforce_plus_plus, baseline": ReinforcePlusPlusConfig(baseline="group"),
     "gspo": GspoConfig(),

@@ -29,14 +29,14 @@ def _make_batch(seed: int, dtype: torch.dtype = torch.float64) -> Batch:
     row = torch.arange(len(group)).repeat_interleave(lengths)
     row = row[torch.randperm(len(row), generator=generator)]
     chance = torch.rand(group.shape, generator=generator)
-    trains, judged = chance > 0.25, chance > 0.125
+    in_loss, judged = chance > 0.25, chance > 0.125
     rewards = torch.randint(0, 3, group.shape, generator=generator).to(dtype) / 2
     noise = [torch.randn(row.shape, generator=generator, dtype=dtype) for _ in range(7)]
     old = -noise[0].abs() - 0.1
     return {
         "group": group,
         "row": row,
-        "trains": trains,
+        "in_loss": in_loss,
         "rewards": rewards.where(judged, torch.nan),
         "minibatch": torch.zeros_like(group),
         "length_limits": torch.full_like(group, 7),

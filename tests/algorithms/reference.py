@@ -27,7 +27,7 @@ class Batch:
         self.row: list[int] = lists["row"]
         self.group: list[int] = lists["group"]
         self.rewards: Numbers = lists["rewards"]
-        self.trains: list[bool] = lists["trains"]
+        self.in_loss: list[bool] = lists["in_loss"]
         self.limits: list[int] = lists["length_limits"]
         self.old, self.reference = lists["old_log_probs"], lists["reference_log_probs"]
         self.sampler, self.old_values = lists["sampler_log_probs"], lists["old_values"]
@@ -37,11 +37,11 @@ class Batch:
 
     @property
     def trained(self) -> list[int]:
-        return [i for i in range(len(self.group)) if self.trains[i]]
+        return [i for i in range(len(self.group)) if self.in_loss[i]]
 
     @property
     def trained_tokens(self) -> list[int]:
-        return [t for t in range(len(self.row)) if self.trains[self.row[t]]]
+        return [t for t in range(len(self.row)) if self.in_loss[self.row[t]]]
 
 
 @dataclass
@@ -61,24 +61,24 @@ class Expected:
 # --- Advantages ----------------------------------------------------------------------------------------------------
 
 
-def voters_of(config: AlgorithmSettings, batch: Batch, i: int) -> list[int]:
-    asked = getattr(config, "masked_rows_vote", False)
+def baseline_of(config: AlgorithmSettings, batch: Batch, i: int) -> list[int]:
+    asked = getattr(config, "include_masked_in_baseline", False)
     return [
         j
         for j in range(len(batch.group))
-        if batch.group[j] == batch.group[i] and (batch.trains[j] or (asked and not math.isnan(batch.rewards[j])))
+        if batch.group[j] == batch.group[i] and (batch.in_loss[j] or (asked and not math.isnan(batch.rewards[j])))
     ]
 
 
 def in_group(config: AlgorithmSettings, batch: Batch, rewards: Numbers, i: int, kind: str) -> float:
-    """Advantage of rollout i among the voters of its group; `kind` is std, centred or others."""
-    voters = [rewards[j] for j in voters_of(config, batch, i)]
-    if not batch.trains[i] or len(set(voters)) < 2:
+    """Advantage of rollout i within the baseline of its group; `kind` is std, centred or others."""
+    count = [rewards[j] for j in baseline_of(config, batch, i)]
+    if not batch.in_loss[i] or len(set(count)) < 2:
         return 0.0
     if kind == "others":
-        return rewards[i] - (sum(voters) - rewards[i]) / (len(voters) - 1)
-    centred = rewards[i] - fmean(voters)
-    return centred / (stdev(voters) + 1e-6) if kind == "std" else centred
+        return rewards[i] - (sum(count) - rewards[i]) / (len(count) - 1)
+    centred = rewards[i] - fmean(count)
+    return centred / (stdev(count) + 1e-6) if kind == "std" else centred
 
 
 def spread_over_tokens(batch: Batch, of_rollout: Callable[[int], float]) -> Numbers:
@@ -91,7 +91,7 @@ def standardised(batch: Batch, advantages: Numbers) -> Numbers:
     if len(set(among)) < 2:
         return [0.0] * len(advantages)
     mean, deviation = fmean(among), stdev(among)
-    return [(a - mean) / (deviation + 1e-8) if batch.trains[batch.row[t]] else 0.0 for t, a in enumerate(advantages)]
+    return [(a - mean) / (deviation + 1e-8) if batch.in_loss[batch.row[t]] else 0.0 for t, a in enumerate(advantages)]
 
 
 def divergence(name: str, p: float, q: float) -> float:
@@ -160,7 +160,7 @@ def drop_dominant(config: AlgorithmSettings, batch: Batch) -> None:
             size * squared[i] / (rest + size * squared[i]) if squared[i] else 0.0 for size in (length, mean_length)
         )
         if share > config.variance_share_limit >= usual:
-            batch.trains[i] = False
+            batch.in_loss[i] = False
 
 
 def advantages_of(config: AlgorithmSettings, batch: Batch) -> tuple[Numbers, Numbers | None]:
@@ -184,7 +184,7 @@ def weights_of(config: AlgorithmSettings, batch: Batch) -> Numbers:
     responses = sum(bool(batch.tokens_of[i]) for i in batch.trained)
     weights = []
     for row in batch.row:
-        if not batch.trains[row]:
+        if not batch.in_loss[row]:
             weights.append(0.0)
         elif config.name in ("grpo", "gspo"):
             weights.append(1 / responses / len(batch.tokens_of[row]))

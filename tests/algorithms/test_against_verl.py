@@ -94,8 +94,8 @@ def batch(request: pytest.FixtureRequest) -> Columns:
     return {
         "group": group,
         "row": row,
-        "trains": torch.ones(group.shape, dtype=torch.bool),
-        "votes": torch.ones(group.shape, dtype=torch.bool),
+        "in_loss": torch.ones(group.shape, dtype=torch.bool),
+        "in_baseline": torch.ones(group.shape, dtype=torch.bool),
         "rewards": torch.randint(0, 3, group.shape, generator=generator).double() / 2,
         "minibatch": torch.zeros_like(group),
         "length_limits": torch.full_like(group, LIMIT),
@@ -147,14 +147,14 @@ def test_advantages_of_groups_are_those_of_verl(verl, batch, scale):
     theirs, _ = verl.core.compute_grpo_outcome_advantage(
         token_rewards(batch), mask_of(batch), groups_of(batch), norm_adv_by_std_in_grpo=scale == "std"
     )
-    ours = group_token_advantages(batch["rewards"], batch["group"], batch["votes"], batch["row"], scale=scale)
+    ours = group_token_advantages(batch["rewards"], batch["group"], batch["in_baseline"], batch["row"], scale=scale)
     close(ours, packed(batch, theirs))
 
 
 def test_advantages_against_the_others_are_those_of_verl(verl, batch):
     theirs, _ = verl.core.compute_rloo_outcome_advantage(token_rewards(batch), mask_of(batch), groups_of(batch))
     ours = group_token_advantages(
-        batch["rewards"], batch["group"], batch["votes"], batch["row"], baseline="leave_one_out", scale="none"
+        batch["rewards"], batch["group"], batch["in_baseline"], batch["row"], baseline="leave_one_out", scale="none"
     )
     close(ours, packed(batch, theirs))
 
@@ -164,7 +164,7 @@ def test_advantages_normalised_over_the_batch_are_those_of_verl(verl, batch):
         token_rewards(batch), mask_of(batch), config=verl.algorithm
     )
     earned = outcome_token_rewards(batch["rewards"], batch["row"])
-    ours = whitened(reward_to_go(earned, batch["row"], batch["trains"]), batch["row"], batch["trains"])
+    ours = whitened(reward_to_go(earned, batch["row"], batch["in_loss"]), batch["row"], batch["in_loss"])
     close(ours, packed(batch, theirs))
 
 
@@ -172,8 +172,8 @@ def test_advantages_with_a_baseline_normalised_over_the_batch_are_those_of_verl(
     theirs, _ = verl.core.compute_reinforce_plus_plus_baseline_outcome_advantage(
         token_rewards(batch), mask_of(batch), groups_of(batch)
     )
-    centred = group_token_advantages(batch["rewards"], batch["group"], batch["votes"], batch["row"], scale="none")
-    close(whitened(centred, batch["row"], batch["trains"]), packed(batch, theirs))
+    centred = group_token_advantages(batch["rewards"], batch["group"], batch["in_baseline"], batch["row"], scale="none")
+    close(whitened(centred, batch["row"], batch["in_loss"]), packed(batch, theirs))
 
 
 @pytest.mark.parametrize(("discount", "gae_lambda"), [(1.0, 1.0), (1.0, 0.95), (0.9, 0.5), (0.99, 0.0)])
@@ -183,10 +183,10 @@ def test_generalised_advantages_and_returns_are_those_of_verl(verl, batch, disco
     )
     earned = outcome_token_rewards(batch["rewards"], batch["row"])
     ours = generalised_advantages(
-        earned, batch["old_values"], batch["row"], batch["trains"], discount=discount, gae_lambda=gae_lambda
+        earned, batch["old_values"], batch["row"], batch["in_loss"], discount=discount, gae_lambda=gae_lambda
     )
     close(returns(ours, batch["old_values"]), packed(batch, theirs))
-    close(whitened(ours, batch["row"], batch["trains"]), packed(batch, advantages))
+    close(whitened(ours, batch["row"], batch["in_loss"]), packed(batch, advantages))
 
 
 # --- Losses ----------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ MEANS = {
 
 def weights_of(batch: Columns, mean: str) -> Tensor:
     limits = (batch["length_limits"],) if MEANS[mean] is budget_mean else ()
-    return MEANS[mean](batch["row"], batch["trains"], *limits)
+    return MEANS[mean](batch["row"], batch["in_loss"], *limits)
 
 
 def with_gradient(batch: Columns, name: str) -> Tensor:
@@ -373,7 +373,7 @@ WHOLE: dict[str, tuple[AlgorithmSettings, Any, str, str, tuple[float, float], tu
 def learnt(settings: AlgorithmSettings, batch: Columns) -> tuple[Tensor, Tensor]:
     """The loss of one of our algorithms, and the log-probs that it is differentiable by."""
     algorithm = build_algorithm(settings)
-    given = {name: column for name, column in batch.items() if name not in ("advantages", "votes")}
+    given = {name: column for name, column in batch.items() if name not in ("advantages", "in_baseline")}
     coefficients = {
         name: torch.full_like(batch["log_probs"], state[0]) for name, state in algorithm.first_state.items()
     }

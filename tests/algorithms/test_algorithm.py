@@ -64,7 +64,7 @@ def needs(settings) -> tuple[bool, ...]:
         algorithm.needs_reference,
         algorithm.needs_critic,
         algorithm.needs_entropy,
-        algorithm.needs_scores,
+        algorithm.needs_log_probs,
     )
 
 
@@ -100,7 +100,7 @@ def test_what_must_be_computed_follows_from_the_choices(settings, expected):
     ],
 )
 def test_log_probs_are_needed_ahead_of_the_update_where_something_before_the_loss_reads_them(settings, expected):
-    assert build_algorithm(settings).needs_scores_ahead == expected
+    assert build_algorithm(settings).needs_old_log_probs == expected
 
 
 def test_settings_know_without_torch_what_the_algorithm_needs():
@@ -179,7 +179,7 @@ def test_packing_order_does_not_matter(make_batch, learn, variant, seed, random)
 @given(seed=SEEDS, hostile=st.sampled_from([float("nan"), float("inf"), -1e38]))
 def test_tokens_that_do_not_train_have_no_gradient_whatever_they_hold(make_batch, learn, variant, seed, hostile):
     algorithm, batch = BUILT[variant], make_batch(seed)
-    idle = ~batch["trains"][batch["row"]]
+    idle = ~batch["in_loss"][batch["row"]]
     soiled = batch | {name: batch[name].masked_fill(idle, hostile) for name in SCORES}
     clean, dirty = learn(algorithm, batch), learn(algorithm, soiled)
     idle = clean["weights"] == 0  # and what the algorithm itself took out
@@ -197,7 +197,7 @@ def test_rows_that_need_no_computing_can_be_left_out(make_batch, learn, variant,
     algorithm = BUILT[variant]
     whole, left_out = (learn(algorithm, make_batch(seed)) for _ in range(2))
     compute = algorithm.rows_to_compute(whole)
-    assert not (compute & ~whole["trains"]).any()
+    assert not (compute & ~whole["in_loss"]).any()
     algorithm.loss(whole).total.backward()
     algorithm.loss(tokens(left_out, compute[left_out["row"]])).total.backward()
     torch.testing.assert_close(gradients(left_out), gradients(whole), rtol=0, atol=0)
@@ -218,7 +218,7 @@ def test_where_the_policy_has_not_moved_the_gradient_is_that_of_reinforce(make_b
 @EVERY_VARIANT
 def test_a_step_in_which_nothing_trains_has_a_loss_of_zero(make_batch, learn, variant):
     algorithm, batch = BUILT[variant], make_batch(7)
-    batch = learn(algorithm, batch | {"trains": torch.zeros_like(batch["trains"])})
+    batch = learn(algorithm, batch | {"in_loss": torch.zeros_like(batch["in_loss"])})
     assert not batch["advantages"].any()
     for loss in losses(algorithm, batch):
         loss.total.backward()
@@ -237,7 +237,7 @@ def test_optimizer_steps_have_weights_of_their_own(make_batch, learn, variant, s
     both = learn(algorithm, batch)
     for number, members in enumerate((first, ~first)):
         inside = members[batch["row"]]
-        alone = algorithm.weighting(both | {"trains": both["trains"] & (batch["minibatch"] == number)})
+        alone = algorithm.weighting(both | {"in_loss": both["in_loss"] & (batch["minibatch"] == number)})
         assert torch.equal(both["weights"][inside], alone[inside])
 
 
@@ -247,7 +247,7 @@ def test_equal_rewards_leave_nothing_to_compute_unless_another_term_pulls(make_b
     assert not GRPO_PLUS.rows_to_compute(learn(GRPO_PLUS, equal)).any()
     for options in ({"kl_coefficient": 0.1}, {"kl_coefficient": 0.0, "entropy_coefficient": 0.1}):
         pulled = build_algorithm(GrpoConfig(**options))
-        assert torch.equal(pulled.rows_to_compute(learn(pulled, equal)), batch["trains"])
+        assert torch.equal(pulled.rows_to_compute(learn(pulled, equal)), batch["in_loss"])
     alone = build_algorithm(GrpoConfig(kl_coefficient=0.0))
     assert not alone.rows_to_compute(learn(alone, equal)).any()
 
@@ -257,16 +257,16 @@ def test_a_bonus_that_has_ended_pulls_no_row_into_the_computation(make_batch, le
     equal = batch | {"rewards": torch.ones_like(batch["rewards"])}
     prepared = learn(BUILT["grpo_plus, introduction"], equal)
     algorithm = BUILT["grpo_plus, introduction"]
-    assert torch.equal(algorithm.rows_to_compute(prepared), batch["trains"])
+    assert torch.equal(algorithm.rows_to_compute(prepared), batch["in_loss"])
     ended = prepared | {"entropy_coefficient": torch.zeros_like(prepared["entropy_coefficient"])}
     assert not algorithm.rows_to_compute(ended).any()
 
 
 def test_before_models_are_asked_all_rows_count_that_train_or_vote(make_batch):
     batch = make_batch(5)
-    assert torch.equal(BUILT["ppo"].rows_to_compute(batch), batch["trains"])
-    asked = build_algorithm(RlooConfig(masked_rows_vote=True))
-    assert torch.equal(asked.rows_to_compute(batch), batch["trains"] | batch["rewards"].isfinite())
+    assert torch.equal(BUILT["ppo"].rows_to_compute(batch), batch["in_loss"])
+    asked = build_algorithm(RlooConfig(include_masked_in_baseline=True))
+    assert torch.equal(asked.rows_to_compute(batch), batch["in_loss"] | batch["rewards"].isfinite())
 
 
 def test_advantages_carry_no_gradient(make_batch):
@@ -308,17 +308,17 @@ def test_a_batch_that_does_not_fit_is_refused(make_batch, learn):
     with pytest.raises(ValueError, match=r"entropy \(1,\) must be \(N,\)"):
         GRPO.loss(batch | {"entropy": torch.zeros(1)})
     with pytest.raises(ValueError, match="lacks rewards"):
-        GRPO.prepare({name: batch[name] for name in ("group", "trains", "row")})
+        GRPO.prepare({name: batch[name] for name in ("group", "in_loss", "row")})
     with pytest.raises(ValueError, match="lacks row"):
-        GRPO.rows_to_compute({name: batch[name] for name in ("advantages", "trains")})
+        GRPO.rows_to_compute({name: batch[name] for name in ("advantages", "in_loss")})
 
 
 def _scaled(advantages, factor):
     return advantages * factor
 
 
-def _all_but_scores(trains, old_values):
-    return trains
+def _all_but_scores(in_loss, old_values):
+    return in_loss
 
 
 def test_choices_that_cannot_work_are_refused_when_they_are_made():
@@ -328,11 +328,11 @@ def test_choices_that_cannot_work_are_refused_when_they_are_made():
     ours = GRPO_PLUS
     with pytest.raises(ValueError, match="mine: no equation gives advantages"):
         Algorithm("mine", (), (), ours.weighting, ours.terms)
-    screen = Equation(Column.TRAINS, ColumnFunction(_all_but_scores), MaskReason.LENGTH_VARIANCE)
+    screen = Equation(Column.IN_LOSS, ColumnFunction(_all_but_scores), MaskReason.LENGTH_VARIANCE)
     with pytest.raises(ValueError, match="mine: rows are taken out before models are asked"):
         Algorithm("mine", (), (*ours.advantage, screen), ours.weighting, ours.terms)
     with pytest.raises(ValueError, match="mine: one equation may give trains, with its mask_reason"):
-        Algorithm("mine", (), (*ours.advantage, Equation(Column.TRAINS, screen.compute)), ours.weighting, ours.terms)
+        Algorithm("mine", (), (*ours.advantage, Equation(Column.IN_LOSS, screen.compute)), ours.weighting, ours.terms)
 
 
 def test_an_algorithm_cannot_be_changed():

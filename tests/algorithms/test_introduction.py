@@ -82,13 +82,13 @@ def test_optimizer_steps_are_judged_apart():
 def test_only_long_rows_that_train_are_dropped(make_batch, seed, limit):
     batch = make_batch(seed)
     advantages = batch["rewards"].nan_to_num()[batch["row"]] - 0.5
-    kept = without_dominant(advantages, batch["row"], batch["trains"], batch["minibatch"], limit=limit)
-    assert not (kept & ~batch["trains"]).any()
+    kept = without_dominant(advantages, batch["row"], batch["in_loss"], batch["minibatch"], limit=limit)
+    assert not (kept & ~batch["in_loss"]).any()
     lengths = torch.bincount(batch["row"], minlength=len(kept)).double()
-    dropped = batch["trains"] & ~kept
-    assert (lengths[dropped] > lengths[batch["trains"]].mean()).all() or not dropped.any()
+    dropped = batch["in_loss"] & ~kept
+    assert (lengths[dropped] > lengths[batch["in_loss"]].mean()).all() or not dropped.any()
     assert torch.equal(
-        without_dominant(advantages, batch["row"], batch["trains"], batch["minibatch"], limit=1.0), batch["trains"]
+        without_dominant(advantages, batch["row"], batch["in_loss"], batch["minibatch"], limit=1.0), batch["in_loss"]
     )
 
 

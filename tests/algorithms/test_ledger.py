@@ -15,7 +15,7 @@ from tests.training_parts import group_of
 COLUMNS = {
     "rewards": torch.tensor([1.0, 0.0, 1.0, math.nan]),
     "group": torch.tensor([0, 0, 0, 1]),
-    "trains": torch.tensor([True, True, False, False]),
+    "in_loss": torch.tensor([True, True, False, False]),
     "row": torch.tensor([0, 0, 1, 1, 2, 3]),
     "old_log_probs": torch.tensor([0.0, math.log(2), 0.0, 0.0, 0.0, 0.0]),
     "sampler_log_probs": torch.zeros(6),
@@ -29,25 +29,25 @@ def entries(**options):
 
 def test_every_rollout_says_what_it_was_compared_with_and_how_much_it_counted():
     first, second, masked, lost = entries()
-    assert (first.reward, first.votes, first.group_mean) == (1.0, True, 0.5)
+    assert (first.reward, first.in_baseline, first.group_mean) == (1.0, True, 0.5)
     assert first.group_std == pytest.approx(math.sqrt(0.5))
     assert (first.advantage, second.advantage) == pytest.approx((math.sqrt(0.5), -math.sqrt(0.5)), abs=1e-5)
     assert (first.weight, second.weight) == (0.5, 0.5)  # two of four trained tokens each
-    assert (masked.reward, masked.votes, masked.group_mean) == (1.0, False, 0.5)
+    assert (masked.reward, masked.in_baseline, masked.group_mean) == (1.0, False, 0.5)
     assert (masked.advantage, masked.weight) == (None, None)
-    assert (lost.reward, lost.votes, lost.group_mean, lost.group_std) == (None, False, None, None)
+    assert (lost.reward, lost.in_baseline, lost.group_mean, lost.group_std) == (None, False, None, None)
     assert [entry.importance for entry in entries()] == [None] * 4
 
 
 def test_masked_rows_vote_when_they_are_asked():
-    first, _, masked, lost = entries(masked_rows_vote=True)
+    first, _, masked, lost = entries(include_masked_in_baseline=True)
     assert first.group_mean == pytest.approx(2 / 3)
-    assert (masked.votes, masked.advantage) == (True, None)
-    assert not lost.votes  # no verdict is no vote
+    assert (masked.in_baseline, masked.advantage) == (True, None)
+    assert not lost.in_baseline  # no verdict, not in the baseline
 
 
 def test_a_group_that_masks_shrink_to_one_voter_has_no_advantage():
-    columns = COLUMNS | {"trains": torch.tensor([True, False, False, False])}
+    columns = COLUMNS | {"in_loss": torch.tensor([True, False, False, False])}
     (first, *_) = ledger(build_algorithm(GrpoPlusConfig()).prepare(columns))
     assert (first.advantage, first.group_mean, first.group_std) == (0.0, 1.0, None)
 

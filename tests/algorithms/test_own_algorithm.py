@@ -19,7 +19,7 @@ settings = ["algorithm.name=damped", "algorithm.negative_weight=0.25"]
 config = load(TrainConfig, None, map(parse_override, settings)).config
 algorithm = build_algorithm(config.algorithm)
 columns = {"rewards": torch.tensor([1.0, 0.0]), "group": torch.tensor([0, 0]), "row": torch.tensor([0, 1]),
-           "trains": torch.tensor([True, True])}
+           "in_loss": torch.tensor([True, True])}
 high, low = algorithm.prepare(columns)["advantages"].tolist()
 print(algorithm.name, round(low / high, 6))
 """

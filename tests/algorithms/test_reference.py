@@ -39,7 +39,7 @@ def test_the_loss_of_the_critic_is_that_of_the_equations(make_batch, learn, vari
     batch = learn(algorithm, make_batch(seed))
     found = algorithm.critic_loss(batch)
     found.total.backward()
-    trained = batch["trains"][batch["row"]]
+    trained = batch["in_loss"][batch["row"]]
     assert batch["returns"][trained].tolist() == pytest.approx(
         torch.tensor(expected.returns)[trained].tolist(), rel=1e-5, abs=1e-5
     )
@@ -60,7 +60,7 @@ def test_a_step_of_grpo_plus_by_hand():
     columns = {
         "rewards": torch.tensor([1.0, 0.0]),
         "group": torch.tensor([0, 0]),
-        "trains": torch.tensor([True, True]),
+        "in_loss": torch.tensor([True, True]),
         "row": torch.tensor([0, 1, 1, 1]),
         "log_probs": torch.tensor([1.5, 1.0, 1.0, 0.5]).log(),
         "old_log_probs": torch.zeros(4),

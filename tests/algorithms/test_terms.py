@@ -34,7 +34,7 @@ def test_each_term_is_prepared_as_if_it_were_alone(make_batch, learn, variant, s
         if not (own := term == number).any():
             continue
         alone, found = learn(algorithm, half(batch, own)), half(mixed, own)
-        for name in ("advantages", "votes", "trains"):
+        for name in ("advantages", "in_baseline", "in_loss"):
             torch.testing.assert_close(found[name], alone[name])
         torch.testing.assert_close(found["weights"], weight * alone["weights"])
 
@@ -47,7 +47,7 @@ def test_a_long_term_does_not_drown_a_short_one(make_batch, learn, variant):
         "group": rows // 4,
         "term": rows // 4,
         "row": rows.repeat_interleave(torch.tensor([100] * 4 + [2] * 4)),
-        "trains": torch.ones(8, dtype=torch.bool),
+        "in_loss": torch.ones(8, dtype=torch.bool),
         "rewards": torch.tensor([0.0, 1.0] * 4, dtype=torch.float64),
         "minibatch": torch.zeros(8, dtype=torch.int64),
         "length_limits": torch.full((8,), 100),
@@ -65,5 +65,5 @@ def test_one_term_alone_changes_nothing(make_batch, learn, variant):
     batch = make_batch(1)
     one_term = batch | {"term": torch.zeros_like(batch["group"])}
     plain, one = (learn(ALGORITHMS[variant], given) for given in (batch, one_term))
-    for name in ("advantages", "weights", "votes"):
+    for name in ("advantages", "weights", "in_baseline"):
         assert torch.equal(plain[name], one[name])

@@ -59,8 +59,8 @@ def test_no_tokens_have_no_advantages():
 
 
 def test_whitened_advantages_have_mean_zero_and_deviation_one_over_trained_tokens():
-    row, trains = torch.tensor([0, 0, 1, 2]), torch.tensor([True, True, False])
-    found = whitened(torch.tensor([1.0, 3.0, 2.0, 1e9]), row, trains)
+    row, in_loss = torch.tensor([0, 0, 1, 2]), torch.tensor([True, True, False])
+    found = whitened(torch.tensor([1.0, 3.0, 2.0, 1e9]), row, in_loss)
     assert found.tolist() == pytest.approx([-1.0, 1.0, 0.0, 0.0], abs=1e-7)  # mean 2, sample deviation 1
 
 
@@ -73,10 +73,10 @@ def test_equal_advantages_are_whitened_to_exactly_nothing(value, size, dtype):
 @given(st.integers(0, 10_000))
 def test_whitening_forgets_shift_and_scale(make_batch, seed):
     batch = make_batch(seed)
-    row, trains = batch["row"], batch["trains"]
-    plain, moved = (whitened(values, row, trains) for values in (batch["values"], 5 * batch["values"] - 3))
+    row, in_loss = batch["row"], batch["in_loss"]
+    plain, moved = (whitened(values, row, in_loss) for values in (batch["values"], 5 * batch["values"] - 3))
     torch.testing.assert_close(moved, plain, rtol=1e-6, atol=1e-6)
-    among = plain[trains[row]]
+    among = plain[in_loss[row]]
     if len(among) > 1:
         assert among.mean().item() == pytest.approx(0, abs=1e-9)
         assert among.std().item() == pytest.approx(1, abs=1e-6)

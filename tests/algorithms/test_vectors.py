@@ -50,7 +50,7 @@ def test_the_code_gives_the_numbers_of_the_page(learn, name, number, dtype, tole
     if algorithm.needs_critic:
         of_critic = algorithm.critic_loss(batch)
         of_critic.total.backward()
-        trained = batch["trains"][batch["row"]]
+        trained = batch["in_loss"][batch["row"]]
         assert batch["returns"][trained].tolist() == pytest.approx(
             torch.tensor(vector["returns"])[trained].tolist(), **close
         )

@@ -81,7 +81,7 @@ def columns(settings: AlgorithmSettings, dtype: torch.dtype = torch.float64) -> 
         "group": torch.tensor([names.index(line["group"]) for line in lines]),
         "minibatch": torch.zeros(len(lines), dtype=torch.int64),
         "length_limits": torch.full((len(lines),), LENGTH_LIMIT),
-        "trains": torch.tensor([rollout.is_trained for rollout in masked]),
+        "in_loss": torch.tensor([rollout.is_trained for rollout in masked]),
         "row": row,
         **{
             name: torch.tensor([number for line in lines for number in line[name]], dtype=dtype)

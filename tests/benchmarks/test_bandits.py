@@ -116,7 +116,7 @@ def test_groups_that_teach_nothing_are_sampled_again_for_dapo_and_counted():
     groups, num_sampled = sample_groups(bandits, weights, 8, 4, plain, np.random.default_rng(0))
     again, num_sampled_again = sample_groups(bandits, weights, 8, 4, dapo, np.random.default_rng(0))
     idle, still_idle = (sum(is_uniform(group.rollouts) for group in found) for found in (groups, again))
-    assert num_sampled == 32 < num_sampled_again <= 32 * (1 + dapo.max_refills)
+    assert num_sampled == 32 < num_sampled_again <= 32 * (1 + dapo.max_resamples)
     assert still_idle <= idle
     assert [group.item.id for group in again] == [group.item.id for group in groups]
 

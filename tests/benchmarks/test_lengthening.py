@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import lengthening
+import length_schedule
 import pytest
-from lengthening import LONG, NAMES, QUICK, RECIPE, SHORT, arms, cost_ratio, cost_until, heldout_curve, smoothed
+from length_schedule import LONG, NAMES, QUICK, RECIPE, SHORT, arms, cost_ratio, cost_until, heldout_curve, smoothed
 
 from autoclave.config import ArithmeticConfig, TrainConfig, load, parse_override
 from autoclave.models import build_tiny_policy
@@ -51,13 +51,13 @@ def test_a_held_out_curve_is_smoothed_over_neighbours_and_begins_where_it_began(
 
 def test_figures_are_means_over_seeds_and_ratios_are_of_equal_seeds():
     runs = [run("fixed", [0.2, 0.6], step_s=4.0), run("stages", [0.2, 0.6], step_s=3.0)]
-    figures = lengthening.figures_of([*runs, run("stages", [0.2, 0.8], seed=1)])
+    figures = length_schedule.figures_of([*runs, run("stages", [0.2, 0.8], seed=1)])
     assert figures["stages_heldout_pass1"] == pytest.approx(0.7)
     assert figures["lengthening_wallclock_ratio"] == pytest.approx(0.75)
     assert figures["lengthening_token_ratio"] == pytest.approx(0.75)
     assert "stages_without_filter_reward_end" not in figures
-    assert lengthening.figures_of(runs[:1])["lengthening_wallclock_ratio"] is None
-    assert len(lengthening.table(runs).splitlines()) == 4
+    assert length_schedule.figures_of(runs[:1])["lengthening_wallclock_ratio"] is None
+    assert len(length_schedule.table(runs).splitlines()) == 4
 
 
 def test_the_short_window_cuts_a_good_part_of_what_the_warm_start_imitates_and_the_long_one_nothing():

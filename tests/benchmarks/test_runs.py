@@ -41,7 +41,7 @@ def finished(out: Path, *settings: str) -> Path:
     (folder / "config.yaml").write_text(dump(config))
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
     rows = [
-        {"kind": "train", "step": step, "time": 0.0, "groups/refilled": 3.0, "reward/mean": step / 4}
+        {"kind": "train", "step": step, "time": 0.0, "groups/resampled": 3.0, "reward/mean": step / 4}
         | {"response_length/mean": 10.0 * step}
         for step in (1, 2)
     ]
@@ -64,7 +64,7 @@ def test_a_finished_run_is_read_and_not_run_again(tmp_path: Path):
 
 
 def test_a_folder_of_other_settings_is_refused_before_anything_runs(tmp_path: Path):
-    finished(tmp_path, "algorithm.max_refills=0")
+    finished(tmp_path, "algorithm.max_resamples=0")
     with pytest.raises(SystemExit, match="other settings"):
         list(run_arms([ARM], options(tmp_path)))
 

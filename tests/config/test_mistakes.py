@@ -128,29 +128,35 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("sampler.max_new_tokens=9999", "sampler.max_new_tokens = 9999: must be below model.tiny.context = "),
         ("evaluation.max_new_tokens=9999", "evaluation.max_new_tokens = 9999: must be below model.tiny.context = "),
         (
-            "curriculum.stages=[{max_new_tokens: 8}, {max_new_tokens: 8}]",
-            "curriculum: stages.1.max_new_tokens = 8: must be above the 8 of the stage before it",
+            "length_schedule.stages=[{max_new_tokens: 8}, {max_new_tokens: 8}]",
+            "length_schedule: stages.1.max_new_tokens = 8: must be above the 8 of the stage before it",
         ),
         (
-            "curriculum.stages=[{max_new_tokens: 8}, {max_new_tokens: 9999}]",
-            "curriculum.stages.1.max_new_tokens = 9999: must be below model.tiny.context = ",
+            "length_schedule.stages=[{max_new_tokens: 8}, {max_new_tokens: 9999}]",
+            "length_schedule.stages.1.max_new_tokens = 9999: must be below model.tiny.context = ",
         ),
         (
-            "curriculum.stages=[{max_new_tokens: 8}, {max_new_token: 9}]",
-            "curriculum.stages.1.max_new_token: no such setting; did you mean curriculum.stages.1.max_new_tokens?",
+            "length_schedule.stages=[{max_new_tokens: 8}, {max_new_token: 9}]",
+            "length_schedule.stages.1.max_new_token: no such setting; did you mean ",
         ),
         (
-            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, steps: [3, 5]}}",
-            "curriculum: advance.steps = [3, 5]: 2 stages need 1, the end of each but the last",
+            "length_schedule={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps,steps: [3,5]}}",
+            "length_schedule: advance.steps = [3, 5]: 2 stages need 1, the end of each but the last",
         ),
         (
-            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, window: 5}}",
-            "curriculum.advance.window: no such setting; steps does not use it (plateau does)",
+            "length_schedule={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, window: 5}}",
+            "length_schedule.advance.window: no such setting; steps does not use it (plateau does)",
         ),
         (
-            "curriculum={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps, steps: [99999]}}",
-            f"steps = {DEFAULT.steps}: the last of curriculum.stages begins after 99999 steps at the earliest; raise",
+            "length_schedule={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps,steps: [999]}}",
+            f"steps = {DEFAULT.steps}: the last of length_schedule.stages begins after 999 steps at least; raise",
         ),
+        ("publish.probe=null", "publish.probe: is called publish.sync_check now"),
+        (
+            "algorithm.masked_rows_vote=true",
+            "algorithm.masked_rows_vote: is called algorithm.include_masked_in_baseline now",
+        ),
+        ("curriculum={stages: []}", "curriculum: is called length_schedule now"),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
         (
             "pools.main.processes=2",

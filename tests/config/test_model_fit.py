@@ -148,7 +148,7 @@ def test_a_warm_start_of_a_pretrained_model_needs_a_length_problems_and_a_rate_t
 # --- A recipe of the embedded policy ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-alignment", "lengthening", "mathematics", "ppo-small"])
+@pytest.mark.parametrize("name", ["demo", "demo-alignment", "length-schedule", "mathematics", "ppo-small"])
 @pytest.mark.parametrize("command", ["train", "plan", "sft"])
 def test_a_pretrained_model_inherits_nothing_of_the_embedded_policy(name: str, command: str, tmp_path: Path):
     recipe = ROOT / "recipes" / f"{name}.yaml"
@@ -158,7 +158,7 @@ def test_a_pretrained_model_inherits_nothing_of_the_embedded_policy(name: str, c
     said = str(ended.exception)
     for setting in ("problems.name", "judge.time_limit_range", "optimizer.learning_rate"):
         assert setting in said
-    assert ("curriculum.stages" if name == "lengthening" else "sampler.max_new_tokens") in said
+    assert ("length_schedule.stages" if name == "length-schedule" else "sampler.max_new_tokens") in said
     assert "Fix: leave the recipe out" in said
     assert not (tmp_path / "run").exists()
 

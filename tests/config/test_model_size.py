@@ -162,7 +162,9 @@ def test_a_block_given_in_part_has_the_other_defaults_of_the_size():
 
 
 def test_stages_of_length_decide_the_length():
-    stages = "curriculum={stages: [{max_new_tokens: 100}, {max_new_tokens: 200}], advance: {name: steps, steps: [5]}}"
+    stages = (
+        "length_schedule={stages: [{max_new_tokens: 100}, {max_new_tokens: 200}], advance: {name: steps, steps: [5]}}"
+    )
     assert resolved("model.path=x/a-7B", stages).config.longest_trained == 200
 
 
@@ -178,7 +180,7 @@ def test_a_mistake_is_still_the_users(setting: str):
         resolved("model.path=x/a-7B", setting)
 
 
-EMBEDDED_RECIPES = ("demo", "demo-alignment", "lengthening", "mathematics", "ppo-small")
+EMBEDDED_RECIPES = ("demo", "demo-alignment", "length-schedule", "mathematics", "ppo-small")
 
 
 @pytest.mark.parametrize("name", EMBEDDED_RECIPES)

@@ -15,7 +15,7 @@ from autoclave.core.timeline import Role, Span
 from autoclave.planning import (
     CODE,
     MATHEMATICS,
-    Dealing,
+    Assignment,
     Profile,
     ScheduleName,
     ScheduleRun,
@@ -112,18 +112,18 @@ def test_requests_beyond_the_slots_wait():
 
 
 @pytest.mark.parametrize(
-    ("dealing", "expected"),
+    ("assignment", "expected"),
     [
-        (Dealing.ROUND_ROBIN, [[0, 2, 4], [1, 3]]),
-        (Dealing.LONGEST_FIRST, [[2, 0, 1], [4, 3]]),
-        (Dealing.BY_GROUP, [[0, 1, 4], [2, 3]]),
-        (Dealing.WHEN_FREE, [[0, 2, 4], [1, 3]]),
+        (Assignment.ROUND_ROBIN, [[0, 2, 4], [1, 3]]),
+        (Assignment.LONGEST_FIRST, [[2, 0, 1], [4, 3]]),
+        (Assignment.BY_GROUP, [[0, 1, 4], [2, 3]]),
+        (Assignment.WHEN_FREE, [[0, 2, 4], [1, 3]]),
     ],
 )
-def test_requests_are_dealt(dealing: Dealing, expected: list[list[int]]):
+def test_requests_are_dealt(assignment: Assignment, expected: list[list[int]]):
     lengths = [(0, 3), (0, 1), (1, 9), (1, 2), (2, 5)]
     profile = tiny(slots=8, iterations=(tuple(Work(group, tokens, 0.0) for group, tokens in lengths),))
-    run = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=dealing)
+    run = simulate(profile, SYNCHRONOUS, Split(2, 1), assignment=assignment)
     on_device = defaultdict(list)
     for span in run.of(Role.SAMPLER):
         on_device[span.lane].append(span.attributes["request"])
@@ -134,7 +134,7 @@ def test_a_request_without_a_slot_waits_for_the_first_one_that_is_free_on_any_de
     works = tuple(Work(0, tokens, 0.0) for tokens in (9, 1, 5, 1))
     profile = tiny(slots=1, iterations=(works,))
     turns = simulate(profile, SYNCHRONOUS, Split(2, 1))  # 9 and 5 on one, 1 and 1 on the other
-    waits = simulate(profile, SYNCHRONOUS, Split(2, 1), dealing=Dealing.WHEN_FREE)
+    waits = simulate(profile, SYNCHRONOUS, Split(2, 1), assignment=Assignment.WHEN_FREE)
     assert turns.sample_s(0) == 14 * 1.5
     assert waits.sample_s(0) == 9 * 1.5
     assert times(waits, Role.SAMPLER) == [(0, 1.5), (1.5, 9), (9, 10.5), (0, 13.5)]
@@ -204,10 +204,10 @@ def overlapping(spans: list[Span]) -> bool:
     return any(second[0] < first[1] - 1e-9 for first, second in pairwise(ordered))
 
 
-@given(profiles(), ways(), st.sampled_from(Dealing))
-def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, dealing):
+@given(profiles(), ways(), st.sampled_from(Assignment))
+def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, assignment):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
     wanted = Counter((i, r) for i, works in enumerate(profile.iterations) for r in range(len(works)))
     assert Counter(place(span) for span in run.of(Role.SAMPLER)) == wanted
     assert Counter(place(span) for span in run.of(Role.JUDGE)) == wanted
@@ -224,10 +224,10 @@ def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, deali
         )
 
 
-@given(profiles(), ways(), st.sampled_from(Dealing))
-def test_time_is_what_the_work_takes(profile: Profile, way, dealing):
+@given(profiles(), ways(), st.sampled_from(Assignment))
+def test_time_is_what_the_work_takes(profile: Profile, way, assignment):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
     for device in range(split.samplers):
         spans = [span for span in run.of(Role.SAMPLER) if span.lane == str(device)]
         done = [0.0] * len(spans)
@@ -268,10 +268,10 @@ def test_nothing_happens_before_what_it_needs(profile: Profile, way):
             assert min(span.start for span in run.of(Role.SAMPLER, iteration)) >= before - 1e-9
 
 
-@given(profiles(), ways(), st.sampled_from(Dealing))
-def test_no_run_is_shorter_than_the_work_of_any_role(profile: Profile, way, dealing):
+@given(profiles(), ways(), st.sampled_from(Assignment))
+def test_no_run_is_shorter_than_the_work_of_any_role(profile: Profile, way, assignment):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, dealing=dealing)
+    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
     works = [work for iteration in profile.iterations for work in iteration]
     tokens, count = sum(work.tokens for work in works), len(profile.iterations)
     least = max(

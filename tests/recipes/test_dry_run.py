@@ -36,7 +36,7 @@ EVERYTHING: dict[str, Any] = {
     "critic": {"path": "absent/critic"},
     "reward_model": {"path": "absent/judge"},
     "optimizer": {"learning_rate": 1e-5},
-    "curriculum": {
+    "length_schedule": {
         "stages": [{"max_new_tokens": 8192}, {"max_new_tokens": 16384}, {"max_new_tokens": 24576}],
         "advance": {"name": "steps", "steps": [300, 500]},
     },
@@ -116,7 +116,7 @@ def test_every_recipe_dry_runs(path: Path, tmp_path: Path):
     learned = {"schedule", "algorithm", "publish", "evaluation", "checkpoints", "judge"}
     learned |= {f"pools.{name}" for name in config.pools}
     learned |= {"alignment"} if config.alignment else set()
-    learned |= {"length schedule"} if config.curriculum else set()
+    learned |= {"length schedule"} if config.length_schedule else set()
     assert {part: parts[part] for part in learned} == dict.fromkeys(learned, "exercised"), found
 
 
@@ -149,9 +149,9 @@ def test_a_miniature_keeps_what_is_not_size(path: Path, tmp_path: Path):
 
 def test_a_miniature_reaches_the_last_stage_and_keeps_the_proportions_of_lengths(tmp_path: Path):
     small = shrunk(config_of(recipe(tmp_path)), tmp_path)
-    assert small.curriculum is not None
-    assert small.curriculum.limits == (LONGEST // 3, LONGEST * 2 // 3, LONGEST)
-    assert small.curriculum.fewest_steps < small.steps - 1  # also before the last step, which is a resumption
+    assert small.length_schedule is not None
+    assert small.length_schedule.limits == (LONGEST // 3, LONGEST * 2 // 3, LONGEST)
+    assert small.length_schedule.fewest_steps < small.steps - 1  # also before the last step, which is a resumption
     assert small.longest_evaluated == 32000 * LONGEST // 24576
 
 

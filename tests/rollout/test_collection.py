@@ -182,14 +182,14 @@ def test_groups_that_were_complete_before_a_failure_come_out():
 def test_a_group_is_asked_again_until_it_is_kept():
     asked: list[tuple[int, int, list[int]]] = []
 
-    def refill(index: int, times: int, group):
+    def resample(index: int, times: int, group):
         asked.append((index, times, [rollout.sample for rollout in group.rollouts]))
         again = [request([2, 3], index, sample) for sample in range(2 * times + 2, 2 * times + 4)]
         return again if index == 1 and times < 2 else None
 
     sampler = ScriptedSampler(answer_by_seed)
     items = [item("item 0"), item("item 1")]
-    collection = Collection(items, requests_for(1, 2), sampler, pays_by_text, refill=refill)
+    collection = Collection(items, requests_for(1, 2), sampler, pays_by_text, resample=resample)
     kept, again = collection.result()
     assert [(rollout.sample, rollout.completion.text) for rollout in again.rollouts] == [
         (4, "answer (1, 4)"),
@@ -197,7 +197,7 @@ def test_a_group_is_asked_again_until_it_is_kept():
     ]
     assert [rollout.sample for rollout in kept.rollouts] == [0]
     assert asked == [(0, 0, [0]), (1, 0, [0, 1]), (1, 1, [2, 3]), (1, 2, [4, 5])]
-    assert collection.times.refills == 2
+    assert collection.times.resamples == 2
     assert len(sampler.asked) == 1 + 2 + 2 + 2
 
 
@@ -205,10 +205,10 @@ def test_other_groups_do_not_wait_for_one_that_is_asked_again():
     sampler = HeldSampler()
     items = [item("item 0"), item("item 1")]
 
-    def refill(index: int, times: int, group):
+    def resample(index: int, times: int, group):
         return [request([2, 3], index, 1)] if index == 0 and times == 0 else None
 
-    collection = Collection(items, requests_for(1, 1), sampler, pays_by_text, refill=refill)
+    collection = Collection(items, requests_for(1, 1), sampler, pays_by_text, resample=resample)
     first = sampler.futures
     for future in first:
         future.set_result(completion())
@@ -223,11 +223,11 @@ def test_what_is_asked_again_is_accounted_for_at_every_moment():
     sampler, asked_for = HeldSampler(), set()
     accounts = []
 
-    def refill(index, times, group):
+    def resample(index, times, group):
         accounts.append(collection.take_account())
         return None if times else [request([2, 3], index, 10 + sample) for sample in range(2)]
 
-    collection = Collection([item()], requests_for(2), sampler, pays_by_text, refill=refill)
+    collection = Collection([item()], requests_for(2), sampler, pays_by_text, resample=resample)
     for _ in range(2):
         for future in list(sampler.futures):
             future.set_result(completion())
@@ -247,10 +247,10 @@ def test_a_collection_that_is_abandoned_asks_nothing_more_and_says_why():
         judged.append(Future())
         return judged[-1]
 
-    def refill(index, times, group):
+    def resample(index, times, group):
         return [request([2, 3], index, 10 + times)]
 
-    collection = Collection([item()], requests_for(1), sampler, pays_later, refill=refill)
+    collection = Collection([item()], requests_for(1), sampler, pays_later, resample=resample)
     collection.abandon("the run went on without it")
     judged[0].set_result(earned(1.0))
     assert len(sampler.asked) == 1

@@ -342,7 +342,7 @@ def test_places_that_become_free_are_taken_by_those_that_wait():
 @settings(max_examples=25, deadline=None)
 def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward_pass(data):
     policy = tiny_policy()
-    engine = TransformersEngine(tiny_policy(), batch_size=data.draw(st.integers(1, 6)), mixes_waves=True)
+    engine = TransformersEngine(tiny_policy(), batch_size=data.draw(st.integers(1, 6)), mixes_additions=True)
     done: list[tuple[int, Completion]] = []
     number = 0
     for _ in range(data.draw(st.integers(1, 5))):
@@ -364,8 +364,8 @@ def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward
 
 
 def test_requests_of_two_waves_are_not_computed_together_unless_that_is_asked_for():
-    def most_running(mixes_waves: bool) -> int:
-        engine = TransformersEngine(tiny_policy(), batch_size=8, mixes_waves=mixes_waves)
+    def most_running(mixes_additions: bool) -> int:
+        engine = TransformersEngine(tiny_policy(), batch_size=8, mixes_additions=mixes_additions)
         for wave in range(2):
             engine.add({2 * wave + n: request(PROMPTS[0], n, max_new_tokens=5) for n in range(2)})
         engine.step(0.0)
@@ -381,4 +381,4 @@ class TestConformance(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, policy_folder: Path) -> TransformersEngine:
-        return TransformersEngine(load_policy(policy_folder, device="cpu"), batch_size=16, mixes_waves=True)
+        return TransformersEngine(load_policy(policy_folder, device="cpu"), batch_size=16, mixes_additions=True)

@@ -122,7 +122,7 @@ def test_every_rollout_is_kept_with_what_it_earned_and_whether_it_trained(tmp_pa
         first, second = (json.loads(line) for line in file)
     assert (first["response"], first["reward"], first["mask_reason"]) == ("one", 1.0, None)
     assert first["ledger"] == {
-        "reward": 1.0, "votes": True, "group_mean": 1.0, "group_std": None,
+        "reward": 1.0, "in_baseline": True, "group_mean": 1.0, "group_std": None,
         "advantage": 0.5, "weight": 0.25, "importance": 1.5,
     }  # fmt: skip
     assert first["verdict"]["status"] == "accepted"

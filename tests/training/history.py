@@ -35,7 +35,7 @@ class History:
         dropped = sum(count for name, count in counts.items() if name.startswith("dropped/"))
         ended = counts.get("trained", 0) + dropped
         assert counts.get("dispatched", 0) == ended + counts.get("requeued", 0) + counts["open"], counts
-        assert ended - counts.get("dropped/refilled", 0) == len(self.names), counts
+        assert ended - counts.get("dropped/resampled", 0) == len(self.names), counts
 
     def check_end(self, counts: Mapping[str, int], iterations: int) -> None:
         """Each place of each batch was learnt from once, and nothing is left."""

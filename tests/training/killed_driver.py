@@ -60,10 +60,10 @@ def train(folder: Path, schedule: ScheduleConfig, steps: int, strike: Strike | N
             history.saved = found.step if found else 0
             history.go_back()
 
-            def noted(stages, items, course) -> Iterator[Iteration]:
-                note(folder, course.done)
+            def noted(stages, items, run_progress) -> Iterator[Iteration]:
+                note(folder, run_progress.done)
                 history.check(run.requests.counts())
-                for iteration in given(stages, items, course):
+                for iteration in given(stages, items, run_progress):
                     names = [rollout.request for group in iteration.learned.groups for rollout in group.rollouts]
                     note(folder, names)
                     history.learnt.append(names)

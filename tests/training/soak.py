@@ -38,7 +38,7 @@ from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
-from autoclave.training.schedules import Course, choose_schedule
+from autoclave.training.schedules import RunProgress, choose_schedule
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
@@ -109,11 +109,13 @@ class SoakStages:
             samples = range(times * SAMPLES, (times + 1) * SAMPLES)
             return [request([3 + index], 0, iteration, index, n, max_new_tokens=TOKENS) for n in samples]
 
-        def refill(index: int, times: int, group: Group) -> list[Request] | None:
+        def resample(index: int, times: int, group: Group) -> list[Request] | None:
             return requests(index, times + 1) if not times and (iteration + index) % 5 == 0 else None
 
         asked = [requests(index, 0) if index in wanted else [] for index in range(len(items))]
-        return Collection(items, asked, self.sampler, self._reward, refill=refill, complete=complete, stall_s=WAIT_S)
+        return Collection(
+            items, asked, self.sampler, self._reward, resample=resample, complete=complete, stall_s=WAIT_S
+        )
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         self._strike()
@@ -281,7 +283,9 @@ def soak(config: ScheduleConfig, folder: Path, stages: SoakStages, *, total: int
                 history.check(ledger.counts())
                 stages.go_on(history.saved)
             schedule = choose_schedule(config, 2)
-            for iteration in schedule(AccountedStages(stages, ledger), source, Course(history.saved, total, known)):
+            for iteration in schedule(
+                AccountedStages(stages, ledger), source, RunProgress(history.saved, total, known)
+            ):
                 found.iterations += 1
                 ledger.check(iteration.ahead.values())
                 rollouts = [rollout for group in iteration.learned.groups for rollout in group.rollouts]

@@ -7,7 +7,7 @@ import numpy as np
 from autoclave.config import GrpoConfig, LoraConfig
 from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
-from autoclave.training.schedules import Course, synchronous
+from autoclave.training.schedules import RunProgress, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 LORA = LoraConfig(rank=8, alpha=32.0)
@@ -16,7 +16,7 @@ LORA = LoraConfig(rank=8, alpha=32.0)
 def learn(steps: int, **settings: object) -> list[Learned]:
     with toy_stages(steps=steps, lora=LORA, **settings) as stages:
         source = ShuffledItems(ITEMS, per_iteration=4, seed=0)
-        return [iteration.learned for iteration in synchronous(stages, source, Course(0, steps))]
+        return [iteration.learned for iteration in synchronous(stages, source, RunProgress(0, steps))]
 
 
 def share_of_even(learned: Learned) -> float:
@@ -29,7 +29,7 @@ def test_an_adapter_learns_what_is_rewarded():
     shares = [share_of_even(each) for each in learned]
     assert shares[0] < 0.5
     assert np.mean(shares[-3:]) > 0.8
-    assert max(each.metrics["sampler_gap"] for each in learned if each.metrics) < 1e-4  # merged equals adapted
+    assert max(each.metrics["log_prob_mismatch"] for each in learned if each.metrics) < 1e-4  # merged equals adapted
 
 
 def test_the_actor_without_its_adapter_is_as_good_as_a_reference_of_its_own():

@@ -42,7 +42,7 @@ WELL = {
 CONFIG = HealthConfig(window=3)
 
 
-def course(*changes: dict[str, float]) -> list[dict[str, float]]:
+def run_progress(*changes: dict[str, float]) -> list[dict[str, float]]:
     """Three steps that are well, then one for each of `changes`."""
     return [WELL] * 3 + [WELL | change for change in changes]
 
@@ -63,8 +63,8 @@ def names(history: list[dict[str, float]], config: HealthConfig = CONFIG) -> lis
     ],
 )
 def test_an_alert_begins_beyond_its_limit(metric: str, just_well: float, not_well: float, alert: str):
-    assert names(course({metric: just_well})) == []
-    assert names(course({metric: not_well})) == [alert]
+    assert names(run_progress({metric: just_well})) == []
+    assert names(run_progress({metric: not_well})) == [alert]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_alert_begins_beyond_its_limit(metric: str, just_well: float, not_wel
         ("policy/reference_kl", 2.0, 2.1, "kl_limit/policy/reference_kl"),
         ("policy/relative_update", 0.02, 0.021, "update_limit"),
         ("mismatch/mean", 0.2, 0.21, "mismatch_limit/mismatch/mean"),
-        ("policy/sampler_gap", 10.0, 10.1, "mismatch_limit/policy/sampler_gap"),
+        ("policy/log_prob_mismatch", 10.0, 10.1, "mismatch_limit/policy/log_prob_mismatch"),
         ("truncated_share", 0.8, 0.81, "truncation_limit"),
         ("masked_share", 0.9, 0.91, "masked_limit"),
         ("policy/entropy", 0.001, 0.0009, "entropy_floor"),
@@ -153,7 +153,9 @@ def test_kl_below_the_floor_is_no_spike():
 
 
 def test_one_spike_does_not_hide_the_next():
-    assert names(course({"policy/gradient_norm": 1000.0}, {"policy/gradient_norm": 11.0})) == ["gradient_norm_spike"]
+    assert names(run_progress({"policy/gradient_norm": 1000.0}, {"policy/gradient_norm": 11.0})) == [
+        "gradient_norm_spike"
+    ]
 
 
 def test_entropy_is_compared_with_the_first_steps_however_slowly_it_falls():
@@ -174,12 +176,12 @@ def test_entropy_is_compared_with_the_first_steps_however_slowly_it_falls():
 )
 def test_length_may_grow_with_reward(length: float, reward: float, found: list[str]):
     later = {"response_length/mean": length, "reward/mean": reward}
-    assert names(course(later, later, later)) == found
-    assert names(course(later, later)) == []  # not yet two windows
+    assert names(run_progress(later, later, later)) == found
+    assert names(run_progress(later, later)) == []  # not yet two windows
 
 
 def test_responses_that_were_let_become_longer_raise_nothing():
-    short, long = {"curriculum/max_new_tokens": 150.0}, {"curriculum/max_new_tokens": 300.0}
+    short, long = {"length_schedule/max_new_tokens": 150.0}, {"length_schedule/max_new_tokens": 300.0}
     later = {"response_length/mean": 140.0, "reward/mean": 0.4}
     assert names([WELL | short] * 3 + [WELL | long | later] * 3) == []
     assert names([WELL | long] * 3 + [WELL | long | later] * 3) == ["length_without_reward"]
@@ -206,13 +208,13 @@ def test_a_run_that_is_steady_is_well(scale: float, steps: int):
 def test_an_alert_is_told_when_it_begins_and_again_when_it_comes_back():
     health = Health(CONFIG)
     low, told = WELL | {"policy/entropy": 0.05}, []
-    for row in [*course(), low, low, WELL, low]:
+    for row in [*run_progress(), low, low, WELL, low]:
         told.append([alert.name for alert in health.observe(row)])
     assert told == [[], [], [], ["entropy_collapse"], [], [], ["entropy_collapse"]]
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_ended():
-    history = course({"policy/entropy": 0.05})
+    history = run_progress({"policy/entropy": 0.05})
     whole, resumed = Health(CONFIG), Health(CONFIG)
     for row in history:
         whole.observe(row)
@@ -222,7 +224,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_ended():
 
 
 def test_an_alert_says_what_was_seen_the_rule_and_the_fix():
-    (alert,) = alerts(course({"policy/gradient_norm": 50.0}), CONFIG)
+    (alert,) = alerts(run_progress({"policy/gradient_norm": 50.0}), CONFIG)
     assert str(alert) == (
         "gradient_norm_spike: gradient norm 50, its median over 3 steps was 1; rule: at most "
         "health.gradient_norm_spike = 10 times the median. One such step is clipped by optimizer.gradient_clip; if "

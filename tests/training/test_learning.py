@@ -12,7 +12,7 @@ import torch
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FinishReason, Group, MaskReason
-from autoclave.training.learning import account, completed, mask_groups, prepared, trainer_log_probs
+from autoclave.training.learning import mask_groups, token_ledger, trainer_log_probs, with_advantages, with_rewards
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker
 from tests.training_parts import completion, given_gradients, group_of, plain_log_probs, tiny_policy
@@ -41,7 +41,7 @@ def groups() -> list[Group]:
 
 def packed(algorithm, minibatches: int = 1) -> Batch:
     whole = Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches)
-    return prepared(algorithm, whole, algorithm.first_state)
+    return with_rewards(algorithm, whole, algorithm.first_state)
 
 
 # --- Masks and weights ---------------------------------------------------------------------------------------------
@@ -64,12 +64,12 @@ def test_weights_are_fixed_before_rows_are_left_out():
     weights = batch.responses["weights"]
     assert weights[batch.response_rows == 0].tolist() == pytest.approx([1 / 13] * 3)
     assert weights.sum() == pytest.approx(1.0)
-    assert set(weights[~batch.rows["trains"][batch.response_rows]]) == {0.0}
+    assert set(weights[~batch.rows["in_loss"][batch.response_rows]]) == {0.0}
 
 
 def test_a_kl_term_needs_every_row_that_trains():
     batch = packed(GRPO)
-    assert batch.rows["computes"].tolist() == batch.rows["trains"].tolist() == [True] * 5 + [False] + [True] * 3
+    assert batch.rows["computes"].tolist() == batch.rows["in_loss"].tolist() == [True] * 5 + [False] + [True] * 3
 
 
 def test_the_trainers_log_probs_go_back_to_the_rollouts_that_were_computed():
@@ -94,15 +94,15 @@ def test_each_minibatch_has_weights_of_its_own():
 
 def test_advantages_compare_a_rollout_with_the_trained_ones_of_its_group():
     batch = packed(GRPO_PLUS)
-    entries = account(batch, completed(GRPO_PLUS, batch.select(batch.rows["computes"])))
-    # a: 1 and 0, mean 1/2, sample deviation sqrt(1/2); b: one voter; c: equal rewards.
+    entries = token_ledger(batch, with_advantages(GRPO_PLUS, batch.select(batch.rows["computes"])))
+    # a: 1 and 0, mean 1/2, sample deviation sqrt(1/2); b: one reward; c: equal rewards.
     expected = [math.sqrt(0.5), None, -math.sqrt(0.5), 0, None, None, 0, None, 0]
     assert [entry.advantage for entry in entries] == pytest.approx(expected, abs=1e-5)
 
 
 def test_no_groups_need_no_weights():
-    batch = prepared(GRPO_PLUS, Batch.from_groups([], minibatches=2), GRPO_PLUS.first_state)
-    assert len(batch) == len(account(batch, completed(GRPO_PLUS, batch))) == 0
+    batch = with_rewards(GRPO_PLUS, Batch.from_groups([], minibatches=2), GRPO_PLUS.first_state)
+    assert len(batch) == len(token_ledger(batch, with_advantages(GRPO_PLUS, batch))) == 0
 
 
 # --- The gradient --------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def reference_gradient(algorithm_name: str, batch: Batch) -> torch.Tensor:
     return torch.cat([weights.grad.flatten() for weights in policy.model.parameters()])
 
 
-def with_scores(batch: Batch) -> Batch:
+def with_log_probs(batch: Batch) -> Batch:
     """Log-probs of the old and the reference policy near those of the fresh one, some of them beyond the clip."""
     policy, rng, scores = tiny_policy(), np.random.default_rng(2), []
     for row in range(len(batch)):
@@ -154,7 +154,7 @@ def with_scores(batch: Batch) -> Batch:
 @pytest.mark.parametrize("algorithm", [GRPO_PLUS, GRPO], ids=lambda algorithm: algorithm.name)
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1 << 20])
 def test_the_gradient_of_an_update_is_that_of_a_loop_over_tokens(algorithm, micro_batch_tokens):
-    batch = with_scores(packed(algorithm))
+    batch = with_log_probs(packed(algorithm))
     policy = tiny_policy(dtype=torch.float64)
     actor = ActorWorker(
         policy,

@@ -14,13 +14,13 @@ from autoclave.training.saved_groups import names_of
 from tests.training_parts import HeldSampler, completion, earned, item, request, settled
 
 
-def refilled_once(index, times, group):
+def resampled_once(index, times, group):
     return None if times else [request([2], 0, 0, index, 5)]
 
 
 def collection(sampler: HeldSampler) -> Collection:
     reward = settled(earned(1.0))
-    return Collection([item()], [[request([2], 0, 0, 0, 0)]], sampler, lambda *_: reward, refill=refilled_once)
+    return Collection([item()], [[request([2], 0, 0, 0, 0)]], sampler, lambda *_: reward, resample=resampled_once)
 
 
 def learned_from(groups) -> Learned:
@@ -39,7 +39,7 @@ def test_a_group_that_was_asked_again_and_completed_after_the_last_check_is_kept
     resumed = RequestLedger()
     resumed.load(tmp_path, names_of(known))
     resumed.learn(learned_from(batch.result()))
-    assert resumed.counts() == {"dispatched": 2, "dropped/refilled": 1, "trained": 1, "requeued": 0, "open": 0}
+    assert resumed.counts() == {"dispatched": 2, "dropped/resampled": 1, "trained": 1, "requeued": 0, "open": 0}
 
 
 def test_learning_twice_from_one_request_is_an_error_that_names_it():

@@ -22,7 +22,7 @@ from autoclave.config import (
     GrpoPlusConfig,
     HealthActions,
     HealthConfig,
-    LengtheningConfig,
+    LengthScheduleConfig,
     LengthStageConfig,
     MinibatchPipelineConfig,
     OneOffPipelineConfig,
@@ -71,7 +71,7 @@ def run_in(
     judge_by_all: RewardFunction | None = None,
     say: Callable[[str], None] = lambda line: None,
     schedule: ScheduleConfig | None = None,
-    curriculum: LengtheningConfig | None = None,
+    length_schedule: LengthScheduleConfig | None = None,
     learning_rate: float = 1e-2,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
@@ -81,7 +81,7 @@ def run_in(
     log = MetricsLog(folder)
     try:
         chosen = schedule or SynchronousConfig()
-        found |= {"curriculum": curriculum, "learning_rate": learning_rate}
+        found |= {"length_schedule": length_schedule, "learning_rate": learning_rate}
         with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
             source = ShuffledItems(ITEMS, per_iteration=2, seed=0)
             yield Run(
@@ -159,14 +159,14 @@ def test_what_became_of_all_requests_is_recorded_with_each_step(tmp_path: Path):
 def test_a_stage_that_begins_is_told_and_recorded(tmp_path: Path):
     told: list[str] = []
     stages = (LengthStageConfig(max_new_tokens=1), LengthStageConfig(max_new_tokens=3))
-    curriculum = LengtheningConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
-    with run_in(tmp_path, say=told.append, curriculum=curriculum) as run:
+    length_schedule = LengthScheduleConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
+    with run_in(tmp_path, say=told.append, length_schedule=length_schedule) as run:
         run_to_end(run, done=0, stop=StopRequest())
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines() if line]
     trained = [line for line in lines if line["kind"] == "train"]
-    assert [line["curriculum/max_new_tokens"] for line in trained] == [1, 1, 3, 3]
-    assert [line["curriculum/stage"] for line in trained] == [1, 1, 2, 2]
-    (begun,) = (line for line in lines if line["kind"] == "lengthening")
+    assert [line["length_schedule/max_new_tokens"] for line in trained] == [1, 1, 3, 3]
+    assert [line["length_schedule/stage"] for line in trained] == [1, 1, 2, 2]
+    (begun,) = (line for line in lines if line["kind"] == "length_schedule")
     assert (begun["step"], begun["stage"], begun["max_new_tokens"]) == (2, 2, 3)
     assert [line for line in told if "stage" in line] == [
         "step    2  stage 2 of 2: responses of up to 3 tokens from now on"

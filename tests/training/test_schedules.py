@@ -25,7 +25,7 @@ from autoclave.rollout import Collection, Request
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
-from autoclave.training.schedules import Course, Iteration, choose_schedule
+from autoclave.training.schedules import Iteration, RunProgress, choose_schedule
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, completion, earned, item, request, settled
 
@@ -122,8 +122,8 @@ def source() -> ItemSource:
     return ShuffledItems([item(name) for name in "abcdefg"], per_iteration=GROUPS, seed=0)
 
 
-def run(stages, config: ScheduleConfig, course: Course) -> list[Iteration]:
-    return list(choose_schedule(config, 2)(stages, source(), course))
+def run(stages, config: ScheduleConfig, run_progress: RunProgress) -> list[Iteration]:
+    return list(choose_schedule(config, 2)(stages, source(), run_progress))
 
 
 # --- The order of the stages ---------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def run(stages, config: ScheduleConfig, course: Course) -> list[Iteration]:
 
 def calls_of(config: ScheduleConfig, done: int = 5, total: int = 7) -> list[tuple]:
     stages = RecordingStages()
-    run(stages, config, Course(done, total))
+    run(stages, config, RunProgress(done, total))
     return [call if call[0] != "learn" else ("learn", len(call[1])) for call in stages.calls]
 
 
@@ -186,7 +186,7 @@ def test_an_asynchronous_schedule_samples_as_many_batches_ahead_as_staleness_all
 @pytest.mark.parametrize("config", ALL, ids=NAMES)
 def test_an_iteration_is_yielded_when_its_weights_are_published(config):
     stages = RecordingStages()
-    next(choose_schedule(config, 2)(stages, source(), Course(0, 5)))
+    next(choose_schedule(config, 2)(stages, source(), RunProgress(0, 5)))
     assert stages.calls[-1] == ("publish", 1)
 
 
@@ -201,7 +201,7 @@ def staleness(config: ScheduleConfig) -> int:
 @settings(max_examples=150, deadline=None)
 def test_in_whatever_order_responses_come_each_request_trains_once_and_is_not_too_old(config, total, data):
     stages, ledger = RecordingStages(data.draw), RequestLedger()
-    for iteration in choose_schedule(config, 2)(AccountedStages(stages, ledger), source(), Course(0, total)):
+    for iteration in choose_schedule(config, 2)(AccountedStages(stages, ledger), source(), RunProgress(0, total)):
         ledger.check(iteration.ahead.values())
     names = [rollout.request for _, group in stages.learnt for rollout in group.rollouts]
     assert sorted(names) == [(0, i, g, n) for i in range(total) for g in range(GROUPS) for n in range(2)]
@@ -216,14 +216,14 @@ def test_in_whatever_order_responses_come_each_request_trains_once_and_is_not_to
 @settings(max_examples=100, deadline=None)
 def test_a_run_that_goes_on_learns_from_all_that_is_left_and_from_nothing_twice(config, done, data):
     stages, total = RecordingStages(data.draw), 5
-    schedule = choose_schedule(config, 2)(stages, source(), Course(0, total))
+    schedule = choose_schedule(config, 2)(stages, source(), RunProgress(0, total))
     for _ in range(done):
         iteration = next(schedule)
     known = iteration.known()
     learnt = list(stages.learnt)
     resumed = RecordingStages(data.draw)
     resumed.version = done
-    run(resumed, config, Course(done, total, known))
+    run(resumed, config, RunProgress(done, total, known))
     names = [rollout.request for _, group in learnt + resumed.learnt for rollout in group.rollouts]
     assert sorted(names) == [(0, i, g, n) for i in range(total) for g in range(GROUPS) for n in range(2)]
     if isinstance(config, OneOffPipelineConfig):
@@ -240,7 +240,7 @@ def learnt(
     """The weights after some steps of the toy task, and what happened."""
     with toy_stages(schedule=config) as stages:
         items = ShuffledItems(ITEMS, per_iteration=4, seed=0)
-        iterations = list(choose_schedule(config, 2)(stages, items, Course(0, steps)))
+        iterations = list(choose_schedule(config, 2)(stages, items, RunProgress(0, steps)))
         return dict(stages.actor.export_weights().result()), iterations
 
 

@@ -27,7 +27,7 @@ from autoclave.core import CheckpointError, FaultError
 from autoclave.models import encode_prompt
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
-from autoclave.workers.weights.probe import LIMITS, Probe
+from autoclave.workers.weights.sync_check import LIMITS, SyncCheck
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, group_of, tiny_policy, tiny_reward_model
 
@@ -66,7 +66,7 @@ def test_learning_gives_an_advantage_for_each_rollout_and_metrics_of_the_updates
     with toy_stages() as stages:
         learned = stages.learn(stages.collect(ITEMS, 0).result())
     assert len(learned.ledger) == sum(len(group.rollouts) for group in learned.groups) == 32
-    assert {"loss", "gradient_norm", "entropy", "sampler_gap"} <= learned.metrics.keys()
+    assert {"loss", "gradient_norm", "entropy", "log_prob_mismatch"} <= learned.metrics.keys()
 
 
 def test_the_trainers_log_probs_of_fresh_rollouts_are_the_samplers():
@@ -96,14 +96,14 @@ class Forgetful(TransformersEngine):
         super().update_weights(version, self._policy.model.state_dict())
 
 
-def probe() -> Probe:
+def sync_check() -> SyncCheck:
     """A few prompts of the toy task."""
     prompts = [encode_prompt(tiny_policy().tokenizer, item.messages) for item in ITEMS[:2]]
-    return Probe(prompts, temperature=1.0, tokens=3, limit=LIMITS["float32"], deadline_s=DEADLINE_S)
+    return SyncCheck(prompts, temperature=1.0, tokens=3, limit=LIMITS["float32"], deadline_s=DEADLINE_S)
 
 
 def test_after_each_publish_sampler_and_trainer_are_compared():
-    with toy_stages(probe=probe()) as stages:
+    with toy_stages(sync_check=sync_check()) as stages:
         for version in (1, 2):
             stages.learn(stages.collect(ITEMS, version).result())
             metrics = stages.publish(version)
@@ -111,7 +111,7 @@ def test_after_each_publish_sampler_and_trainer_are_compared():
 
 
 def test_a_sampler_that_goes_on_with_old_weights_ends_the_run():
-    with toy_stages(probe=probe(), engine=lambda policy: Forgetful(policy, batch_size=64)) as stages:
+    with toy_stages(sync_check=sync_check(), engine=lambda policy: Forgetful(policy, batch_size=64)) as stages:
         stages.learn(stages.collect(ITEMS, 0).result())
         with pytest.raises(
             FaultError,
@@ -141,18 +141,18 @@ def _with_fault(rollouts, drops_it: bool):
 # --- What an algorithm asks of the stages --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("algorithm", "refills"), [(DapoConfig(max_refills=2), 8), (GrpoPlusConfig(), 0)])
-def test_groups_that_teach_nothing_are_sampled_again_as_often_as_the_algorithm_asks(algorithm, refills):
+@pytest.mark.parametrize(("algorithm", "resamples"), [(DapoConfig(max_resamples=2), 8), (GrpoPlusConfig(), 0)])
+def test_groups_that_teach_nothing_are_sampled_again_as_often_as_the_algorithm_asks(algorithm, resamples):
     with toy_stages(lambda response: 0.0, algorithm=algorithm) as stages:
         collection = stages.collect(ITEMS, 0)
         groups = collection.result()
-    assert collection.times.refills == refills  # two for each of four items, which stay uniform
-    first = 8 * refills // len(ITEMS)
+    assert collection.times.resamples == resamples  # two for each of four items, which stay uniform
+    first = 8 * resamples // len(ITEMS)
     assert [[rollout.sample for rollout in group.rollouts] for group in groups] == [list(range(first, first + 8))] * 4
 
 
 def test_a_group_that_is_sampled_again_has_other_responses_and_the_same_every_time():
-    with toy_stages(lambda response: 0.0, algorithm=DapoConfig(max_refills=1)) as stages:
+    with toy_stages(lambda response: 0.0, algorithm=DapoConfig(max_resamples=1)) as stages:
         again, once_more = responses(stages, ITEMS, 0), responses(stages, ITEMS, 0)
     with toy_stages(lambda response: 0.0) as stages:
         first = responses(stages, ITEMS, 0)
@@ -191,18 +191,18 @@ def test_every_algorithm_learns_and_accounts_for_every_rollout(algorithm):
 def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_path):
     settings = EVERY_SETTING[0]
     with toy_stages(algorithm=settings) as stages:
-        assert stages.adaptation.state == {"entropy_coefficient": (0.5,)}
+        assert stages.controllers.state == {"entropy_coefficient": (0.5,)}
         used = [stages.learn(stages.collect(ITEMS, 0).result()).metrics["entropy_coefficient"] for _ in range(3)]
         assert used == [0.5, 0.5, 0.0]  # two entropies seen, which differ by less than the whole
         stages.begin_save(tmp_path)
         assert stages.finish_save(True)
-        kept = stages.adaptation.state
+        kept = stages.controllers.state
     with toy_stages(algorithm=settings) as stages:
-        stages.adaptation.load(tmp_path)
-        assert stages.adaptation.state == kept == {"entropy_coefficient": (0.0,)}
+        stages.controllers.load(tmp_path)
+        assert stages.controllers.state == kept == {"entropy_coefficient": (0.0,)}
     (tmp_path / "algorithm.json").write_text("{}")
     with toy_stages(algorithm=settings) as stages, pytest.raises(CheckpointError, match=r"algorithm\.json: damaged"):
-        stages.adaptation.load(tmp_path)
+        stages.controllers.load(tmp_path)
 
 
 # --- Critic and reward model ---------------------------------------------------------------------------------------
@@ -224,17 +224,17 @@ def test_the_updates_of_actor_and_critic_are_both_begun_before_either_is_waited_
     """Before each update here its pool waits for that of the other: one after the other they would not meet."""
     with toy_stages(algorithm=PpoConfig()) as stages:
         groups = stages.collect(ITEMS, 0).result()
-        meeting = Barrier(2, timeout=DEADLINE_S / 2)
-        parts = {name: Meeting(getattr(stages, name), meeting) for name in ("actor", "critic")}
+        rendezvous = Barrier(2, timeout=DEADLINE_S / 2)
+        parts = {name: Rendezvous(getattr(stages, name), rendezvous) for name in ("actor", "critic")}
         replace(stages, **parts).learn(groups)
-    assert not meeting.broken
+    assert not rendezvous.broken
 
 
-class Meeting:
+class Rendezvous:
     """A worker group whose pool meets another at each update, before it."""
 
-    def __init__(self, group, meeting: Barrier) -> None:
-        self._group, self._meeting = group, meeting
+    def __init__(self, group, rendezvous: Barrier) -> None:
+        self._group, self._meeting = group, rendezvous
 
     def update(self, *args):
         self._group.pool.submit(self._meeting.wait)

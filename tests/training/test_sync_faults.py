@@ -15,9 +15,9 @@ from autoclave.core import FaultError
 from autoclave.models import Policy, encode_prompt
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.items import ShuffledItems
-from autoclave.training.schedules import Course, choose_schedule
-from autoclave.workers.weights.offer import AS_TRAINED, Form
-from autoclave.workers.weights.probe import LIMITS, Probe
+from autoclave.training.schedules import RunProgress, choose_schedule
+from autoclave.workers.weights.buffer_descriptor import AS_TRAINED, Form
+from autoclave.workers.weights.sync_check import LIMITS, SyncCheck
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, tiny_policy
 
@@ -135,13 +135,13 @@ def run(
         samplers=samplers,
         lora=lora,
         form=form,
-        probe=Probe(prompts, temperature=1.0, tokens=3, limit=limit, deadline_s=DEADLINE_S),
+        sync_check=SyncCheck(prompts, temperature=1.0, tokens=3, limit=limit, deadline_s=DEADLINE_S),
         group_size=32,
         schedule=config,
     ) as stages:
         source = ShuffledItems(ITEMS, per_iteration=4, seed=0)
         try:
-            for iteration in choose_schedule(config, 2)(stages, source, Course(0, steps)):
+            for iteration in choose_schedule(config, 2)(stages, source, RunProgress(0, steps)):
                 found.append({**iteration.learned.metrics, **iteration.published})
         except FaultError as error:
             error.add_note(f"version {stages.publisher.version}")

@@ -10,7 +10,7 @@ import pytest
 from autoclave.config import GrpoConfig, PpoConfig
 from autoclave.training.items import ShuffledItems
 from autoclave.training.learned import Learned
-from autoclave.training.schedules import Course, synchronous
+from autoclave.training.schedules import RunProgress, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 
 STEPS = 25
@@ -27,7 +27,7 @@ def shares_of_even(learned: list[Learned]) -> list[float]:
 def learn(**settings: object) -> list[Learned]:
     with toy_stages(steps=STEPS, **settings) as stages:
         source = ShuffledItems(ITEMS, per_iteration=4, seed=0)
-        return [iteration.learned for iteration in synchronous(stages, source, Course(0, STEPS))]
+        return [iteration.learned for iteration in synchronous(stages, source, RunProgress(0, STEPS))]
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_rewards_that_ignore_the_response_teach_nothing():
 def test_equal_rewards_leave_the_policy_as_it_is():
     with toy_stages(rule=lambda response: 1.0) as stages:
         before = stages.actor.export_weights().result()
-        first, _ = synchronous(stages, ShuffledItems(ITEMS, per_iteration=4, seed=0), Course(0, 2))
+        first, _ = synchronous(stages, ShuffledItems(ITEMS, per_iteration=4, seed=0), RunProgress(0, 2))
         after = stages.actor.export_weights().result()
     assert first.learned.metrics == {}
     assert all((before[name] == after[name]).all() for name in before)
 
 
 def test_on_policy_the_sampler_and_the_trainer_agree_on_log_probs():
-    gaps = [each.metrics["sampler_gap"] for each in learn() if each.metrics]
+    gaps = [each.metrics["log_prob_mismatch"] for each in learn() if each.metrics]
     assert max(gaps) < 1e-4
 
 

@@ -214,7 +214,7 @@ def test_metrics_are_finite_numbers_of_every_step(whole):
     assert [line["step"] for line in train] == list(range(1, STEPS + 1))
     numbers = [value for line in train + metrics(whole, "sft") for value in line.values() if not isinstance(value, str)]
     assert all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers)
-    assert max(line.get("policy/sampler_gap", 0) for line in train) < 1e-4
+    assert max(line.get("policy/log_prob_mismatch", 0) for line in train) < 1e-4
     assert [line["step"] for line in metrics(whole, "evaluation")] == [0, 2, 4, 5]
 
 
@@ -495,7 +495,7 @@ def test_a_run_of_an_adapter_goes_on_bit_for_bit_beside_its_reference_and_refuse
     assert trainings.run("adapter", changes=LORA) == 0, trainings.log("adapter")
     whole, cut = trainings.path("adapter"), trainings.path("adapter-cut")
     assert max(line.get("policy/reference_kl", 0) for line in metrics(whole, "train")) > 0
-    assert max(line.get("policy/sampler_gap", 0) for line in metrics(whole, "train")) < 1e-4
+    assert max(line.get("policy/log_prob_mismatch", 0) for line in metrics(whole, "train")) < 1e-4
     assert trainings.run("adapter-cut", changes=LORA, at=r"open .*rollouts/\.step-000004", do="kill") == -9
     assert trainings.run("adapter-cut", "--resume", changes=LORA) == 0, trainings.log("adapter-cut")
     assert same_weights(cut, whole)

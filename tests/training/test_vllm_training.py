@@ -39,6 +39,6 @@ def test_the_demo_gains_over_its_warm_start_and_log_probs_are_those_of_the_train
     assert after[0] > before[1]
     assert summary["heldout_pass1_after"] >= summary["heldout_pass1_before"] + 0.1
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    gaps = [line["policy/sampler_gap"] for line in lines if line["kind"] == "train"]
+    gaps = [line["policy/log_prob_mismatch"] for line in lines if line["kind"] == "train"]
     assert len(gaps) == config.steps
     assert max(gaps) < 1e-4

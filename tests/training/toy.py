@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autoclave.algorithms import build_algorithm
-from autoclave.config import GrpoPlusConfig, LengtheningConfig, LoraConfig, OptimizerConfig, ScheduleConfig
+from autoclave.config import GrpoPlusConfig, LengthScheduleConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
 from autoclave.rollout import Engine, SamplingParameters
@@ -27,9 +27,9 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
-from autoclave.workers.weights.offer import AS_TRAINED, Form
-from autoclave.workers.weights.probe import Probe
+from autoclave.workers.weights.buffer_descriptor import AS_TRAINED, Form
 from autoclave.workers.weights.publisher import Publisher
+from autoclave.workers.weights.sync_check import SyncCheck
 from tests.training_parts import earned, item, settled, tiny_critic, tiny_policy
 
 ITEMS = [item(name) for name in ("one", "two", "three", "four")]
@@ -50,7 +50,7 @@ def toy_stages(
     goes_on_from: Path | None = None,
     begins_at: int = 0,
     engine: Callable[[Policy], Engine] = lambda policy: TransformersEngine(policy, batch_size=64),
-    probe: Probe | None = None,
+    sync_check: SyncCheck | None = None,
     samplers: int = 1,
     form: Form = AS_TRAINED,
     load_critic: Callable[[], HeadModel] = tiny_critic,
@@ -62,7 +62,7 @@ def toy_stages(
     lora: LoraConfig | None = None,
     shares_reference: bool = False,
     schedule: ScheduleConfig | None = None,
-    curriculum: LengtheningConfig | None = None,
+    length_schedule: LengthScheduleConfig | None = None,
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
@@ -121,7 +121,7 @@ def toy_stages(
             if reward_model
             else NoRewardModel(),
             publisher=Publisher(actor, form, deadline_s=60),
-            probe=probe,
+            sync_check=sync_check,
             sampler=SamplerPool([WorkerGroup(home, lambda: SamplerWorker(engine(load()))) for home in homes]),
             tokenizer=tiny_policy().tokenizer,
             reward=reward,
@@ -130,7 +130,7 @@ def toy_stages(
             group_size=group_size,
             minibatches=1 if in_parts else 2,
             seed=0,
-            curriculum=curriculum,
+            length_schedule_config=length_schedule,
         )
         if goes_on_from:
             stages.load(goes_on_from)

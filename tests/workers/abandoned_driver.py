@@ -17,7 +17,7 @@ def main() -> None:
     (_, worker) = group.ranks().result()[0]
     sys.stdout.write(json.dumps([worker, group.start_a_process().result()]) + "\n")
     sys.stdout.flush()
-    group.meet("/dev/null", "/nowhere")  # it is in the middle of a call
+    group.join("/dev/null", "/nowhere")  # it is in the middle of a call
     signal.pause()
 
 

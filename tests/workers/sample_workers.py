@@ -86,7 +86,7 @@ class Clerk:
         return [f"letter {number}" for number in range(count)]
 
     @register(Dispatch.ONE_TO_ALL)
-    def meet(self, here: str, there: str) -> bool:
+    def join(self, here: str, there: str) -> bool:
         """Whether somebody comes to `there` while this is `here`; both are paths of files."""
         open(here, "w").close()
         deadline = time.monotonic() + 50

@@ -223,7 +223,7 @@ def test_metrics_tell_of_the_step_and_of_the_gap_to_the_sampler():
     gap[3] = 0.25
     batch = batch.with_responses(sampler_log_probs=batch.responses["old_log_probs"] - gap)
     metrics = actor_on(tiny_policy()).update(batch, 1)
-    assert metrics["sampler_gap"] == pytest.approx(0.25)
+    assert metrics["log_prob_mismatch"] == pytest.approx(0.25)
     assert {"loss", "loss_policy", "entropy", "ratio_max", "gradient_norm", "learning_rate"} <= metrics.keys()
     assert all(math.isfinite(value) for value in metrics.values())
 
@@ -366,18 +366,18 @@ def test_an_update_that_finds_log_probs_itself_is_one_that_was_given_them(miniba
     expected = given.update(scored, steps)
     assert finds.update(batch, steps) == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert (flat_weights(policy) - flat_weights(other)).abs().max() < 1e-5  # the column is float32
-    found = finds.with_scores(batch).responses["old_log_probs"]
+    found = finds.with_log_probs(batch).responses["old_log_probs"]
     assert found == pytest.approx(scored.responses["old_log_probs"], abs=1e-6)
 
 
 def test_scores_are_ahead_of_the_update_where_the_algorithm_reads_them_there():
     batch = without_old_log_probs(batch_of())
     config = GrpoPlusConfig(correction=TruncatedCorrectionConfig())
-    ahead = actor_on(tiny_policy(), algorithm=build_algorithm(config)).scores_ahead(batch)
+    ahead = actor_on(tiny_policy(), algorithm=build_algorithm(config)).old_log_probs(batch)
     assert "old_log_probs" in ahead.responses
-    assert "old_log_probs" not in actor_on(tiny_policy()).scores_ahead(batch).responses
+    assert "old_log_probs" not in actor_on(tiny_policy()).old_log_probs(batch).responses
     actor = actor_on(tiny_policy())
-    assert actor.with_scores(ahead) is ahead
+    assert actor.with_log_probs(ahead) is ahead
 
 
 def test_the_gap_to_the_sampler_is_known_when_the_update_finds_the_log_probs():
@@ -386,7 +386,7 @@ def test_the_gap_to_the_sampler_is_known_when_the_update_finds_the_log_probs():
     scored = actor_on(policy).log_probs(batch).responses["old_log_probs"].copy()
     scored[2] += 0.125
     metrics = actor_on(policy).update(batch.with_responses(sampler_log_probs=scored), 1)
-    assert metrics["sampler_gap"] == pytest.approx(0.125, abs=1e-5)
+    assert metrics["log_prob_mismatch"] == pytest.approx(0.125, abs=1e-5)
 
 
 def test_weights_that_a_step_makes_nan_are_named_at_that_step(monkeypatch: pytest.MonkeyPatch):

@@ -125,7 +125,7 @@ def test_groups_become_rows_with_their_rewards_and_masks():
     batch = Batch.from_groups([first, second], minibatches=2)
     assert batch.rows["group"].tolist() == [0, 0, 1, 1]
     assert batch.rows["minibatch"].tolist() == [0, 0, 1, 1]
-    assert batch.rows["trains"].tolist() == [True, True, False, True]
+    assert batch.rows["in_loss"].tolist() == [True, True, False, True]
     assert batch.rows["rewards"].tolist() == pytest.approx([1.0, np.nan, 0.0, 1.0], nan_ok=True)
     assert batch.rows["length_limits"].tolist() == [8] * 4
     assert batch.tokens[:5].tolist() == [2, 9, 3, 5, 1]

@@ -181,7 +181,7 @@ def test_another_number_of_values_than_ranks_is_refused_and_the_group_lives_on(g
 
 def test_calls_run_in_the_order_in_which_they_were_made(group, tmp_path):
     paths = [str(tmp_path / str(number)) for number in range(3)]
-    calls = [group.meet(here, before) for here, before in zip(paths, [str(tmp_path), *paths], strict=False)]
+    calls = [group.join(here, before) for here, before in zip(paths, [str(tmp_path), *paths], strict=False)]
     assert [call.result(DEADLINE_S) for call in calls] == [True, True, True]
 
 
@@ -341,7 +341,7 @@ def test_calls_on_two_pools_overlap(group, tmp_path):
     try:
         neighbour = WorkerGroup(other, Clerk)
         here, there = str(tmp_path / "here"), str(tmp_path / "there")
-        meetings = group.meet(here, there), neighbour.meet(there, here)
-        assert [meeting.result(DEADLINE_S) for meeting in meetings] == [True, True]
+        meetings = group.join(here, there), neighbour.join(there, here)
+        assert [rendezvous.result(DEADLINE_S) for rendezvous in meetings] == [True, True]
     finally:
         other.close()

@@ -20,7 +20,7 @@ from autoclave.config import GrpoConfig, OptimizerConfig, TrainerConfig
 from autoclave.models import Policy
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker, ReferenceWorker
-from autoclave.workers.trainer.scoring import Scoring, batch_scores
+from autoclave.workers.trainer.scoring import Scoring, batch_log_probs
 from tests.training_parts import tiny_policy
 
 SHAPE = {
@@ -67,7 +67,7 @@ def rollouts() -> Batch:
 def scored(family: str, *, is_packed: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probs and entropies of `rollouts`, and the gradient of a mixture of them."""
     model = model_of(family)
-    found = torch.cat(batch_scores(model, rollouts(), Scoring(0.8, 1000, 16, is_packed), entropy_gradient=True))
+    found = torch.cat(batch_log_probs(model, rollouts(), Scoring(0.8, 1000, 16, is_packed), entropy_gradient=True))
     (found * torch.linspace(-1, 1, len(found))).mean().backward()
     return found.detach(), torch.cat([weights.grad.flatten() for weights in model.parameters()])
 
@@ -83,8 +83,8 @@ def test_a_sequence_does_not_see_the_one_before_it(family: str):
     model, scoring = model_of(family), Scoring(1.0, 1000, 1000, is_packed=True)
     batch = rollouts()
     last = batch.select(np.array([len(batch) - 1]))
-    alone = batch_scores(model, last, scoring)[0]
-    behind_all = batch_scores(model, batch, scoring)[0][-len(last.response_rows) :]
+    alone = batch_log_probs(model, last, scoring)[0]
+    behind_all = batch_log_probs(model, batch, scoring)[0][-len(last.response_rows) :]
     torch.testing.assert_close(behind_all, alone, rtol=0, atol=1e-5)
 
 

@@ -94,8 +94,8 @@ def test_calls_on_one_pool_run_one_after_the_other_in_order(pools, group):
 
 def test_calls_on_two_pools_overlap(pools, group):
     other = WorkerGroup(pools[1], Recorder)
-    meeting = threading.Barrier(2)
-    first, second = group.do(meeting.wait, DEADLINE_S), other.do(meeting.wait, DEADLINE_S)
+    rendezvous = threading.Barrier(2)
+    first, second = group.do(rendezvous.wait, DEADLINE_S), other.do(rendezvous.wait, DEADLINE_S)
     assert {first.result(DEADLINE_S), second.result(DEADLINE_S)} == {0, 1}
 
 

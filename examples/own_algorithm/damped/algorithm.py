@@ -46,5 +46,5 @@ def damped(config: DampedConfig) -> Algorithm:
                 vanishes_with=Column.ADVANTAGES,
             ),
         ),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

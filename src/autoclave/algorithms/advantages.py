@@ -17,71 +17,71 @@ from autoclave.algorithms.packed import check_tokens, discounted_sums, next_toke
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Of each row's group, over the rows of it that vote: (B,) each, float64 and bool.
+    """Of each row's group, over its rows in the baseline: (B,) each, float64 and bool.
 
-    `deviation` is that of a sample (divisor: voters - 1), 0 for fewer than two voters. `has_spread` says that two
-    voters have different rewards: exactly, where a deviation is rounded. `mean` is 0 where nobody votes.
+    `deviation` is that of a sample (divisor: count - 1), 0 for fewer than two rows. `has_spread` is true where two
+    rows have different rewards: exactly, where a deviation is rounded. `mean` is 0 where no row is in the baseline.
     """
 
-    voters: Tensor
+    count: Tensor
     mean: Tensor
     deviation: Tensor
     has_spread: Tensor
 
 
-def group_statistics(rewards: Tensor, group: Tensor, votes: Tensor) -> GroupStatistics:
+def group_statistics(rewards: Tensor, group: Tensor, in_baseline: Tensor) -> GroupStatistics:
     """Mean and spread of the group of each row. Arguments and errors as in `group_advantages`."""
-    _check_rows(rewards, group, votes)
-    exact = torch.where(votes, rewards.double(), 0.0)
+    _check_rows(rewards, group, in_baseline)
+    exact = torch.where(in_baseline, rewards.double(), 0.0)
     index, num_groups = numbered(group)
     zeros = exact.new_zeros(num_groups)
-    voters = zeros.index_add(0, index, votes.double())
-    mean = zeros.index_add(0, index, exact) / voters.clamp(min=1)
-    has_spread = _group_has_spread(rewards, index, votes, num_groups)
-    centred = torch.where(votes & has_spread[index], exact - mean[index], 0.0)
-    variance = zeros.index_add(0, index, centred.square()) / (voters - 1).clamp(min=1)
-    return GroupStatistics(voters[index], mean[index], variance.sqrt()[index], has_spread[index])
+    count = zeros.index_add(0, index, in_baseline.double())
+    mean = zeros.index_add(0, index, exact) / count.clamp(min=1)
+    has_spread = _group_has_spread(rewards, index, in_baseline, num_groups)
+    centred = torch.where(in_baseline & has_spread[index], exact - mean[index], 0.0)
+    variance = zeros.index_add(0, index, centred.square()) / (count - 1).clamp(min=1)
+    return GroupStatistics(count[index], mean[index], variance.sqrt()[index], has_spread[index])
 
 
 def group_advantages(
     rewards: Tensor,
     group: Tensor,
     *,
-    votes: Tensor,
+    in_baseline: Tensor,
     baseline: Literal["mean", "leave_one_out"] = "mean",
     scale: Literal["std", "none"] = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
     """How much better each rollout did than the others of its group.
 
-        A_i = (r_i - b_i) / (std_g + epsilon),   g = group of i, over the n rows of g that vote
+        A_i = (r_i - b_i) / (std_g + epsilon),   g = group of i, over the n rows of g in the baseline
         b_i = mean_g, or the mean of the other n - 1, so that r_i - b_i is n / (n - 1) times as large
 
-    The deviation is that of a sample (divisor: n - 1). A row that does not vote moves nobody's baseline and gets 0;
+    The deviation is that of a sample (divisor: n - 1). A row outside of the baseline moves no baseline and gets 0;
     what stands in its reward (NaN, for want of a verdict) is never read.
 
     Args:
         rewards: (B,) float, one number per rollout.
         group: (B,) int64, which rollouts are compared with each other; any order, any group sizes.
-        votes: (B,) bool, rows that count in the baseline of their group.
+        in_baseline: (B,) bool, rows that count in the baseline of their group.
         baseline: "mean" (GRPO) or "leave_one_out" (RLOO).
         scale: "std" divides by the deviation (GRPO); "none" does not (Dr. GRPO, RLOO).
         epsilon: added to the deviation, in units of reward.
 
     Returns:
-        (B,), dtype of `rewards`. Exactly 0 for rows without a vote, for a single voter and for equal rewards.
+        (B,), dtype of `rewards`. Exactly 0 for rows outside of the baseline, for a single row and for equal rewards.
 
     Raises:
-        ValueError: the three are not all (B,), or a row that votes has a reward that is not finite.
+        ValueError: the three are not all (B,), or a row in the baseline has a reward that is not finite.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783; Ahmadian
     et al., arXiv:2402.14740, section 2.3 (RLOO).
     """
-    of_group = group_statistics(rewards, group, votes)
-    counts = votes & of_group.has_spread
+    of_group = group_statistics(rewards, group, in_baseline)
+    counts = in_baseline & of_group.has_spread
     advantages = torch.where(counts, rewards.double() - of_group.mean, 0.0)
     if baseline == "leave_one_out":
-        advantages = advantages * of_group.voters / (of_group.voters - 1).clamp(min=1)
+        advantages = advantages * of_group.count / (of_group.count - 1).clamp(min=1)
     if scale == "std":
         advantages = advantages / (of_group.deviation + epsilon)
     return advantages.to(rewards.dtype)
@@ -90,7 +90,7 @@ def group_advantages(
 def group_token_advantages(
     rewards: Tensor,
     group: Tensor,
-    votes: Tensor,
+    in_baseline: Tensor,
     row: Tensor,
     *,
     baseline: Literal["mean", "leave_one_out"] = "mean",
@@ -102,7 +102,7 @@ def group_token_advantages(
     Args:
         rewards: (B,) float, as in `group_advantages`; so are the next two and the options.
         group: (B,) int64.
-        votes: (B,) bool.
+        in_baseline: (B,) bool.
         row: (N,) int64, the rollout of each token.
         baseline: "mean" or "leave_one_out".
         scale: "std" or "none".
@@ -116,11 +116,13 @@ def group_token_advantages(
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2 (outcome supervision).
     """
-    return group_advantages(rewards, group, votes=votes, baseline=baseline, scale=scale, epsilon=epsilon)[row]
+    return group_advantages(rewards, group, in_baseline=in_baseline, baseline=baseline, scale=scale, epsilon=epsilon)[
+        row
+    ]
 
 
 def generalised_advantages(
-    token_rewards: Tensor, old_values: Tensor, row: Tensor, trains: Tensor, *, discount: float, gae_lambda: float
+    token_rewards: Tensor, old_values: Tensor, row: Tensor, in_loss: Tensor, *, discount: float, gae_lambda: float
 ) -> Tensor:
     """The generalised advantage estimate (GAE): what came after each token, against what the critic expected.
 
@@ -148,13 +150,13 @@ def generalised_advantages(
     finite sum).
     """
     check_tokens(row, token_rewards=token_rewards, old_values=old_values)
-    trained = trains[row]
+    trained = in_loss[row]
     values = torch.where(trained, old_values.double(), 0.0)
     deltas = torch.where(trained, token_rewards.double(), 0.0) + discount * next_tokens(values, row) - values
     return discounted_sums(deltas, row, discount * gae_lambda)
 
 
-def reward_to_go(token_rewards: Tensor, row: Tensor, trains: Tensor) -> Tensor:
+def reward_to_go(token_rewards: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
     """What is earned at a token and after it, without discount.
 
         A_t = sum of r_s over the tokens s of the response from t on
@@ -173,10 +175,10 @@ def reward_to_go(token_rewards: Tensor, row: Tensor, trains: Tensor) -> Tensor:
     Source: Hu et al., REINFORCE++, arXiv:2501.03262 (advantage as reward minus the KL from the token on).
     """
     check_tokens(row, token_rewards=token_rewards)
-    return discounted_sums(torch.where(trains[row], token_rewards.double(), 0.0), row, 1.0)
+    return discounted_sums(torch.where(in_loss[row], token_rewards.double(), 0.0), row, 1.0)
 
 
-def whitened(advantages: Tensor, row: Tensor, trains: Tensor, *, epsilon: float = 1e-8) -> Tensor:
+def whitened(advantages: Tensor, row: Tensor, in_loss: Tensor, *, epsilon: float = 1e-8) -> Tensor:
     """Advantages brought to mean 0 and deviation 1 over all trained tokens of the batch.
 
         (A - mean) / (std + epsilon)
@@ -199,7 +201,7 @@ def whitened(advantages: Tensor, row: Tensor, trains: Tensor, *, epsilon: float 
     implementations, Huang et al., "The 37 Implementation Details of PPO", 2022.
     """
     check_tokens(row, advantages=advantages)
-    trained = trains[row]
+    trained = in_loss[row]
     exact = advantages.double()[trained]
     result = torch.zeros_like(advantages, dtype=torch.float64)
     if len(exact) < 2 or exact.amin() == exact.amax():
@@ -217,7 +219,7 @@ def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
     return advantages + old_values
 
 
-def rows_with_signal(values: Tensor, row: Tensor, trains: Tensor) -> Tensor:
+def rows_with_signal(values: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
     """Which trained rows have a token whose value is not 0; a loss that vanishes with the value cannot move the others.
 
     Args:
@@ -232,21 +234,23 @@ def rows_with_signal(values: Tensor, row: Tensor, trains: Tensor) -> Tensor:
         ValueError: `values` and `row` are not both (N,).
     """
     check_tokens(row, values=values)
-    num_signals = torch.zeros(len(trains), dtype=torch.int64, device=trains.device)
-    return trains & (num_signals.index_add(0, row, (values != 0).long()) > 0)
+    num_signals = torch.zeros(len(in_loss), dtype=torch.int64, device=in_loss.device)
+    return in_loss & (num_signals.index_add(0, row, (values != 0).long()) > 0)
 
 
-def _check_rows(rewards: Tensor, group: Tensor, votes: Tensor) -> None:
-    if rewards.ndim != 1 or rewards.shape != group.shape or rewards.shape != votes.shape:
-        shapes = f"rewards {tuple(rewards.shape)}, group {tuple(group.shape)}, votes {tuple(votes.shape)}"
+def _check_rows(rewards: Tensor, group: Tensor, in_baseline: Tensor) -> None:
+    if rewards.ndim != 1 or rewards.shape != group.shape or rewards.shape != in_baseline.shape:
+        shapes = f"rewards {tuple(rewards.shape)}, group {tuple(group.shape)}, in_baseline {tuple(in_baseline.shape)}"
         raise ValueError(f"{shapes} must all be (B,)")
-    if not rewards[votes].isfinite().all():
-        raise ValueError("a row that votes has a reward that is not finite; a row without a verdict must not vote")
+    if not rewards[in_baseline].isfinite().all():
+        raise ValueError(
+            "a row in the baseline has a reward that is not finite; a row without a verdict must not be in it"
+        )
 
 
-def _group_has_spread(rewards: Tensor, index: Tensor, votes: Tensor, num_groups: int) -> Tensor:
-    """(groups,) bool: two voters of the group have different rewards. Exact, where a deviation is rounded."""
+def _group_has_spread(rewards: Tensor, index: Tensor, in_baseline: Tensor, num_groups: int) -> Tensor:
+    """(groups,) bool: two rows of the group's baseline have different rewards. Exact, where a deviation is rounded."""
     infinite = torch.full((num_groups,), torch.inf, dtype=rewards.dtype, device=rewards.device)
-    lowest = infinite.scatter_reduce(0, index[votes], rewards[votes], "amin")
-    highest = (-infinite).scatter_reduce(0, index[votes], rewards[votes], "amax")
+    lowest = infinite.scatter_reduce(0, index[in_baseline], rewards[in_baseline], "amin")
+    highest = (-infinite).scatter_reduce(0, index[in_baseline], rewards[in_baseline], "amax")
     return highest > lowest

@@ -16,7 +16,7 @@ from torch import Tensor
 from autoclave.algorithms.packed import row_lengths
 
 
-def token_mean(row: Tensor, trains: Tensor) -> Tensor:
+def token_mean(row: Tensor, in_loss: Tensor) -> Tensor:
     """Weights that make the loss the mean over all trained tokens: long responses weigh more than short ones.
 
         w_t = 1 / (number of trained tokens)
@@ -30,11 +30,11 @@ def token_mean(row: Tensor, trains: Tensor) -> Tensor:
 
     Source: Yu et al., DAPO, arXiv:2503.14476, section 3.3.
     """
-    trained = trains[row]
+    trained = in_loss[row]
     return torch.where(trained, 1.0 / trained.sum().double(), 0.0).float()
 
 
-def sequence_mean(row: Tensor, trains: Tensor) -> Tensor:
+def sequence_mean(row: Tensor, in_loss: Tensor) -> Tensor:
     """Weights that make the loss the mean over trained responses of the mean over tokens of a response.
 
         w_t = 1 / (S |o_i|),   i = row of t, |o_i| its tokens, S = number of trained responses
@@ -50,11 +50,11 @@ def sequence_mean(row: Tensor, trains: Tensor) -> Tensor:
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, equation 3.
     """
-    lengths = row_lengths(row, len(trains))
-    return torch.where(trains[row], 1.0 / (_num_responses(lengths, trains) * lengths[row]), 0.0).float()
+    lengths = row_lengths(row, len(in_loss))
+    return torch.where(in_loss[row], 1.0 / (_num_responses(lengths, in_loss) * lengths[row]), 0.0).float()
 
 
-def sequence_sum(row: Tensor, trains: Tensor) -> Tensor:
+def sequence_sum(row: Tensor, in_loss: Tensor) -> Tensor:
     """Weights that make the loss the mean over trained responses of the sum over tokens of a response.
 
         w_t = 1 / S,   S = number of trained responses
@@ -70,10 +70,10 @@ def sequence_sum(row: Tensor, trains: Tensor) -> Tensor:
 
     Source: Ahmadian et al., arXiv:2402.14740, section 2.3.
     """
-    return torch.where(trains[row], 1.0 / _num_responses(row_lengths(row, len(trains)), trains), 0.0).float()
+    return torch.where(in_loss[row], 1.0 / _num_responses(row_lengths(row, len(in_loss)), in_loss), 0.0).float()
 
 
-def budget_mean(row: Tensor, trains: Tensor, length_limits: Tensor) -> Tensor:
+def budget_mean(row: Tensor, in_loss: Tensor, length_limits: Tensor) -> Tensor:
     """Weights that make the loss a sum over tokens, divided by the tokens there could have been.
 
         w_t = 1 / (S L_i),   i = row of t, L_i its length limit, S = number of trained responses
@@ -90,10 +90,10 @@ def budget_mean(row: Tensor, trains: Tensor, length_limits: Tensor) -> Tensor:
 
     Source: Liu et al., Dr. GRPO, arXiv:2503.20783, section 3.2 (a constant, "e.g., generation budget").
     """
-    num_responses = _num_responses(row_lengths(row, len(trains)), trains)
-    return torch.where(trains[row], 1.0 / (num_responses * length_limits[row]), 0.0).float()
+    num_responses = _num_responses(row_lengths(row, len(in_loss)), in_loss)
+    return torch.where(in_loss[row], 1.0 / (num_responses * length_limits[row]), 0.0).float()
 
 
-def _num_responses(lengths: Tensor, trains: Tensor) -> Tensor:
+def _num_responses(lengths: Tensor, in_loss: Tensor) -> Tensor:
     """() float64: trained rows that have tokens."""
-    return (trains & (lengths > 0)).sum().double()
+    return (in_loss & (lengths > 0)).sum().double()

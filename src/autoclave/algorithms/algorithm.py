@@ -50,7 +50,7 @@ class Column(StrEnum):
     """(B,) int64: the optimizer step that the row is of; groups are whole."""
     LENGTH_LIMITS = "length_limits"
     """(B,) int64: most response tokens that the row could have had."""
-    TRAINS = "trains"
+    IN_LOSS = "in_loss"
     """(B,) bool: the row is not masked."""
     ROW = "row"
     """(N,) int64: the rollout of each token, as an index into the columns of B. The tokens of a row stand in order."""
@@ -77,7 +77,7 @@ class Column(StrEnum):
     """(N,) float: reward that the critic expects before each token is chosen, at the start of `learn`."""
 
     # What the algorithm derives from these.
-    VOTES = "votes"
+    IN_BASELINE = "in_baseline"
     """(B,) bool: the row counts in the baseline of its group."""
     KL = "kl"
     """(N,) float, nats: KL(policy || reference) at each token, estimated."""
@@ -116,8 +116,8 @@ _PER_ROW = frozenset(
         Column.TERM,
         Column.TERM_WEIGHTS,
         Column.LENGTH_LIMITS,
-        Column.TRAINS,
-        Column.VOTES,
+        Column.IN_LOSS,
+        Column.IN_BASELINE,
     }
 )
 _SCORES = frozenset({Column.OLD_LOG_PROBS, Column.REFERENCE_LOG_PROBS, Column.OLD_VALUES})
@@ -204,18 +204,18 @@ class Algorithm:
     """Gives (N,) at the start of each optimizer step, from all of its rows; advantages are multiplied by it."""
     controllers: tuple[Controller, ...] = ()
     """Coefficients that change from step to step."""
-    masked_rows_vote: bool = False
+    include_masked_in_baseline: bool = False
     """Masked rows with a reward count in the baseline of their group."""
-    max_refills: int = 0
+    max_resamples: int = 0
     """Dynamic sampling: how often a group with equal rewards is sampled again."""
 
     def __post_init__(self) -> None:
-        screens = [equation for equation in self.advantage if equation.gives is Column.TRAINS]
+        screens = [equation for equation in self.advantage if equation.gives is Column.IN_LOSS]
         if Column.ADVANTAGES not in [equation.gives for equation in self.advantage]:
             raise ValueError(f"{self.name}: no equation gives advantages")
         if len(screens) > 1 or any(screen.mask_reason is None for screen in screens):
             raise ValueError(f"{self.name}: one equation may give trains, with its mask_reason")
-        if screens and self.needs_scores:
+        if screens and self.needs_log_probs:
             raise ValueError(f"{self.name}: rows are taken out before models are asked, so no equation may read scores")
 
     # --- What a run must have for it ---------------------------------------------------------------------------------
@@ -247,12 +247,12 @@ class Algorithm:
         return Column.ENTROPY in self.reads
 
     @property
-    def needs_scores(self) -> bool:
+    def needs_log_probs(self) -> bool:
         """Advantages depend on what models say, so models must be asked before `prepare`."""
         return any(not _SCORES.isdisjoint(equation.compute.reads) for equation in self.advantage)
 
     @property
-    def needs_scores_ahead(self) -> bool:
+    def needs_old_log_probs(self) -> bool:
         """The policy's log-probs at the start are read before its update begins, or before an optimizer step."""
         functions = [self.correction, self.trust_region, *(equation.compute for equation in self.advantage)]
         return any(function and Column.OLD_LOG_PROBS in function.reads for function in functions)
@@ -260,7 +260,7 @@ class Algorithm:
     @property
     def discard_reason(self) -> MaskReason | None:
         """Why rows are masked that `prepare` takes out of TRAINS; None if it takes out none."""
-        return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.TRAINS), None)
+        return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.IN_LOSS), None)
 
     # --- Before the update -------------------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class Algorithm:
 
         Args:
             columns: of whole groups, and of all optimizer steps of a `learn` (MINIBATCH tells them apart; without it
-                there is one). Rows that neither train nor vote may be missing, and may hold anything.
+                there is one). Rows in neither loss nor baseline may be missing, and may hold anything.
 
         Returns:
             ADVANTAGES are 0 for rows that do not train; WEIGHTS are those of each optimizer step and term by itself.
@@ -291,7 +291,13 @@ class Algorithm:
         term = columns.get(Column.TERM)
         if term is None or len(term) == 0:
             return self._prepared(columns)
-        given = {Column.TRAINS, Column.VOTES, Column.ADVANTAGES, Column.WEIGHTS, *(e.gives for e in self.advantage)}
+        given = {
+            Column.IN_LOSS,
+            Column.IN_BASELINE,
+            Column.ADVANTAGES,
+            Column.WEIGHTS,
+            *(e.gives for e in self.advantage),
+        }
         found = dict(columns)
         for number in range(int(term.amax()) + 1):
             own = term == number
@@ -306,35 +312,35 @@ class Algorithm:
     def _prepared(self, columns: Columns) -> dict[str, Tensor]:
         found = dict(columns)
         for equation in self.advantage:
-            found[Column.VOTES] = self.votes(found)
+            found[Column.IN_BASELINE] = self.in_baseline(found)
             found[equation.gives] = equation.compute(found)
-        found[Column.VOTES] = self.votes(found)
-        trained = found[Column.TRAINS][found[Column.ROW]]
+        found[Column.IN_BASELINE] = self.in_baseline(found)
+        trained = found[Column.IN_LOSS][found[Column.ROW]]
         found[Column.ADVANTAGES] = torch.where(trained, found[Column.ADVANTAGES], 0.0)
         found[Column.WEIGHTS] = self._weights(found)
         return found
 
-    def votes(self, columns: Columns) -> Tensor:
+    def in_baseline(self, columns: Columns) -> Tensor:
         """(B,) bool: rows that count in the baseline of their group, from REWARDS and TRAINS."""
-        found = _read(columns, (Column.REWARDS, Column.TRAINS))
-        return found["trains"] | found["rewards"].isfinite() if self.masked_rows_vote else found["trains"]
+        found = _read(columns, (Column.REWARDS, Column.IN_LOSS))
+        return found["in_loss"] | found["rewards"].isfinite() if self.include_masked_in_baseline else found["in_loss"]
 
     def rows_to_compute(self, columns: Columns) -> Tensor:
         """(B,) bool: rows that models must look at. The others may be left out of every forward pass.
 
-        These are all rows if `prepare` has still to be asked, less those that neither train nor vote; and after it the
+        These are all rows if `prepare` has still to be asked, less those in neither loss nor baseline; and after it the
         rows whose loss can have a gradient. Weights stay as they were: a row that is left out still counts in the mean.
         Metrics are then means over the tokens that were computed.
         """
-        trains = columns[Column.TRAINS]
+        in_loss = columns[Column.IN_LOSS]
         if Column.ADVANTAGES not in columns:
-            return trains | self.votes(columns)
+            return in_loss | self.in_baseline(columns)
         row = _read(columns, (Column.ROW,))["row"]
-        moved = torch.zeros_like(trains)
+        moved = torch.zeros_like(in_loss)
         for term in self.terms:
             if term.vanishes_with is None:
-                return trains
-            moved |= rows_with_signal(_read(columns, (term.vanishes_with,))[term.vanishes_with], row, trains)
+                return in_loss
+            moved |= rows_with_signal(_read(columns, (term.vanishes_with,))[term.vanishes_with], row, in_loss)
         return moved
 
     @torch.no_grad()
@@ -412,11 +418,11 @@ class Algorithm:
 
     def _weights(self, columns: Columns) -> Tensor:
         """(N,) float32: of each optimizer step by itself."""
-        trains = columns[Column.TRAINS]
-        minibatch = columns.get(Column.MINIBATCH, torch.zeros_like(trains, dtype=torch.int64))
-        weights = torch.zeros(len(columns[Column.ROW]), device=trains.device)
+        in_loss = columns[Column.IN_LOSS]
+        minibatch = columns.get(Column.MINIBATCH, torch.zeros_like(in_loss, dtype=torch.int64))
+        weights = torch.zeros(len(columns[Column.ROW]), device=in_loss.device)
         for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
-            weights += self.weighting({**columns, Column.TRAINS: trains & (minibatch == number)})
+            weights += self.weighting({**columns, Column.IN_LOSS: in_loss & (minibatch == number)})
         factors = columns.get(Column.TERM_WEIGHTS)
         return weights if factors is None else weights * factors[columns[Column.ROW]].float()
 
@@ -434,11 +440,11 @@ def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -
 
 
 def _only(columns: Columns, own: Tensor) -> dict[str, Tensor]:
-    """`columns` in which rows that are not `own` (B,) neither train nor vote."""
+    """`columns` in which rows that are not `own` (B,) are in neither loss nor baseline."""
     rewards = columns[Column.REWARDS]
     return {
         **columns,
-        Column.TRAINS: columns[Column.TRAINS] & own,
+        Column.IN_LOSS: columns[Column.IN_LOSS] & own,
         Column.REWARDS: torch.where(own, rewards, torch.full_like(rewards, torch.nan)),
     }
 

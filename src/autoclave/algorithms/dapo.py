@@ -30,6 +30,6 @@ def dapo(config: DapoConfig) -> Algorithm:
         weighting=ColumnFunction(token_mean),
         terms=(policy_term(ColumnFunction(policy)),),
         correction=correction(config),
-        masked_rows_vote=config.masked_rows_vote,
-        max_refills=config.max_refills,
+        include_masked_in_baseline=config.include_masked_in_baseline,
+        max_resamples=config.max_resamples,
     )

@@ -25,5 +25,5 @@ def dr_grpo(config: DrGrpoConfig) -> Algorithm:
         weighting=ColumnFunction(budget_mean),
         terms=(policy_term(ColumnFunction(policy)),),
         correction=correction(config),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

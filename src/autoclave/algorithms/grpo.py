@@ -29,5 +29,5 @@ def grpo(config: GrpoConfig) -> Algorithm:
             *entropy_term(config.entropy_coefficient),
         ),
         correction=correction(config),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

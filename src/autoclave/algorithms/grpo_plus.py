@@ -41,7 +41,7 @@ def _report(config: GrpoPlusConfig) -> Algorithm:
             *entropy_term(config.entropy_coefficient),
         ),
         correction=correction(config),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )
 
 
@@ -58,11 +58,11 @@ def _introduction(config: GrpoPlusConfig) -> Algorithm:
     return Algorithm(
         name=config.name,
         filters=filters(config.model_copy(update={"mask_overlong": False})),
-        advantage=(of_group, Equation(Column.TRAINS, ColumnFunction(balanced), MaskReason.LENGTH_VARIANCE), of_group),
+        advantage=(of_group, Equation(Column.IN_LOSS, ColumnFunction(balanced), MaskReason.LENGTH_VARIANCE), of_group),
         weighting=ColumnFunction(token_mean),
         terms=(policy_term(ColumnFunction(policy)), bonus),
         correction=correction(config),
         trust_region=ColumnFunction(partial(group_trust, limit=config.group_kl_limit)),
         controllers=(exploration,),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

@@ -25,5 +25,5 @@ def gspo(config: GspoConfig) -> Algorithm:
         weighting=ColumnFunction(sequence_mean),
         terms=(policy_term(ColumnFunction(policy)),),
         correction=correction(config),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

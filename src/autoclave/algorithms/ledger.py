@@ -19,12 +19,12 @@ class LedgerEntry:
 
     reward: float | None
     """What the advantage is of: the judge's reward with what the algorithm added or took; None without a verdict."""
-    votes: bool
+    in_baseline: bool
     """It counts in mean and deviation of its group."""
     group_mean: float | None
-    """Mean reward of the voters of its group; None if nobody votes."""
+    """Mean reward of the baseline of its group; None if no rollout is in it."""
     group_std: float | None
-    """Sample deviation of the rewards of the voters of its group; None for fewer than two."""
+    """Sample deviation of the rewards in the baseline of its group; None for fewer than two."""
     advantage: float | None
     """Mean over its tokens, as the loss has it; None if it does not train."""
     weight: float | None
@@ -41,24 +41,26 @@ def ledger(columns: Columns) -> list[LedgerEntry]:
         columns: of all rows of a `learn`, as `Algorithm.prepare` and `Algorithm.correct` gave them. NaN stands where
             they were not asked.
     """
-    rewards, row, trains, votes = (columns[name] for name in (Column.REWARDS, Column.ROW, Column.TRAINS, Column.VOTES))
+    rewards, row, in_loss, in_baseline = (
+        columns[name] for name in (Column.REWARDS, Column.ROW, Column.IN_LOSS, Column.IN_BASELINE)
+    )
     num_rows = len(rewards)
     lengths = row_lengths(row, num_rows).clamp(min=1)
     nothing = torch.full((num_rows,), torch.nan, dtype=torch.float64)
-    of_group = group_statistics(rewards, columns[Column.GROUP], votes)
+    of_group = group_statistics(rewards, columns[Column.GROUP], in_baseline)
     importance = columns.get(Column.IMPORTANCE)
     numbers = {
         "reward": rewards,
-        "group_mean": of_group.mean.where(of_group.voters > 0, nothing),
-        "group_std": of_group.deviation.where(of_group.voters > 1, nothing),
-        "advantage": (row_sums(columns[Column.ADVANTAGES], row, num_rows) / lengths).where(trains, nothing),
-        "weight": row_sums(columns[Column.WEIGHTS], row, num_rows).where(trains, nothing),
+        "group_mean": of_group.mean.where(of_group.count > 0, nothing),
+        "group_std": of_group.deviation.where(of_group.count > 1, nothing),
+        "advantage": (row_sums(columns[Column.ADVANTAGES], row, num_rows) / lengths).where(in_loss, nothing),
+        "weight": row_sums(columns[Column.WEIGHTS], row, num_rows).where(in_loss, nothing),
         "importance": nothing if importance is None else row_sums(importance, row, num_rows) / lengths,
     }
     plain = {name: _plain(values) for name, values in numbers.items()}
     return [
-        LedgerEntry(votes=bool(vote), **{name: values[index] for name, values in plain.items()})
-        for index, vote in enumerate(votes)
+        LedgerEntry(in_baseline=bool(counts), **{name: values[index] for name, values in plain.items()})
+        for index, counts in enumerate(in_baseline)
     ]
 
 

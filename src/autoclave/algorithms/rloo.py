@@ -29,5 +29,5 @@ def rloo(config: RlooConfig) -> Algorithm:
         terms=(policy_term(ColumnFunction(policy_gradient_loss)),),
         correction=correction(config),
         controllers=fixed_kl(config.kl_coefficient),
-        masked_rows_vote=config.masked_rows_vote,
+        include_masked_in_baseline=config.include_masked_in_baseline,
     )

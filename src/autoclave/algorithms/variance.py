@@ -14,7 +14,7 @@ from torch import Tensor
 from autoclave.algorithms.packed import check_tokens, row_lengths, row_sums
 
 
-def without_dominant(advantages: Tensor, row: Tensor, trains: Tensor, minibatch: Tensor, *, limit: float) -> Tensor:
+def without_dominant(advantages: Tensor, row: Tensor, in_loss: Tensor, minibatch: Tensor, *, limit: float) -> Tensor:
     """The rows that train, less those that dominate their minibatch because they are long.
 
     Row i is dropped if its share of the variance, v_i / sum of v, is above the limit, and would not be if the response
@@ -28,7 +28,7 @@ def without_dominant(advantages: Tensor, row: Tensor, trains: Tensor, minibatch:
         limit: in (0, 1]; 1 drops nothing.
 
     Returns:
-        (B,) bool, never True where `trains` is not.
+        (B,) bool, never True where `in_loss` is not.
 
     Raises:
         ValueError: the first two are not both (N,).
@@ -37,15 +37,15 @@ def without_dominant(advantages: Tensor, row: Tensor, trains: Tensor, minibatch:
     variance dominates the minibatch"); the formula is ours.
     """
     check_tokens(row, advantages=advantages)
-    num_rows = len(trains)
+    num_rows = len(in_loss)
     lengths = row_lengths(row, num_rows).double()
-    squares = torch.where(trains, row_sums(advantages.double().square(), row, num_rows), 0.0)  # |o| A^2
+    squares = torch.where(in_loss, row_sums(advantages.double().square(), row, num_rows), 0.0)  # |o| A^2
     steps = int(minibatch.amax()) + 1 if num_rows else 0
     total = row_sums(squares, minibatch, steps)[minibatch]
-    counted = trains & (lengths > 0)
+    counted = in_loss & (lengths > 0)
     mean_length = row_sums(torch.where(counted, lengths, 0.0), minibatch, steps)
     mean_length = (mean_length / row_sums(counted, minibatch, steps).clamp(min=1))[minibatch]
     at_mean_length = squares * mean_length / lengths.clamp(min=1)
     dominates = squares > limit * total
     would_anyway = at_mean_length > limit * (total - squares + at_mean_length)
-    return trains & ~(dominates & ~would_anyway)
+    return in_loss & ~(dominates & ~would_anyway)

@@ -32,7 +32,7 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
         case TransformersEngineConfig() as settings:
             policy = load_policy(model_folder, dtype=config.sampling_dtype, device=config.model.device)
             return TransformersEngine(
-                policy, batch_size=settings.batch_size, mixes_waves=config.schedule.mixes_batches, lora=lora
+                policy, batch_size=settings.batch_size, mixes_additions=config.schedule.mixes_batches, lora=lora
             )
         case VllmEngineConfig() as settings:
             return VllmEngine(

@@ -10,7 +10,7 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.planning.calibration import Calibration, Place, calibrate
 from autoclave.planning.candidates import STALENESS, every_split, simulate_each
-from autoclave.planning.collected import Dealing
+from autoclave.planning.collected import Assignment
 from autoclave.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
 from autoclave.planning.recommend import Advice, advise, describe
 from autoclave.planning.simulation import ScheduleName
@@ -91,7 +91,7 @@ def plan_from(
             splits,
             staleness=sorted({*STALENESS, bound}),
             overlap_slowdown=1.0 if name in found else slowdown,
-            dealing=Dealing.BY_GROUP,
+            assignment=Assignment.BY_GROUP,
             schedules=[name],
         )
     ]

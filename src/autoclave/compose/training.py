@@ -17,7 +17,7 @@ from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.preflight import preflight
 from autoclave.compose.tasks import build_task, build_task_by_all_tests
-from autoclave.compose.warm_start import Surroundings, warm_started
+from autoclave.compose.warm_start import RunContext, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
 from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, WorkerDied
@@ -49,7 +49,7 @@ from autoclave.training.stages import Stages
 from autoclave.training.summary import describe, summarise
 from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
-from autoclave.workers.weights.probe import LIMITS, Probe
+from autoclave.workers.weights.sync_check import LIMITS, SyncCheck
 
 Say = Callable[[str], None]
 
@@ -112,7 +112,7 @@ def train(
         with closing(MetricsLog(folder, open_sinks(config, folder.path), say)) as log:
             with stopwatch.time("sft"):
                 if not folder.start.is_dir():
-                    around = Surroundings(folder.path, say, stop, stopwatch, log)
+                    around = RunContext(folder.path, say, stop, stopwatch, log)
                     folder.keep_start(warm_started(config, problems, around, fresh=fresh))
                     drop_folder(around.checkpoints)
             with closing(Workers(config, folder.start, pools=pools, say=say)) as workers:
@@ -186,8 +186,8 @@ def _with_samples_of_its_own(run: Run) -> Run:
 def _begin_anew(run: Run, workers: Workers) -> None:
     """Make all workers anew, and forget what was under way."""
     workers.restart()
-    run.stages.adaptation.restart()
-    run.stages.lengthening.restart()
+    run.stages.controllers.restart()
+    run.stages.length_schedule.restart()
     run.requests.restart()
     run.alignment.restart()
     run.health.go_on_from([])
@@ -227,21 +227,21 @@ def build_stages(config: TrainConfig, workers: Workers, task: Task, items: Seque
         term_weights=term_weights(config),
         task_limits=task_limits(config),
         saves_before_learning=resolve_device(config.model.device).type == "cpu",
-        curriculum=config.curriculum,
+        length_schedule_config=config.length_schedule,
         drains=config.schedule.drains,
         publisher=workers.publisher,
-        probe=_probe(config, workers, items),
+        sync_check=_sync_check(config, workers, items),
         publish_s=config.publish.timeout_s,
     )
 
 
-def _probe(config: TrainConfig, workers: Workers, items: Sequence[TaskItem]) -> Probe | None:
+def _sync_check(config: TrainConfig, workers: Workers, items: Sequence[TaskItem]) -> SyncCheck | None:
     """The comparison of trainer and samplers after each publish, on the first prompts of the run."""
-    settings = config.publish.probe
+    settings = config.publish.sync_check
     if settings is None:
         return None
     formats = {config.sampling_dtype, config.model.dtype, config.trainer.mixed_precision} & LIMITS.keys()
-    return Probe(
+    return SyncCheck(
         [encode_prompt(workers.tokenizer, item.messages) for item in items[: settings.prompts]],
         temperature=config.sampler.temperature,
         tokens=min(settings.tokens, config.longest_trained),
@@ -310,7 +310,7 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
     peak = peak_flops(torch.cuda.get_device_name(device), computing) if device.type == "cuda" else None
     learners = {group.pool.name: len(group.nodes) for name, group in workers.groups.items() if name in LEARNERS}
     peak = peak and peak * sum(learners.values())
-    of_policy = 1.0 if workers.algorithm.needs_scores_ahead else 1 - 1 / config.minibatches
+    of_policy = 1.0 if workers.algorithm.needs_old_log_probs else 1 - 1 / config.minibatches
     critic = shape if workers.algorithm.needs_critic and not config.critic.path else None
     passes = of_policy + workers.algorithm.needs_reference
     return Throughput(shape, peak, passes, critic, weights_learn=not config.trainer.lora)

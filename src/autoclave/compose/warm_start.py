@@ -39,7 +39,7 @@ CHECKPOINTS = "warm_start"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RunContext:
     """What a warm start reports to, and where it keeps what it goes on from."""
 
     folder: Path
@@ -55,7 +55,7 @@ class Surroundings:
         return self.folder / CHECKPOINTS
 
 
-def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: Surroundings) -> None:
+def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: RunContext) -> None:
     """Build or load the policy, fine-tune it on demonstrations as `config.sft` says, and write it to `model`.
 
     It goes on from the newest checkpoint of a warm start that was ended early.
@@ -110,7 +110,7 @@ def _imitate(
     batches: sft.Epochs,
     actor: WorkerGroup[ActorWorker],
     inputs: Mapping[str, Any],
-    around: Surroundings,
+    around: RunContext,
 ) -> None:
     """Fine-tune to the end, from the newest checkpoint if there is one."""
     state = sft.ActorState(actor)
@@ -172,7 +172,7 @@ def fine_tune(
         InputError: `out` exists and is not an empty folder, or there is nothing in it to resume.
         ConfigError: there is no warm start, or its learning rate does not suit the model.
     """
-    around = Surroundings(out, say, StopRequest(), Stopwatch())
+    around = RunContext(out, say, StopRequest(), Stopwatch())
     is_there = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if resume and not around.checkpoints.is_dir():
         raise InputError(f"--resume: {out} holds no warm start that was ended early; start it without --resume")
@@ -197,7 +197,7 @@ def fine_tune(
     say(f"model: {out}")
 
 
-def warm_started(config: TrainConfig, problems: ProblemSets, around: Surroundings, *, fresh: bool) -> Path:
+def warm_started(config: TrainConfig, problems: ProblemSets, around: RunContext, *, fresh: bool) -> Path:
     """Folder of the warm-started policy; made if it is not in the cache, or if `fresh`."""
     decides = ("seed", "problems", "model", "sft", "micro_batch_tokens", "deterministic")
     key = {name: value for name, value in config.model_dump(mode="json").items() if name in decides}

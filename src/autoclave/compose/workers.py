@@ -45,7 +45,7 @@ from autoclave.workers.trainer import (
 )
 from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import check_device
-from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher
 
 W = TypeVar("W")
@@ -130,8 +130,8 @@ class Workers:
             self.actor,
             _form(config),
             deadline_s=config.publish.timeout_s,
-            may_alias=config.schedule.takes_turns,
-            verifies=config.publish.probe is not None,
+            may_alias=config.schedule.is_time_shared,
+            verifies=config.publish.sync_check is not None,
         )
 
     def _choose_reference(
@@ -208,8 +208,8 @@ def _open_samplers(
 
 def _most_in_flight(config: TrainConfig) -> int:
     """Requests of an engine at a time, with room left for a probe, which would wait for the end of another."""
-    probe = config.publish.probe
-    return max(1, config.sampler.engine.batch_size - (probe.prompts if probe else 0))
+    sync_check = config.publish.sync_check
+    return max(1, config.sampler.engine.batch_size - (sync_check.prompts if sync_check else 0))
 
 
 def pools_of(config: TrainConfig) -> dict[str, PoolConfig]:

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     )
     from autoclave.config.health import HealthActions, HealthConfig
     from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
-    from autoclave.config.lengthening import (
+    from autoclave.config.length_schedule import (
         AdvanceAtPlateauConfig,
         AdvanceAtStepsConfig,
         AdvanceConfig,
-        LengtheningConfig,
+        LengthScheduleConfig,
         LengthStageConfig,
     )
     from autoclave.config.loader import Override, Resolved, dump, load, parse_override
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         ProblemFilesConfig,
         ProblemsConfig,
     )
-    from autoclave.config.publish import ProbeConfig, PublishConfig
+    from autoclave.config.publish import PublishConfig, SyncCheckConfig
     from autoclave.config.remote import JobPriority, RemoteJudgeConfig
     from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
     from autoclave.config.service import (
@@ -107,15 +107,15 @@ else:
             ),
             "health": "HealthActions HealthConfig",
             "languages": "BUILT_IN_PROFILES CppConfig ProfileConfig",
-            "lengthening": (
-                "AdvanceAtPlateauConfig AdvanceAtStepsConfig AdvanceConfig LengtheningConfig LengthStageConfig"
+            "length_schedule": (
+                "AdvanceAtPlateauConfig AdvanceAtStepsConfig AdvanceConfig LengthScheduleConfig LengthStageConfig"
             ),
             "loader": "Override Resolved dump load parse_override",
             "model": "ModelConfig SamplerConfig TinyModelConfig",
             "optimizer": "OptimizerConfig",
             "problems": "ArithmeticConfig CurriculumConfig FunctionsConfig NoProblemsConfig ProblemFilesConfig "
             "ProblemsConfig",
-            "publish": "ProbeConfig PublishConfig",
+            "publish": "SyncCheckConfig PublishConfig",
             "remote": "JobPriority RemoteJudgeConfig",
             "sandbox": "LEVELS JudgeConfig Level SandboxConfig",
             "service": "AdmissionConfig AuditConfig CompatibleConfig Protocol RayServeConfig ServeConfig TlsConfig",
@@ -175,8 +175,8 @@ __all__ = [
     "JobPriority",
     "JudgeConfig",
     "JudgeRunConfig",
+    "LengthScheduleConfig",
     "LengthStageConfig",
-    "LengtheningConfig",
     "Level",
     "LoraConfig",
     "MaskedCorrectionConfig",
@@ -191,7 +191,6 @@ __all__ = [
     "Override",
     "PoolConfig",
     "PpoConfig",
-    "ProbeConfig",
     "ProblemFilesConfig",
     "ProblemsConfig",
     "ProfileConfig",
@@ -214,6 +213,7 @@ __all__ = [
     "SglangEngineConfig",
     "SourceConfig",
     "StrengthConfig",
+    "SyncCheckConfig",
     "SynchronousConfig",
     "TaskConfig",
     "TinyModelConfig",

@@ -126,7 +126,7 @@ class AlgorithmSettings(Config):
 class GroupSettings(AlgorithmSettings):
     """What every algorithm has that compares the rollouts of a group."""
 
-    masked_rows_vote: bool = False
+    include_masked_in_baseline: bool = False
     """Masked rollouts with a reward count in the mean and deviation of their group all the same."""
 
     @property
@@ -291,7 +291,7 @@ class DapoConfig(GroupSettings):
     overlong_penalty: PositiveFloat = 1.0
     """What a response that fills the length limit loses, in units of reward."""
 
-    max_refills: NonNegative = 3
+    max_resamples: NonNegative = 3
     """Dynamic sampling: how often groups with equal rewards are sampled again in one step."""
 
 

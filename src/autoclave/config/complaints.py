@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from autoclave.config.base import Config
+from autoclave.config.renamed import RENAMED
 from autoclave.core.json import first_error, nearest, rule_of, shown
 
 Path = tuple[str, ...]
@@ -21,7 +22,8 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     kind, path = first["type"], _as_written(tree, first["loc"])
     dotted = ".".join(part if part.isprintable() else shown(part) for part in path)
     if kind == "extra_forbidden":
-        text = f"{dotted}: no such setting; {_fix_of_name(schema, tree, path)}"
+        new = RENAMED.get(".".join(path))
+        text = f"{dotted}: {f'is called {new} now' if new else f'no such setting; {_fix_of_name(schema, tree, path)}'}"
     elif kind == "missing":
         text = f"{dotted}: required setting is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):

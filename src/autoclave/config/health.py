@@ -104,7 +104,7 @@ class HealthConfig(Config):
     mismatch_limit: PositiveFloat = 0.2
     """Alert when log-probs of sampler and trainer differ by more than this on average, in nats per token."""
 
-    sampler_gap_limit: PositiveFloat = 10.0
+    log_prob_mismatch_limit: PositiveFloat = 10.0
     """Alert when they differ by more than this at any token, in nats."""
 
     truncation_limit: Fraction = 0.8

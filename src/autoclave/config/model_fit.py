@@ -149,7 +149,7 @@ def require_recipe_of_model(resolved: Resolved[TrainConfig], recipe: Path | None
         return
     if not has_pretrained_size(path) or value_at(read_recipe(recipe), "model.path"):
         return
-    length = "curriculum.stages" if config.curriculum else "sampler.max_new_tokens"
+    length = "length_schedule.stages" if config.length_schedule else "sampler.max_new_tokens"
     suits_embedded = {
         "problems.name": config.problems.name in ("curriculum", "arithmetic"),
         "task.template": config.task.template == "plain",

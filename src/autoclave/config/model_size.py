@@ -137,7 +137,7 @@ def defaults_by_size(tree: Mapping[str, Any], stated: Collection[str]) -> Mappin
     }
     if _has_critic(tree.get("algorithm")):
         found["critic.optimizer.learning_rate"] = row.rate(adapter * HEAD_FACTOR)
-    if not tree.get("curriculum"):
+    if not tree.get("length_schedule"):
         found["sampler.max_new_tokens"] = row.max_new_tokens
     if value_at(tree, "sampler.engine.name") == "transformers":
         found["sampler.engine.batch_size"] = row.batch_size

@@ -7,7 +7,7 @@ from typing import Literal
 from autoclave.config.base import Config, Positive, PositiveFloat
 
 
-class ProbeConfig(Config):
+class SyncCheckConfig(Config):
     """Checks that samplers compute with what was published: digests of weights, and log-probs of the same tokens."""
 
     prompts: Positive = 4
@@ -36,5 +36,5 @@ class PublishConfig(Config):
     """Weights that have not reached all samplers after so many seconds end the run. Longer than the longest response
     where `schedule.partial` is false."""
 
-    probe: ProbeConfig | None = ProbeConfig()
+    sync_check: SyncCheckConfig | None = SyncCheckConfig()
     """The comparisons of trainer and samplers; null: none."""

@@ -13,7 +13,7 @@ from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.health import HealthConfig
-from autoclave.config.lengthening import LengtheningConfig
+from autoclave.config.length_schedule import LengthScheduleConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.model_size import defaults_by_size
 from autoclave.config.optimizer import OptimizerConfig
@@ -109,7 +109,7 @@ class ScheduleSettings(Config):
         return False
 
     @property
-    def takes_turns(self) -> bool:
+    def is_time_shared(self) -> bool:
         """Nothing is sampled while anything is learnt."""
         return False
 
@@ -126,7 +126,7 @@ class SynchronousConfig(ScheduleSettings):
     """The schedule."""
 
     @property
-    def takes_turns(self) -> bool:
+    def is_time_shared(self) -> bool:
         """See `ScheduleSettings`."""
         return True
 
@@ -185,7 +185,7 @@ class AsynchronousConfig(ScheduleSettings):
         return not self.partial
 
     @property
-    def takes_turns(self) -> bool:
+    def is_time_shared(self) -> bool:
         """See `ScheduleSettings`."""
         return self.max_staleness == 0
 
@@ -287,7 +287,7 @@ class TrainConfig(Config):
     sampler: SamplerConfig = SamplerConfig()
     """Sampling."""
 
-    curriculum: LengtheningConfig | None = None
+    length_schedule: LengthScheduleConfig | None = None
     """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
 
     alignment: AlignmentConfig | None = None
@@ -546,10 +546,10 @@ class TrainConfig(Config):
     @model_validator(mode="after")
     def _one_limit_of_responses(self) -> Self:
         given = self.sampler.max_new_tokens
-        if self.curriculum and given not in (SamplerConfig().max_new_tokens, self.curriculum.limits[-1]):
+        if self.length_schedule and given not in (SamplerConfig().max_new_tokens, self.length_schedule.limits[-1]):
             raise ValueError(
-                f"sampler.max_new_tokens = {given}: curriculum.stages say how long responses may be, and the last of "
-                f"them says {self.curriculum.limits[-1]}; give that too, or remove sampler.max_new_tokens"
+                f"sampler.max_new_tokens = {given}: length_schedule.stages say how long responses are, and the last of "
+                f"them says {self.length_schedule.limits[-1]}; give that too, or remove sampler.max_new_tokens"
             )
         return self
 
@@ -595,11 +595,11 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _last_stage_is_reached(self) -> Self:
-        earliest = self.curriculum.fewest_steps if self.curriculum else 0
+        earliest = self.length_schedule.fewest_steps if self.length_schedule else 0
         if earliest >= self.steps:
             raise ValueError(
-                f"steps = {self.steps}: the last of curriculum.stages begins after {earliest} steps at the earliest; "
-                "raise steps, lower those of curriculum.advance, or have fewer stages"
+                f"steps = {self.steps}: the last of length_schedule.stages begins after {earliest} steps at least; "
+                "raise steps, lower those of length_schedule.advance, or have fewer stages"
             )
         return self
 
@@ -607,9 +607,9 @@ class TrainConfig(Config):
     def length_limits(self) -> dict[str, int]:
         """Most tokens of a response by the setting that says so, of training in the order of its stages."""
         found = {"sampler.max_new_tokens": self.sampler.max_new_tokens}
-        if self.curriculum:
-            stages = enumerate(self.curriculum.limits)
-            found = {f"curriculum.stages.{number}.max_new_tokens": limit for number, limit in stages}
+        if self.length_schedule:
+            stages = enumerate(self.length_schedule.limits)
+            found = {f"length_schedule.stages.{number}.max_new_tokens": limit for number, limit in stages}
         if self.evaluation.max_new_tokens:
             found["evaluation.max_new_tokens"] = self.evaluation.max_new_tokens
         return found
@@ -642,7 +642,7 @@ class TrainConfig(Config):
     @property
     def longest_trained(self) -> int:
         """Most tokens of a response that is learnt from."""
-        return self.curriculum.limits[-1] if self.curriculum else self.sampler.max_new_tokens
+        return self.length_schedule.limits[-1] if self.length_schedule else self.sampler.max_new_tokens
 
     @property
     def longest_evaluated(self) -> int:

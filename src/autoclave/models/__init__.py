@@ -47,7 +47,7 @@ from autoclave.models.policy import (
     resolve_device,
     save_policy,
 )
-from autoclave.models.scoring import response_scores
+from autoclave.models.response_log_probs import response_log_probs
 from autoclave.models.stored import read_part
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
 from autoclave.models.views import WeightViews
@@ -88,7 +88,7 @@ __all__ = [
     "require_same_vocabulary",
     "require_targets",
     "resolve_device",
-    "response_scores",
+    "response_log_probs",
     "response_values",
     "save_adapter",
     "save_head_model",

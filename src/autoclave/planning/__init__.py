@@ -4,7 +4,7 @@ Arithmetic on numbers; no torch. What a run really takes is measured elsewhere.
 """
 
 from autoclave.planning.candidates import Candidate, every_split, ideal, simulate_each
-from autoclave.planning.collected import Dealing
+from autoclave.planning.collected import Assignment
 from autoclave.planning.generate import CODE, MATHEMATICS, SEED, RewardTimes, Workload, generate
 from autoclave.planning.measured import Observed, Rates, TokenTime, fit_token_time, measured_profile
 from autoclave.planning.profile import Profile, Work, read_profile, write_profile
@@ -17,8 +17,8 @@ __all__ = [
     "MATHEMATICS",
     "SEED",
     "Advice",
+    "Assignment",
     "Candidate",
-    "Dealing",
     "Observed",
     "Profile",
     "Rates",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autoclave.planning.collected import Dealing
+from autoclave.planning.collected import Assignment
 from autoclave.planning.profile import Profile
 from autoclave.planning.schedule_run import ScheduleRun
 from autoclave.planning.simulation import ScheduleName, Split, simulate
@@ -44,7 +44,7 @@ def simulate_each(
     *,
     staleness: Sequence[int] = STALENESS,
     overlap_slowdown: float = 1.0,
-    dealing: Dealing = Dealing.ROUND_ROBIN,
+    assignment: Assignment = Assignment.ROUND_ROBIN,
     schedules: Collection[ScheduleName] = tuple(ScheduleName),
 ) -> list[Candidate]:
     """Every schedule on every split that it can run on, for at least `STEADY_ITERATIONS` that are steady.
@@ -67,7 +67,11 @@ def simulate_each(
             work = profile if schedule is ScheduleName.SYNCHRONOUS else slower
             at_ends = 2 * bound if schedule is ScheduleName.ASYNCHRONOUS else 0
             run = simulate(
-                work.of_at_least(STEADY_ITERATIONS + at_ends), schedule, split, max_staleness=bound, dealing=dealing
+                work.of_at_least(STEADY_ITERATIONS + at_ends),
+                schedule,
+                split,
+                max_staleness=bound,
+                assignment=assignment,
             )
             found.append(Candidate(schedule, split, bound, run))
     return found
@@ -81,15 +85,15 @@ def _schedules(split: Split, staleness: Sequence[int]) -> Iterator[tuple[Schedul
         yield from ((ScheduleName.ASYNCHRONOUS, bound) for bound in staleness if bound)
 
 
-def ideal(profile: Profile, dealing: Dealing = Dealing.ROUND_ROBIN) -> Mapping[ScheduleName, Candidate]:
+def ideal(profile: Profile, assignment: Assignment = Assignment.ROUND_ROBIN) -> Mapping[ScheduleName, Candidate]:
     """The fastest split of each schedule but the asynchronous one, on the profile's devices; whole runs compared.
 
     The synchronous one takes turns on all devices and starts rewards after sampling, as the baselines of the paper do.
     """
     shared = Split.time_sharing(profile.devices)
-    baseline = simulate(profile, ScheduleName.SYNCHRONOUS, shared, dealing=dealing, rewards_after_sampling=True)
+    baseline = simulate(profile, ScheduleName.SYNCHRONOUS, shared, assignment=assignment, rewards_after_sampling=True)
     best = {ScheduleName.SYNCHRONOUS: Candidate(ScheduleName.SYNCHRONOUS, shared, 0, baseline)}
-    for candidate in simulate_each(profile, every_split(profile.devices)[1:], staleness=(), dealing=dealing):
+    for candidate in simulate_each(profile, every_split(profile.devices)[1:], staleness=(), assignment=assignment):
         schedule = candidate.schedule
         if schedule is ScheduleName.SYNCHRONOUS:
             continue

@@ -11,7 +11,7 @@ from autoclave.planning.events import Signal
 from autoclave.planning.profile import Work
 
 
-class Dealing(StrEnum):
+class Assignment(StrEnum):
     """Which sampler device gets which request."""
 
     ROUND_ROBIN = "round_robin"
@@ -39,13 +39,13 @@ def give(jobs: Sequence[Job], samplers: Sequence[SamplerDevice], queue: deque[Jo
         device.add(own)
 
 
-def deal(works: Sequence[Work], devices: int, dealing: Dealing) -> list[list[int]]:
+def assign(works: Sequence[Work], devices: int, assignment: Assignment) -> list[list[int]]:
     """For each device the indices of its requests, in the order in which it gets them."""
     indices = range(len(works))
-    if dealing is Dealing.BY_GROUP:
+    if assignment is Assignment.BY_GROUP:
         turn = {group: number for number, group in enumerate(dict.fromkeys(work.group for work in works))}
         return [[i for i in indices if turn[works[i].group] % devices == device] for device in range(devices)]
-    order = sorted(indices, key=lambda i: -works[i].tokens) if dealing is Dealing.LONGEST_FIRST else list(indices)
+    order = sorted(indices, key=lambda i: -works[i].tokens) if assignment is Assignment.LONGEST_FIRST else list(indices)
     return [order[device::devices] for device in range(devices)]
 
 
@@ -60,7 +60,7 @@ class Collected:
         queue: deque[Job],
         judge: Judge,
         *,
-        dealing: Dealing,
+        assignment: Assignment,
         judges_at_once: bool,
     ) -> None:
         """Begin to sample; rewards start as responses are done or, without `judges_at_once`, at `judge_all`."""
@@ -76,10 +76,10 @@ class Collected:
         self._complete: list[int] = []
         self._completions = [Signal() for _ in self._missing]
         self.sampled = Signal()
-        if dealing is Dealing.WHEN_FREE:
+        if assignment is Assignment.WHEN_FREE:
             give([self._request(index) for index in range(len(works))], samplers, queue)
             return
-        for device, indices in zip(samplers, deal(works, len(samplers), dealing), strict=True):
+        for device, indices in zip(samplers, assign(works, len(samplers), assignment), strict=True):
             device.add([self._request(index) for index in indices])
 
     @property

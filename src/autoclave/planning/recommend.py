@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from autoclave.core import ConfigError
 from autoclave.core.timeline import Role
 from autoclave.planning.candidates import STALENESS, Candidate, simulate_each
-from autoclave.planning.collected import Dealing
+from autoclave.planning.collected import Assignment
 from autoclave.planning.profile import Profile
 from autoclave.planning.simulation import ScheduleName, Split
 
@@ -52,7 +52,7 @@ def recommend(
     *,
     staleness: Sequence[int] = STALENESS,
     overlap_slowdown: float = 1.0,
-    dealing: Dealing = Dealing.ROUND_ROBIN,
+    assignment: Assignment = Assignment.ROUND_ROBIN,
 ) -> Advice:
     """Simulate every schedule on every split; arguments as of `simulate_each`.
 
@@ -60,7 +60,7 @@ def recommend(
         ConfigError: there is no split.
     """
     return advise(
-        simulate_each(profile, splits, staleness=staleness, overlap_slowdown=overlap_slowdown, dealing=dealing)
+        simulate_each(profile, splits, staleness=staleness, overlap_slowdown=overlap_slowdown, assignment=assignment)
     )
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from autoclave.core import ConfigError
 from autoclave.core.timeline import Span
-from autoclave.planning.collected import Collected, Dealing
+from autoclave.planning.collected import Assignment, Collected
 from autoclave.planning.devices import Job, Judge, SamplerDevice, Trainer
 from autoclave.planning.events import Clock, Process, Signal, start
 from autoclave.planning.profile import Profile
@@ -58,7 +58,7 @@ def simulate(
     split: Split,
     *,
     max_staleness: int = 1,
-    dealing: Dealing = Dealing.ROUND_ROBIN,
+    assignment: Assignment = Assignment.ROUND_ROBIN,
     rewards_after_sampling: bool = False,
 ) -> ScheduleRun:
     """Run the iterations of `profile` once.
@@ -75,7 +75,7 @@ def simulate(
         ConfigError: the split has no device for a role, or shares devices that the schedule uses at the same time.
     """
     _check(schedule, split, max_staleness)
-    run = _Run(profile, split, dealing)
+    run = _Run(profile, split, assignment)
     processes: Mapping[ScheduleName, Callable[[], Process]] = {
         ScheduleName.SYNCHRONOUS: lambda: _synchronous(run, rewards_after_sampling=rewards_after_sampling),
         ScheduleName.MINIBATCH_PIPELINE: lambda: _minibatch_pipeline(run),
@@ -105,7 +105,7 @@ def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:
 class _Run:
     """What the processes of a schedule share."""
 
-    def __init__(self, profile: Profile, split: Split, dealing: Dealing) -> None:
+    def __init__(self, profile: Profile, split: Split, assignment: Assignment) -> None:
         self.profile = profile
         self.clock = Clock()
         self.spans: list[Span] = []
@@ -115,7 +115,7 @@ class _Run:
         devices = range(split.samplers)
         self._samplers = [SamplerDevice(n, profile, self.clock, self.spans, self._queue) for n in devices]
         self._judge = Judge(profile.judge_slots, self.clock, self.spans)
-        self._dealing = dealing
+        self._assignment = assignment
 
     @property
     def iterations(self) -> range:
@@ -128,7 +128,7 @@ class _Run:
             self._samplers,
             self._queue,
             self._judge,
-            dealing=self._dealing,
+            assignment=self._assignment,
             judges_at_once=judges_at_once,
         )
 

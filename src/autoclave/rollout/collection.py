@@ -18,7 +18,7 @@ from autoclave.core.timeline import Timeline
 from autoclave.rollout.interface import Request, RewardFunction, Sampler
 from autoclave.rollout.spans import CollectionSpans
 
-Refill = Callable[[int, int, Group], Sequence[Request] | None]
+Resample = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
 
 Name = tuple[int, ...]
@@ -35,7 +35,7 @@ class CollectionTimes:
     started: float = field(default_factory=time.monotonic)
     sampled: float = 0.0
     judged: float = 0.0
-    refills: int = 0
+    resamples: int = 0
 
     @property
     def sample_s(self) -> float:
@@ -70,7 +70,7 @@ class Collection:
         sampler: Sampler,
         reward: RewardFunction,
         *,
-        refill: Refill | None = None,
+        resample: Resample | None = None,
         complete: Mapping[int, Group] | None = None,
         spans: CollectionSpans | None = None,
         stall_s: float = STALL_S,
@@ -89,14 +89,14 @@ class Collection:
         """
         self._spans = spans or CollectionSpans(Timeline(), 0)
         self.times = CollectionTimes()
-        self._items, self._sampler, self._reward, self._refill = items, sampler, reward, refill
+        self._items, self._sampler, self._reward, self._resample = items, sampler, reward, resample
         self._stall_s = stall_s
         self._changed = threading.Condition()
         self._complete: dict[int, Group] = dict(complete or {})  # in order of completion
         self._sizes = [len(samples) for samples in requests]
         self._open = sorted({*self._complete, *(index for index, size in enumerate(self._sizes) if size)})
         self._rollouts: list[dict[int, Rollout]] = [{} for _ in items]
-        self._refills = [0 for _ in items]
+        self._resamples = [0 for _ in items]
         self._requests: list[Sequence[Request]] = list(requests)
         self._asked: list[Name] = []
         self._replaced: list[Name] = []
@@ -161,7 +161,7 @@ class Collection:
 
     def wait_until_sampled(self) -> None:
         """Return when the sampler has nothing more to do for it; raises as iterating does."""
-        self._wait_for(lambda: not self._unsampled and (self._refill is None or len(self._complete) == len(self)))
+        self._wait_for(lambda: not self._unsampled and (self._resample is None or len(self._complete) == len(self)))
 
     def take_account(self) -> Account:
         """What was asked since this was called last, and what its groups are of, all of one instant."""
@@ -234,7 +234,7 @@ class Collection:
         size, item = self._sizes[index], self._items[index]
         with self._changed:
             self._unjudged -= 1
-            number = self._refills[index] * size + sample  # samples of an item are numbered through
+            number = self._resamples[index] * size + sample  # samples of an item are numbered through
             found = self._rollouts[index]
             request = self._requests[index][sample]
             limit = request.parameters.max_new_tokens
@@ -244,7 +244,7 @@ class Collection:
         if not is_complete:
             return
         group = Group(item, tuple(found[i] for i in range(size)))
-        requests = self._refill(index, self._refills[index], group) if self._refill else None
+        requests = self._resample(index, self._resamples[index], group) if self._resample else None
         with self._changed:
             self._rollouts[index] = {}
             if requests and self._error:
@@ -252,8 +252,8 @@ class Collection:
             if requests:
                 self._replaced += [rollout.request for rollout in group.rollouts]
                 self._requests[index] = requests
-                self._refills[index] += 1
-                self.times.refills += 1
+                self._resamples[index] += 1
+                self.times.resamples += 1
                 self._note({index: requests})
             else:
                 self._complete[index] = group

@@ -60,7 +60,7 @@ class Engine(Protocol):
     def add(self, requests: Mapping[int, Request]) -> None:
         """Take these on, in order; each is known by a number that the caller chose and that no other has.
 
-        Requests that are added together are a wave.
+        Requests that are added together are a batch.
         """
         ...
 

@@ -24,7 +24,7 @@ class Sampled:
 
     number: int
     request: Request
-    wave: int
+    addition: int
     submitted_at: float
     """Seconds since 1970."""
     started_at: float | None = None

@@ -2,7 +2,7 @@
 
 Sequences that are done leave the batch, and others take their places. Random numbers belong to the request, and what is
 computed together depends on what was added, in which order, and not on time: equal weights and requests give equal
-responses, as long as requests of several waves do not mix.
+responses, as long as requests of several additions do not mix.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ class TransformersEngine:
     """Samples with `policy`, which the engine owns: its weights become those of `update_weights`. See `Engine`."""
 
     def __init__(
-        self, policy: Policy, *, batch_size: int, mixes_waves: bool = False, lora: LoraConfig | None = None
+        self, policy: Policy, *, batch_size: int, mixes_additions: bool = False, lora: LoraConfig | None = None
     ) -> None:
-        """Sample at most `batch_size` requests at a time; only with `mixes_waves`, those of several waves together.
+        """Sample at most `batch_size` requests at a time; only with `mixes_additions`, those of several additions
+        together.
 
         With `lora` new weights are those of such an adapter, which changes nothing before the first of them.
         """
-        self._policy, self._batch_size, self._mixes_waves = policy, batch_size, mixes_waves
+        self._policy, self._batch_size, self._mixes_additions = policy, batch_size, mixes_additions
         self.holds_adapter = lora is not None
         if lora:
             with_adapter(policy.model, lora, seed=0)
         self._views = WeightViews(policy.model, adapter_only=self.holds_adapter)
-        self._version = self._wave = 0
+        self._version = self._newest = 0
         self._waiting: deque[Sampled] = deque()
         self._responses = Responses(policy.tokenizer, policy.end_tokens)
         self._batch = self._empty_batch()
@@ -54,8 +55,8 @@ class TransformersEngine:
     def add(self, requests: Mapping[int, Request]) -> None:
         """Take these on; see `Engine`."""
         submitted = time.time()
-        self._wave += not self._mixes_waves
-        self._waiting += [Sampled(number, request, self._wave, submitted) for number, request in requests.items()]
+        self._newest += not self._mixes_additions
+        self._waiting += [Sampled(number, request, self._newest, submitted) for number, request in requests.items()]
 
     def abort(self, numbers: Collection[int]) -> None:
         """End these; see `Engine`."""
@@ -115,9 +116,9 @@ class TransformersEngine:
         running = self._batch.sequences
         if running and (len(running) > SHRINK_AT * self._batch_size or not self._batch.can_be_joined):
             return
-        wave = running[0].wave if running else self._waiting[0].wave
+        batch = running[0].addition if running else self._waiting[0].addition
         joining: list[Sampled] = []
-        while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].wave == wave:
+        while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].addition == batch:
             joining.append(self._waiting.popleft())
         if joining:
             self._prompt_tokens += self._batch.join(joining, spare=self._spare)

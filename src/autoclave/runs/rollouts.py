@@ -50,7 +50,7 @@ class TokenColumns:
     is_processed: bool
 
     @property
-    def gaps(self) -> np.ndarray:
+    def mismatches(self) -> np.ndarray:
         """(T,) trainer minus sampler, nats; NaN where one is missing."""
         return np.round(self.trainer - self.sampler, LOG_PROB_DECIMALS)
 

@@ -25,7 +25,7 @@ CHANGED = "policy/changed_share"
 KL = (APPROX_KL, "policy/reference_kl")
 """How far the policy moved in a step, and how far it is from the reference."""
 OVERFIT = "overfit_to_sampled_tests"
-LIMIT = "curriculum/max_new_tokens"
+LIMIT = "length_schedule/max_new_tokens"
 RECENT = 3
 """Steps that a fast collapse of the reward takes; a checkpoint of that time may be sick already."""
 SIGMAS = 5.0
@@ -123,7 +123,7 @@ BOUNDS = (
     ),
     Bound("update_limit", "policy/relative_update", "update_limit", LOWER_RATE),
     Bound("mismatch_limit", "mismatch/mean", "mismatch_limit", OTHER_WEIGHTS),
-    Bound("mismatch_limit", "policy/sampler_gap", "sampler_gap_limit", OTHER_WEIGHTS),
+    Bound("mismatch_limit", "policy/log_prob_mismatch", "log_prob_mismatch_limit", OTHER_WEIGHTS),
     Bound(
         "truncation_limit",
         "truncated_share",
@@ -306,7 +306,7 @@ def _entropy_growth(history: Sequence[Metrics], config: HealthConfig) -> Iterato
             "entropy_growth",
             f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}",
             f"at most health.entropy_growth = {config.entropy_growth:g} times that",
-            "The policy comes apart: lower optimizer.learning_rate or an entropy bonus, and look at policy/sampler_gap "
+            "The policy comes apart: lower optimizer.learning_rate or an entropy bonus; see policy/log_prob_mismatch "
             "and at samples.",
         )
 

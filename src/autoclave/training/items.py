@@ -34,9 +34,9 @@ class ShuffledItems:
     def at(self, iteration: int) -> list[TaskItem]:
         """The items of an iteration; see `ItemSource`."""
         start = iteration * self.per_iteration
-        return self.deal(range(start, start + self.per_iteration))
+        return self.at_positions(range(start, start + self.per_iteration))
 
-    def deal(self, places: Iterable[int]) -> list[TaskItem]:
+    def at_positions(self, places: Iterable[int]) -> list[TaskItem]:
         """The items at these places of all that is ever dealt, counted from 0."""
         return [self._item(place) for place in places]
 

@@ -12,7 +12,7 @@ from autoclave.core import Group
 from autoclave.core.rollout import FloatArray
 from autoclave.planning.accounting import NOTHING, SequenceLengths
 
-LARGEST = {"sampler_gap", "mismatch/max"}
+LARGEST = {"log_prob_mismatch", "mismatch/max"}
 
 
 @dataclass(frozen=True, slots=True)

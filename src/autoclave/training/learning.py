@@ -21,7 +21,7 @@ def mask_groups(algorithm: Algorithm, groups: Sequence[Group]) -> list[Group]:
     return [Group(group.item, tuple(next(masked) for _ in group.rollouts)) for group in groups]
 
 
-def prepared(algorithm: Algorithm, batch: Batch, state: AlgorithmState) -> Batch:
+def with_rewards(algorithm: Algorithm, batch: Batch, state: AlgorithmState) -> Batch:
     """`batch` before models look at it, with the column `computes` (B,): the rows that they must look at.
 
     It gets the coefficients of `state`, and, unless the algorithm needs to know what models say, `advantages` and
@@ -29,26 +29,26 @@ def prepared(algorithm: Algorithm, batch: Batch, state: AlgorithmState) -> Batch
     """
     coefficients = {name: np.full(len(batch.response_rows), first, np.float32) for name, (first, *_) in state.items()}
     batch = batch.with_responses(**coefficients)
-    if not algorithm.needs_scores:
+    if not algorithm.needs_log_probs:
         batch = _with_columns(batch, algorithm.prepare(tensors(batch)))
     return batch.with_rows(computes=algorithm.rows_to_compute(tensors(batch)).numpy())
 
 
-def completed(algorithm: Algorithm, batch: Batch) -> Batch:
+def with_advantages(algorithm: Algorithm, batch: Batch) -> Batch:
     """`batch`, the rows that models looked at, with the `advantages` and `weights` that the update uses."""
     columns = tensors(batch)
-    if algorithm.needs_scores:
+    if algorithm.needs_log_probs:
         columns = algorithm.prepare(columns)
     return _with_columns(batch, algorithm.correct(columns))
 
 
 def mask_discarded(algorithm: Algorithm, groups: Sequence[Group], batch: Batch) -> list[Group]:
-    """The same groups, with a reason on every rollout that `prepared` took out; `batch` holds them all."""
+    """The same groups, with a reason on every rollout that `with_rewards` took out; `batch` holds them all."""
     if algorithm.discard_reason is None:
         return list(groups)
-    trains = iter(batch.rows["trains"])
+    in_loss = iter(batch.rows["in_loss"])
     return [
-        Group(group.item, tuple(r if next(trains) else r.masked(algorithm.discard_reason) for r in group.rollouts))
+        Group(group.item, tuple(r if next(in_loss) else r.masked(algorithm.discard_reason) for r in group.rollouts))
         for group in groups
     ]
 
@@ -73,23 +73,27 @@ def _with_model_reward(rollout: Rollout, added: float) -> Rollout:
     return replace(rollout, reward=replace(reward, value=reward.value + added, parts=parts))
 
 
-def account(whole: Batch, computed: Batch) -> list[LedgerEntry]:
-    """What was made of each rollout of `whole`; `computed` are those of its rows that `computes` chose, completed."""
-    rows = np.flatnonzero(whole.rows["computes"])
-    merged = whole.with_rows(**_spread(whole.rows, computed.rows, rows, len(whole))).with_responses(
-        **_spread(whole.responses, computed.responses, whole.response_index(rows), len(whole.response_rows))
+def token_ledger(full_batch: Batch, computed: Batch) -> list[LedgerEntry]:
+    """What was made of each rollout of `full_batch`; `computed` are those of its rows that `computes` chose,
+    completed.
+    """
+    rows = np.flatnonzero(full_batch.rows["computes"])
+    merged = full_batch.with_rows(**_spread(full_batch.rows, computed.rows, rows, len(full_batch))).with_responses(
+        **_spread(
+            full_batch.responses, computed.responses, full_batch.response_index(rows), len(full_batch.response_rows)
+        )
     )
     return ledger(tensors(merged))
 
 
-def trainer_log_probs(whole: Batch, computed: Batch) -> list[FloatArray | None]:
-    """For each rollout of `whole` the (T,) `old_log_probs` of its response; None if it was not computed.
+def trainer_log_probs(full_batch: Batch, computed: Batch) -> list[FloatArray | None]:
+    """For each rollout of `full_batch` the (T,) `old_log_probs` of its response; None if it was not computed.
 
-    `computed` are the rows of `whole` that its column `computes` chose, in order.
+    `computed` are the rows of `full_batch` that its column `computes` chose, in order.
     """
     ends = np.cumsum(computed.response_lengths)[:-1]
     found = iter(np.split(computed.responses["old_log_probs"], ends))
-    return [next(found) if computes else None for computes in whole.rows["computes"]]
+    return [next(found) if computes else None for computes in full_batch.rows["computes"]]
 
 
 def tensors(batch: Batch) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
         "masked_share": _share([not r.is_trained for r in rollouts]),
         "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in groups]),
-        "groups/refilled": float(times.refills),
+        "groups/resampled": float(times.resamples),
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
         **_model_rewards(rollouts),
@@ -98,10 +98,10 @@ def _counts_by_source(groups: Sequence[Group]) -> dict[str, float]:
     counts: Counter[str] = Counter()
     for group in groups:
         source = source_of(group.item)
-        voters = sum(rollout.is_trained for rollout in group.rollouts)
+        trained = sum(rollout.is_trained for rollout in group.rollouts)
         counts[f"rollouts/{source}"] += len(group.rollouts)
         counts.update(f"masked/{rollout.mask_reason}/{source}" for rollout in group.rollouts if rollout.mask_reason)
-        counts[f"groups/single_voter/{source}"] += voters == 1
+        counts[f"groups/single_trained/{source}"] += trained == 1
         counts[f"groups/zero_variance/{source}"] += is_uniform(group.rollouts)
     return {name: float(count) for name, count in sorted(counts.items())}
 

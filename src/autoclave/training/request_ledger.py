@@ -20,7 +20,7 @@ from autoclave.training.timing import ThreeStages
 
 FILE = "requests.json"
 DISPATCHED, TRAINED, DROPPED, REQUEUED = "dispatched", "trained", "dropped", "requeued"
-REFILLED = "refilled"
+RESAMPLED = "resampled"
 """Why a rollout was dropped: its group taught nothing, and its item was asked again."""
 NO_SIGNAL = "no_signal"
 """Why a rollout was dropped: no reason masks it, but its advantage is 0, and so is its share in the loss."""
@@ -89,7 +89,7 @@ class RequestLedger:
                 self._open.add(name)
             self._counts[DISPATCHED] += len(account.asked)
             for name in account.replaced:
-                self._end(name, f"{DROPPED}/{REFILLED}")
+                self._end(name, f"{DROPPED}/{RESAMPLED}")
             there.update(account.there)
         return there
 

@@ -20,7 +20,7 @@ from autoclave.training.timing import ThreeStages
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunProgress:
     """Which iterations are to be done, and what there is of them."""
 
     done: int
@@ -53,13 +53,13 @@ class Iteration:
         return {number: batch.known for number, batch in self.ahead.items()}
 
 
-Schedule = Callable[[ThreeStages, ItemSource, Course], Iterator[Iteration]]
+Schedule = Callable[[ThreeStages, ItemSource, RunProgress], Iterator[Iteration]]
 """From stages and items to what happens in each iteration of a course."""
 
 
-def synchronous(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
+def synchronous(stages: ThreeStages, items: ItemSource, run_progress: RunProgress) -> Iterator[Iteration]:
     """Sample and judge, learn, publish; on policy."""
-    for iteration in range(course.done, course.total):
+    for iteration in range(run_progress.done, run_progress.total):
         batch = stages.collect(items.at(iteration), iteration)
         learned = stages.learn(batch.result())
         published = stages.publish(iteration + 1)
@@ -67,13 +67,13 @@ def synchronous(stages: ThreeStages, items: ItemSource, course: Course) -> Itera
 
 
 def minibatch_pipeline(
-    stages: ThreeStages, items: ItemSource, course: Course, *, minibatches: int, is_in_order: bool
+    stages: ThreeStages, items: ItemSource, run_progress: RunProgress, *, minibatches: int, is_in_order: bool
 ) -> Iterator[Iteration]:
     """Learn from each minibatch of whole groups as soon as it is there, while the rest of the batch is sampled.
 
     With `is_in_order` minibatches hold the groups that they hold in `synchronous`, else those that complete first.
     """
-    for iteration in range(course.done, course.total):
+    for iteration in range(run_progress.done, run_progress.total):
         batch = stages.collect(items.at(iteration), iteration)
         groups = batch.in_order() if is_in_order else iter(batch)
         learned = joined([stages.learn(part) for part in _parts(groups, len(batch) // minibatches)])
@@ -81,17 +81,17 @@ def minibatch_pipeline(
         yield Iteration(learned, batch.times, published)
 
 
-def one_off_pipeline(stages: ThreeStages, items: ItemSource, course: Course) -> Iterator[Iteration]:
+def one_off_pipeline(stages: ThreeStages, items: ItemSource, run_progress: RunProgress) -> Iterator[Iteration]:
     """Learn from a batch while the next one is sampled, with weights that are one iteration old.
 
     The first iteration has nothing to learn from until its batch is sampled. Weights change while samplers are idle;
     judging goes on meanwhile.
     """
-    batch = stages.collect(items.at(course.done), course.done, course.known.get(course.done))
+    batch = stages.collect(items.at(run_progress.done), run_progress.done, run_progress.known.get(run_progress.done))
     batch.wait_until_sampled()
-    for iteration in range(course.done, course.total):
+    for iteration in range(run_progress.done, run_progress.total):
         ahead: dict[int, Collection] = {}
-        if iteration + 1 < course.total:
+        if iteration + 1 < run_progress.total:
             ahead[iteration + 1] = stages.collect(items.at(iteration + 1), iteration + 1)
         learned = stages.learn(batch.result())
         for following in ahead.values():
@@ -102,7 +102,7 @@ def one_off_pipeline(stages: ThreeStages, items: ItemSource, course: Course) -> 
 
 
 def asynchronous(
-    stages: ThreeStages, items: ItemSource, course: Course, *, max_staleness: int, is_in_order: bool
+    stages: ThreeStages, items: ItemSource, run_progress: RunProgress, *, max_staleness: int, is_in_order: bool
 ) -> Iterator[Iteration]:
     """Sample without a pause, at most `max_staleness` iterations ahead of the weights that learn.
 
@@ -112,10 +112,10 @@ def asynchronous(
     """
     late = 0 if is_in_order else max_staleness // 2
     early = max_staleness - late
-    begun = {number: stages.collect(items.at(number), number, known) for number, known in course.known.items()}
-    following = course.done + early if course.done else 0
-    for iteration in range(course.done, course.total):
-        while following <= min(iteration + early, course.total - 1):
+    begun = {number: stages.collect(items.at(number), number, known) for number, known in run_progress.known.items()}
+    following = run_progress.done + early if run_progress.done else 0
+    for iteration in range(run_progress.done, run_progress.total):
+        while following <= min(iteration + early, run_progress.total - 1):
             begun[following] = stages.collect(items.at(following), following)
             following += 1
         groups = _first_groups(begun, items.per_iteration, due=iteration - late)

@@ -15,7 +15,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
-from autoclave.config import LengtheningConfig
+from autoclave.config import LengthScheduleConfig
 from autoclave.core import FaultError, Group, TaskItem
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
@@ -23,19 +23,19 @@ from autoclave.models import encode_prompt
 from autoclave.planning.accounting import SequenceLengths
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
 from autoclave.rollout.spans import CollectionSpans
-from autoclave.training.adaptation import Adaptation
+from autoclave.training.controllers import ControllerState
 from autoclave.training.learned import Learned
 from autoclave.training.learning import (
-    account,
-    completed,
     mask_discarded,
     mask_groups,
-    prepared,
     tensors,
+    token_ledger,
     trainer_log_probs,
+    with_advantages,
     with_model_rewards,
+    with_rewards,
 )
-from autoclave.training.lengthening import Lengthening
+from autoclave.training.length_schedule import LengthSchedule
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.trainer import (
@@ -48,9 +48,9 @@ from autoclave.workers.trainer import (
     RewardModelWorker,
     SharedReference,
 )
-from autoclave.workers.weights.probe import Probe
 from autoclave.workers.weights.publisher import Publisher
 from autoclave.workers.weights.rollout_check import rollout_mismatch
+from autoclave.workers.weights.sync_check import SyncCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Stages:
     minibatches: int
     """Optimizer steps of a `learn`."""
     seed: int
-    probe: Probe | None = None
+    sync_check: SyncCheck | None = None
     """Compares trainer and samplers after each publish."""
     publish_s: float = 3600.0
     """Weights that are not published after so long are an error."""
@@ -84,14 +84,16 @@ class Stages:
     """By task, most new tokens of a response, where it may have fewer than others."""
     saves_before_learning: bool = False
     """Learning waits until a checkpoint is written, whose copy shares memory with what learning keeps."""
-    curriculum: LengtheningConfig | None = None
+    length_schedule_config: LengthScheduleConfig | None = None
     """Limits of new tokens, stage by stage, in place of that of `sampling`."""
-    adaptation: Adaptation = field(init=False)
-    lengthening: Lengthening = field(init=False)
+    controllers: ControllerState = field(init=False)
+    length_schedule: LengthSchedule = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "adaptation", Adaptation(self.algorithm))
-        object.__setattr__(self, "lengthening", Lengthening(self.sampling.max_new_tokens, self.curriculum))
+        object.__setattr__(self, "controllers", ControllerState(self.algorithm))
+        object.__setattr__(
+            self, "length_schedule", LengthSchedule(self.sampling.max_new_tokens, self.length_schedule_config)
+        )
 
     def collect(
         self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
@@ -107,7 +109,7 @@ class Stages:
             known: by index of the item, groups that are complete already, and None where one is still wanted; others
                 are not asked. By default all are.
         """
-        sampling = replace(self.sampling, max_new_tokens=self.lengthening.begin(iteration))
+        sampling = replace(self.sampling, max_new_tokens=self.length_schedule.begin(iteration))
         prompts = [encode_prompt(self.tokenizer, item.messages) for item in items]
         asked = range(len(items)) if known is None else [index for index, group in known.items() if group is None]
         complete = {index: group for index, group in (known or {}).items() if group}
@@ -118,8 +120,8 @@ class Stages:
             own = replace(sampling, max_new_tokens=limit)
             return [Request(prompts[index], own, (self.seed, iteration, index, n)) for n in samples]
 
-        def refill(index: int, times: int, group: Group) -> list[Request] | None:
-            is_kept = times >= self.algorithm.max_refills or not is_uniform(self.algorithm.mask(group.rollouts))
+        def resample(index: int, times: int, group: Group) -> list[Request] | None:
+            is_kept = times >= self.algorithm.max_resamples or not is_uniform(self.algorithm.mask(group.rollouts))
             return None if is_kept else requests(index, times + 1)
 
         first = [requests(index, 0) if index in asked else [] for index in range(len(items))]
@@ -128,7 +130,7 @@ class Stages:
             first,
             self.sampler,
             self.reward,
-            refill=refill if self.algorithm.max_refills else None,
+            resample=resample if self.algorithm.max_resamples else None,
             complete=complete,
             spans=CollectionSpans(self.timeline, iteration + 1),
         )
@@ -136,22 +138,22 @@ class Stages:
     def learn(self, groups: Sequence[Group]) -> Learned:
         """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
         groups = mask_groups(self.algorithm, groups)
-        whole = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
-        whole = self.reward_model.scores(whole).result()
-        whole = prepared(self.algorithm, whole, self.adaptation.state)
-        batch = self.actor.scores_ahead(whole.select(whole.rows["computes"]))
+        full_batch = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
+        full_batch = self.reward_model.scores(full_batch).result()
+        full_batch = with_rewards(self.algorithm, full_batch, self.controllers.state)
+        batch = self.actor.old_log_probs(full_batch.select(full_batch.rows["computes"]))
         batch = self.reference.log_probs(batch)
         batch = self.critic.values(batch)
-        batch = completed(self.algorithm, batch.result())
-        of_critic = self.critic.update(batch, self.minibatches)
-        of_actor = self.actor.update(batch, self.minibatches)
-        metrics = of_critic.result() | of_actor.result() | batch_metrics(tensors(batch))
-        batch = self.actor.with_scores(batch).result()
-        metrics |= self.adaptation.advance(metrics)
-        groups = mask_discarded(self.algorithm, with_model_rewards(groups, whole), whole)
+        batch = with_advantages(self.algorithm, batch.result())
+        critic_metrics = self.critic.update(batch, self.minibatches)
+        actor_metrics = self.actor.update(batch, self.minibatches)
+        metrics = critic_metrics.result() | actor_metrics.result() | batch_metrics(tensors(batch))
+        batch = self.actor.with_log_probs(batch).result()
+        metrics |= self.controllers.advance(metrics)
+        groups = mask_discarded(self.algorithm, with_model_rewards(groups, full_batch), full_batch)
         lengths = SequenceLengths(batch.lengths, batch.response_lengths)
-        metrics |= self.mismatch(groups, trainer_log_probs(whole, batch))
-        return Learned(groups, account(whole, batch), metrics, trainer_log_probs(whole, batch), lengths)
+        metrics |= self.mismatch(groups, trainer_log_probs(full_batch, batch))
+        return Learned(groups, token_ledger(full_batch, batch), metrics, trainer_log_probs(full_batch, batch), lengths)
 
     def mismatch(self, groups: Sequence[Group], log_probs: Sequence[FloatArray | None]) -> dict[str, float]:
         """Metrics of how far the sampler's log-probs are from the trainer's, before the update; see `rollout_mismatch`.
@@ -159,7 +161,7 @@ class Stages:
         Raises:
             FaultError: neither rounding nor staleness explains it.
         """
-        limit = self.probe.explained if self.probe else None
+        limit = self.sync_check.explained if self.sync_check else None
         return rollout_mismatch(groups, log_probs, self.publisher.version, limit)
 
     def begin_save(self, folder: Path) -> None:
@@ -168,8 +170,8 @@ class Stages:
         wait(begun)  # when one fails, the other writes no longer either
         for each in begun:
             each.result()
-        self.adaptation.save(folder)
-        self.lengthening.save(folder)
+        self.controllers.save(folder)
+        self.length_schedule.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
@@ -184,8 +186,8 @@ class Stages:
         """
         self.actor.load(folder / "actor").result()
         self.critic.load(folder / "critic").result()
-        self.adaptation.load(folder)
-        self.lengthening.load(folder)
+        self.controllers.load(folder)
+        self.length_schedule.load(folder)
 
     def begin(self, version: int) -> Mapping[str, float]:
         """Hand the trainer's weights to the samplers as `version`, any number; before all else.
@@ -216,5 +218,5 @@ class Stages:
             state = self.sampler.state()
             raise FaultError(f"weights of version {version} are not published after {self.publish_s:.0f} s:\n{state}")
         published.result()
-        found = self.probe.check(version, self.actor, self.sampler) if self.probe else {}
+        found = self.sync_check.check(version, self.actor, self.sampler) if self.sync_check else {}
         return {"publish/unread_weights": float(self.publisher.unread), **found}

@@ -32,7 +32,7 @@ from autoclave.training.learned import Learned
 from autoclave.training.metrics import describe_iteration, iteration_metrics
 from autoclave.training.request_ledger import AccountedStages, RequestLedger
 from autoclave.training.saved_groups import Known
-from autoclave.training.schedules import Course, Iteration, Schedule
+from autoclave.training.schedules import Iteration, RunProgress, Schedule
 from autoclave.training.stages import Stages
 from autoclave.training.timing import Stopwatch, TimedStages
 from autoclave.training.watchdog import Watchdog
@@ -120,8 +120,8 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
     with watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()
-        course = Course(done, config.steps, known or {})
-        for step, iteration in enumerate(run.schedule(stages, run.alignment.items, course), start=done + 1):
+        run_progress = RunProgress(done, config.steps, known or {})
+        for step, iteration in enumerate(run.schedule(stages, run.alignment.items, run_progress), start=done + 1):
             alignment_samples = run.alignment.settle(step, iteration.ahead.keys(), iteration.learned.groups)
             timeline.end()
             checkpoints.finish(wait=False)
@@ -165,7 +165,7 @@ def measured(run: Run, step: int, iteration: Iteration, spent: Mapping[str, floa
     metrics |= share_metrics(role_times(timeline.all_spans(), timeline.recorded().window))
     metrics |= judged_by_all(run, step, learned)
     metrics |= {f"requests/{name}": float(count) for name, count in run.requests.counts().items()}
-    metrics |= run.stages.lengthening.metrics(without_alignment_samples(learned.groups))
+    metrics |= run.stages.length_schedule.metrics(without_alignment_samples(learned.groups))
     return metrics
 
 
@@ -227,10 +227,10 @@ def evaluate_and_save(run: Run, step: int, iteration: Iteration, checkpoints: Ch
 
 def lengthen(run: Run, step: int, learned: Learned) -> None:
     """Decide whether batches that are begun from now on may have longer responses, and say so if they may."""
-    limit = run.stages.lengthening.advance(step, without_alignment_samples(learned.groups))
+    limit = run.stages.length_schedule.advance(step, without_alignment_samples(learned.groups))
     if limit is not None:
-        stage, all_stages = run.stages.lengthening.state.stage + 1, len(run.stages.lengthening.limits)
-        run.log.write("lengthening", step, {"stage": stage, "max_new_tokens": limit})
+        stage, all_stages = run.stages.length_schedule.state.stage + 1, len(run.stages.length_schedule.limits)
+        run.log.write("length_schedule", step, {"stage": stage, "max_new_tokens": limit})
         run.say(f"step {step:>4}  stage {stage} of {all_stages}: responses of up to {limit} tokens from now on")
 
 

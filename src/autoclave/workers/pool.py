@@ -63,7 +63,7 @@ _END = _Call(Future(), lambda: None)
 """The last call of a pool."""
 
 
-class Tenant(Protocol):
+class Owner(Protocol):
     """Who takes turns on the devices of a pool. Both are called on the pool's thread."""
 
     def begin_turn(self) -> None:
@@ -82,7 +82,7 @@ class ResourcePool:
         """A pool of one rank in this process, or of what `executor` starts; the pool closes it."""
         self.name = name
         self.executor: Executor = executor or InlineExecutor()
-        self._tenant: Tenant | None = None
+        self._owner: Owner | None = None
         self._waiting: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._closing = threading.Lock()
         self._is_closed = False
@@ -102,15 +102,15 @@ class ResourcePool:
             self._waiting.put(_Call(future, lambda: _resolved(call, args, kwargs)))
         return future
 
-    def give_turn(self, tenant: Tenant, begin: Callable[[], None] | None = None) -> None:
-        """Clear the devices for `tenant`, which begins its turn, or does so by `begin`. On the pool's thread."""
-        if self._tenant is tenant and begin is None:
+    def give_turn(self, owner: Owner, begin: Callable[[], None] | None = None) -> None:
+        """Clear the devices for `owner`, which begins its turn, or does so by `begin`. On the pool's thread."""
+        if self._owner is owner and begin is None:
             return
-        if self._tenant is not None:
-            self._tenant.end_turn()
-            self._tenant = None
-        (begin or tenant.begin_turn)()
-        self._tenant = tenant
+        if self._owner is not None:
+            self._owner.end_turn()
+            self._owner = None
+        (begin or owner.begin_turn)()
+        self._owner = owner
 
     def close(self) -> None:
         """Finish what runs, drop what waits, end the workers and the thread. Does nothing the second time.

@@ -24,7 +24,7 @@ from autoclave.workers.orders import Answer, Died, Event, Order, Returned
 from autoclave.workers.ray_cluster import connect
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.wire import Held, Message, pack
-from autoclave.workers.worker_host import Seat, WorkerHost
+from autoclave.workers.worker_host import RankInfo, WorkerHost
 
 RESERVE_S = 30.0
 """Seconds until resources that the cluster has, but somebody else holds, are taken for missing."""
@@ -138,7 +138,7 @@ class RayExecutor:
         """Start an actor in each bundle; see `Executor`."""
         actors = [
             _Actor.options(scheduling_strategy=self._in_bundle(place.bundle)).remote(
-                Seat(rank, self.processes, place.devices)
+                RankInfo(rank, self.processes, place.devices)
             )
             for rank, place in enumerate(self._places)
         ]
@@ -174,8 +174,8 @@ class _Place:
 class _Actor:
     """A worker host."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._host = WorkerHost(seat, pack)
+    def __init__(self, rank_info: RankInfo) -> None:
+        self._host = WorkerHost(rank_info, pack)
 
     def process_id(self) -> int:
         """Of the process that the worker is in."""

@@ -25,7 +25,7 @@ from autoclave.workers.orders import Died, Event, Order, Returned
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.shared_memory import Parcel
 from autoclave.workers.wire import Held, pack
-from autoclave.workers.worker_host import Seat, WorkerHost
+from autoclave.workers.worker_host import RankInfo, WorkerHost
 
 _START = (
     "import json, sys\n"
@@ -54,8 +54,8 @@ class SpawnExecutor:
 
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> SpawnRanks:
         """Start a process for each rank; see `Executor`."""
-        seats = [Seat(rank, self.processes, own) for rank, own in enumerate(self._devices)]
-        ranks = SpawnRanks(group, seats)
+        rank_infos = [RankInfo(rank, self.processes, own) for rank, own in enumerate(self._devices)]
+        ranks = SpawnRanks(group, rank_infos)
         self._started.append(ranks)
         ranks.build(make_worker, "127.0.0.1" if process_group else None)
         return ranks
@@ -74,9 +74,9 @@ class SpawnExecutor:
 class SpawnRanks(RemoteRanks):
     """The processes of one group."""
 
-    def __init__(self, group: str, seats: Sequence[Seat]) -> None:
-        super().__init__(group, [socket.gethostname()] * len(seats))
-        self._processes = [_Process(seat) for seat in seats]
+    def __init__(self, group: str, rank_infos: Sequence[RankInfo]) -> None:
+        super().__init__(group, [socket.gethostname()] * len(rank_infos))
+        self._processes = [_Process(rank_info) for rank_info in rank_infos]
 
     @property
     def process_ids(self) -> list[int]:
@@ -112,11 +112,13 @@ class SpawnRanks(RemoteRanks):
 class _Process:
     """One process, seen from the driver."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, rank_info: RankInfo) -> None:
         here, there = socket.socketpair()
         self.channel = Channel(here)
         with there:
-            arguments = json.dumps([sys.path, there.fileno(), [seat.rank, seat.world_size, seat.devices]])
+            arguments = json.dumps(
+                [sys.path, there.fileno(), [rank_info.rank, rank_info.world_size, rank_info.devices]]
+            )
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-c", _START, arguments],
                 stdin=subprocess.DEVNULL,
@@ -171,7 +173,7 @@ def _packed(value: Any) -> Parcel:
 def serve(end: int, rank: int, world_size: int, devices: Sequence[str]) -> None:
     """Carry out orders that come in at the socket `end`, one after the other, for as long as the driver lives."""
     channel = Channel(socket.socket(fileno=end))
-    host = WorkerHost(Seat(rank, world_size, tuple(devices)), _packed)
+    host = WorkerHost(RankInfo(rank, world_size, tuple(devices)), _packed)
     orders: queue.SimpleQueue[tuple[Order, list[Parcel]]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
     while True:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RankInfo:
     """A worker's place in its group: rank, how many there are, and the GPUs of this machine that are its own."""
 
     rank: int
@@ -34,10 +34,10 @@ class Seat:
 class WorkerHost:
     """Makes a worker and calls it."""
 
-    def __init__(self, seat: Seat, packed: Callable[[Any], Held]) -> None:
+    def __init__(self, rank_info: RankInfo, packed: Callable[[Any], Held]) -> None:
         """`packed` gives a result the form in which it is sent."""
-        seat.settle()
-        self._seat, self._packed = seat, packed
+        rank_info.settle()
+        self._rank_info, self._packed = rank_info, packed
         self._worker: Any = None
         self._store: TCPStore | None = None
 
@@ -75,8 +75,8 @@ class WorkerHost:
 
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, str(port)
         init_process_group(
-            backend="cpu:gloo,cuda:nccl" if self._seat.devices else "gloo",
+            backend="cpu:gloo,cuda:nccl" if self._rank_info.devices else "gloo",
             store=self._store or TCPStore(address, port, is_master=False),
-            rank=self._seat.rank,
-            world_size=self._seat.world_size,
+            rank=self._rank_info.rank,
+            world_size=self._rank_info.world_size,
         )

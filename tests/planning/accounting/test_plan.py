@@ -16,7 +16,7 @@ from autoclave.config import (
     AdvanceAtStepsConfig,
     EvaluationConfig,
     GrpoConfig,
-    LengtheningConfig,
+    LengthScheduleConfig,
     LengthStageConfig,
     LoraConfig,
     ModelConfig,
@@ -265,11 +265,11 @@ def test_without_lengths_a_prompt_takes_what_the_response_leaves():
 
 def test_memory_is_planned_for_the_last_stage_and_for_longer_evaluations():
     stages = (LengthStageConfig(max_new_tokens=10), LengthStageConfig(max_new_tokens=20))
-    curriculum = LengtheningConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
+    length_schedule = LengthScheduleConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
     sampler = SamplerConfig(engine=TransformersEngineConfig(batch_size=16))
-    last = config(sampler=sampler, curriculum=curriculum)
+    last = config(sampler=sampler, length_schedule=length_schedule)
     assert plan_for(last, prompt_tokens=10) == plan_run(last, SHAPE, Lengths(10, 20))
-    longer = config(sampler=sampler, curriculum=curriculum, evaluation=EvaluationConfig(max_new_tokens=40))
+    longer = config(sampler=sampler, length_schedule=length_schedule, evaluation=EvaluationConfig(max_new_tokens=40))
     plan = plan_for(longer, prompt_tokens=10)
     phases = {phase.name: phase.parts for phase in plan.pools[0].phases}
     as_long = {phase.name: phase.parts for phase in plan_run(longer, SHAPE, Lengths(10, 40)).pools[0].phases}

@@ -204,7 +204,7 @@ def test_hostile_cases_are_bounded_text(aligned: Path, write_rollouts, evil: str
 
 def test_the_gap_of_trainer_and_sampler_is_one_chart(make_run, add_lines):
     folder = make_run(steps=2)
-    names = ("policy/sampler_gap", "publish/mismatch_mean", "publish/mismatch_max", "publish/mismatch_k3")
+    names = ("policy/log_prob_mismatch", "publish/mismatch_mean", "publish/mismatch_max", "publish/mismatch_k3")
     gaps = dict(zip(names, (0.5, 0.1, 0.4, 0.01), strict=True))
     add_lines(folder / "metrics.jsonl", [{"kind": "train", "step": 3, **gaps}])
     figures = [figure for _, figures in curve_sections(read_run(folder)) for figure in figures]
@@ -215,7 +215,7 @@ def test_the_gap_of_trainer_and_sampler_is_one_chart(make_run, add_lines):
 
 def test_a_run_that_was_not_probed_has_the_gap_of_training_alone(make_run, add_lines):
     folder = make_run(steps=2)
-    add_lines(folder / "metrics.jsonl", [{"kind": "train", "step": 3, "policy/sampler_gap": 0.5}])
+    add_lines(folder / "metrics.jsonl", [{"kind": "train", "step": 3, "policy/log_prob_mismatch": 0.5}])
     figures = [figure for _, figures in curve_sections(read_run(folder)) for figure in figures]
     (gap,) = [figure for figure in figures if figure.title.startswith("Gap")]
     assert gap.legend == (("largest in training", "accent"),)

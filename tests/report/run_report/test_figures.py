@@ -35,7 +35,7 @@ def test_stages_of_length_are_told_with_the_step_that_they_begin_at(make_run, ad
     folder = make_run(steps=2)
     assert length_figure(read_run(folder), read_run(folder).train).note == "Sampled tokens."
     limits = [(1.0, 40.0), (1.0, 40.0), (1.25, 50.0), (2.0, 80.0)]  # the third step learnt from both
-    keys = ("curriculum/stage", "curriculum/max_new_tokens")
+    keys = ("length_schedule/stage", "length_schedule/max_new_tokens")
     rows = [dict(zip(keys, values, strict=True)) for values in limits]
     lines = [{"kind": "train", "step": n, "response_length/mean": 30.0} | row for n, row in enumerate(rows, start=1)]
     add_lines(folder / "metrics.jsonl", lines)

@@ -118,7 +118,7 @@ def test_a_token_tells_its_numbers_when_pointed_at(browser: Browser, page: Path)
     browser.point_at(".token-strip i")
     title = browser.evaluate("document.querySelector('.token-strip i').title")
     assert title.splitlines()[1] == "sampler -0.5 (probability 0.607)"
-    assert title.splitlines()[3] == "gap 0.0 nats"
+    assert title.splitlines()[3] == "mismatch 0.0 nats"
 
 
 def test_nothing_is_loaded_and_nothing_hostile_runs(browser: Browser, page: Path):

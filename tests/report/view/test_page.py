@@ -90,7 +90,7 @@ def test_each_token_stands_alone_with_its_numbers(record, rollout):
     assert len(strip["data-numbers"].split(";")) == count
     assert strip["data-numbers"].endswith(" -0.1 -0.8")
     assert '<i class="g3">&lt;end&gt;</i>' in page
-    assert f"largest gaps: token {count - 1} <end> −0.70 (sampler −0.10, trainer −0.80)" in texts(page)
+    assert f"largest mismatches: token {count - 1} <end> −0.70 (sampler −0.10, trainer −0.80)" in texts(page)
 
 
 def test_policy_versions_of_ranges_of_tokens_are_told(record, rollout):
@@ -101,11 +101,11 @@ def test_policy_versions_of_ranges_of_tokens_are_told(record, rollout):
 
 def test_the_ledger_of_the_algorithm_shows_where_there_is_one(record, rollout):
     line = rollout(
-        "a", ledger={"reward": 0.75, "votes": False, "group_mean": 0.5, "group_std": None, "advantage": -0.25}
+        "a", ledger={"reward": 0.75, "in_baseline": False, "group_mean": 0.5, "group_std": None, "advantage": -0.25}
     )
     said = texts(view(record({1: [line]})))
     assert "advantage −0.25" in said
-    assert "reward used 0.75 group mean 0.5 votes in group no" in said
+    assert "reward used 0.75 group mean 0.5 in group baseline no" in said
     assert "group deviation" not in said
 
 

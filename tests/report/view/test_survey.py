@@ -26,7 +26,7 @@ def test_figures_are_over_all_rollouts_of_a_step(record, rollout):
     assert (found.rollouts, found.masked, found.cut) == (3, 2, 1)
     assert found.statuses == {"accepted": 1, "wrong_answer": 1, "no_verdict": 1}
     assert (found.accepted_share, found.reward.value, found.length.value) == (pytest.approx(1 / 3), 0.5, 20.0)
-    assert (found.gap.value, found.max_gap) == (0.25, 0.5)  # |0.5| and 0; the other two have none
+    assert (found.mismatch.value, found.max_mismatch) == (0.25, 0.5)  # |0.5| and 0; the other two have none
 
 
 def test_of_a_problem_only_its_rollouts_count(record, rollout):
@@ -36,7 +36,12 @@ def test_of_a_problem_only_its_rollouts_count(record, rollout):
 
 def test_what_was_never_recorded_is_none(record):
     found = figures_of(record({1: [{"group": 0, "response": "x"}]}))
-    assert (found.reward.value, found.length.value, found.gap.value, found.max_gap) == (None, None, None, None)
+    assert (found.reward.value, found.length.value, found.mismatch.value, found.max_mismatch) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_line_of_another_format_is_refused(record, rollout):
@@ -59,7 +64,7 @@ def test_a_line_of_another_format_is_refused(record, rollout):
 )
 def test_columns_that_do_not_fit_are_as_not_recorded(record, rollout, changed):
     folder = record({1: [rollout("a") | changed]})
-    assert figures_of(folder).max_gap is None
+    assert figures_of(folder).max_mismatch is None
     assert "Tokens and their log-probs: not recorded." in write_view(Request(folder)).path.read_text("utf-8")
 
 

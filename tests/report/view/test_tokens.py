@@ -76,31 +76,31 @@ def test_tokens_are_coloured_by_gap_and_by_surprise(tokenizer: Tokenizer):
     )
     assert [token.css_class for token in strip.head] == ["", "g1 s1", "g2 s2", "g3 s3"]
     assert [token.index for token in strip.largest] == [3, 2, 1]
-    assert (strip.mean_gap, strip.max_gap) == (pytest.approx(0.87 / 4), pytest.approx(0.75))
+    assert (strip.mean_mismatch, strip.max_mismatch) == (pytest.approx(0.87 / 4), pytest.approx(0.75))
     assert strip.numbers == "5 -0.1 -0.1;6 -0.7 -0.72;7 -2.5 -2.4;8 -5 -5.75"
 
 
 def test_what_the_trainer_did_not_compute_has_no_gap(tokenizer: Tokenizer):
     strip = token_strip(columns([5, 6], [-0.1, math.nan], [math.nan] * 2), Detokenizer(tokenizer))
-    assert (strip.mean_gap, strip.max_gap, list(strip.largest)) == (None, None, [])
+    assert (strip.mean_mismatch, strip.max_mismatch, list(strip.largest)) == (None, None, [])
     assert [token.css_class for token in strip.head] == ["", ""]
     assert strip.numbers == "5 -0.1 -;6 - -"
 
 
 def test_rounding_of_the_record_is_no_gap():
-    assert columns([1], [-0.85073], [-0.85073 + 1e-9]).gaps.tolist() == [0.0]
+    assert columns([1], [-0.85073], [-0.85073 + 1e-9]).mismatches.tolist() == [0.0]
 
 
 def test_of_a_long_response_both_ends_show_and_the_largest_gap_is_that_of_all(tokenizer: Tokenizer, monkeypatch):
     monkeypatch.setattr(tokens, "SHOWN_TOKENS", 4)
-    gaps = [0.0] * 10
-    gaps[5] = -2.0  # in the middle, which does not show
-    strip = token_strip(columns([5] * 10, [0.0] * 10, gaps), Detokenizer(tokenizer))
+    mismatches = [0.0] * 10
+    mismatches[5] = -2.0  # in the middle, which does not show
+    strip = token_strip(columns([5] * 10, [0.0] * 10, mismatches), Detokenizer(tokenizer))
     assert ([token.index for token in strip.head], strip.left_out, [token.index for token in strip.tail]) == (
         [0, 1],
         6,
         [8, 9],
     )
-    assert [(token.index, token.gap) for token in strip.largest] == [(5, -2.0)]
-    assert strip.max_gap == 2.0
+    assert [(token.index, token.mismatch) for token in strip.largest] == [(5, -2.0)]
+    assert strip.max_mismatch == 2.0
     assert strip.numbers.count(";") == 3

@@ -126,7 +126,7 @@ def test_programs_are_not_skipped_when_alignment_samples_take_their_place():
     for step in range(6):
         asked += [item.id for item in found.items.at(step) if isinstance(item.payload, Problem)]
         go(found, 1, step)
-    plain = ShuffledItems(ITEMS, per_iteration=PER_STEP, seed=0).deal(range(len(asked)))
+    plain = ShuffledItems(ITEMS, per_iteration=PER_STEP, seed=0).at_positions(range(len(asked)))
     assert asked == [item.id for item in plain]
 
 

@@ -62,11 +62,11 @@ def seeds_of(completions: list[Completion]) -> list[str]:
 
 @given(st.integers(1, 3), st.sampled_from([None, 1, 2, 5]), st.lists(st.integers(0, 6), min_size=1, max_size=4))
 @settings(max_examples=25, deadline=None)
-def test_each_future_gets_the_completion_of_its_request(replicas, in_flight, waves):
+def test_each_future_gets_the_completion_of_its_request(replicas, in_flight, batches):
     with samplers(replicas, in_flight=in_flight) as sampler:
-        seeds = [[(wave, number) for number in range(size)] for wave, size in enumerate(waves)]
-        futures = [sampler.submit(asked(*wave)) for wave in seeds]
-        assert [seeds_of(results(wave)) for wave in futures] == [[str(seed) for seed in wave] for wave in seeds]
+        seeds = [[(batch, number) for number in range(size)] for batch, size in enumerate(batches)]
+        futures = [sampler.submit(asked(*batch)) for batch in seeds]
+        assert [seeds_of(results(batch)) for batch in futures] == [[str(seed) for seed in batch] for batch in seeds]
         assert sampler.outstanding() == 0
 
 

@@ -26,10 +26,10 @@ from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, log_probs_of
 from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.weights.broadcast import BroadcastGroup
-from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher
 from autoclave.workers.weights.receiving import ReceivesWeights
-from autoclave.workers.weights.routes import Seat
+from autoclave.workers.weights.routes import Endpoint
 from tests.training_parts import tiny_policy
 
 CPU = torch.device("cpu")
@@ -61,9 +61,9 @@ class Trainer(SendsWeights):
         self.__init__(**options)
 
     @register(Dispatch.ONE_TO_ALL)
-    def survey_weights(self, form: Form) -> tuple[Seat, bool]:
-        seat, is_own = super().survey_weights(form)
-        return replace(seat, gpu=self._gpu), is_own
+    def survey_weights(self, form: Form) -> tuple[Endpoint, bool]:
+        endpoint, is_own = super().survey_weights(form)
+        return replace(endpoint, gpu=self._gpu), is_own
 
     @register(Dispatch.ONE_TO_ALL)
     @torch.no_grad()
@@ -206,13 +206,13 @@ class SamplerWorker(ReceivesWeights):
     @register(Dispatch.ONE_TO_ALL)
     def become(self, options: dict[str, Any]) -> None:
         """Another one, in the same process."""
-        self._inlet = self._broadcast = None
+        self._receiver = self._broadcast = None
         self.__init__(**options)
 
     @register(Dispatch.ALL_TO_LIST)
-    def weights_seats(self) -> Seat:
-        seat = super().weights_seats()
-        return replace(seat, gpu=self._gpu, host=self._host or seat.host)
+    def weights_endpoint(self) -> Endpoint:
+        endpoint = super().weights_endpoint()
+        return replace(endpoint, gpu=self._gpu, host=self._host or endpoint.host)
 
     @register(Dispatch.ONE_TO_ALL)
     def held(self) -> tuple[int, dict[str, Tensor]]:

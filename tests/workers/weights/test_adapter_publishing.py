@@ -22,7 +22,7 @@ from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.sampler.worker import SamplerWorker
 from autoclave.workers.trainer.sharding import hold
-from autoclave.workers.weights.offer import Form
+from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher
 from tests.training_parts import tiny_policy
 from tests.workers.weights.parts import Trainer, called
@@ -94,8 +94,8 @@ def test_an_adapter_reaches_a_sampler_by_a_few_hundredths_of_the_bytes_and_gives
         publish(publisher, 2)
         assert max(before, gap(trainer, sampler)) < 1e-5
         merged = sum(each.nbytes for each in wide_policy().model.parameters())
-        assert publisher._offer
-        assert 0 < publisher._offer.table.num_bytes < 0.03 * merged
+        assert publisher._descriptor
+        assert 0 < publisher._descriptor.table.num_bytes < 0.03 * merged
         assert publisher._frozen is None  # nor were these sent
         assert publisher.unread == 0
 

@@ -30,7 +30,7 @@ def write(made: Control, version: int) -> int:
 def test_a_slot_that_is_used_is_never_written(acts: list[str]):
     made, version, used = control(), 0, {}
     for number, name in enumerate("ab"):
-        made.sit(number, name)
+        made.register(number, name)
     for act in acts:
         if act in ("publish", "fail"):
             try:
@@ -50,7 +50,7 @@ def test_a_slot_that_is_used_is_never_written(acts: list[str]):
 
 def test_a_half_written_slot_is_never_taken():
     made = control()
-    made.sit(0, "a")
+    made.register(0, "a")
     write(made, 1)
     made.begin(2, 0.0)
     with pytest.raises(
@@ -63,8 +63,8 @@ def test_a_half_written_slot_is_never_taken():
 
 def test_the_writer_waits_for_who_uses_a_slot_and_names_them():
     made = control()
-    made.sit(0, "sampler 0")
-    made.sit(1, "sampler 1")
+    made.register(0, "sampler 0")
+    made.register(1, "sampler 1")
     write(made, 1)
     made.hold(1, 1)
     write(made, 2)
@@ -80,7 +80,7 @@ def test_who_has_ended_uses_nothing():
     block = np.zeros(CONTROL_BYTES, dtype=np.uint8)
     made = Control(block)
     made.set_up("token", 2)
-    made.sit(0, "a")
+    made.register(0, "a")
     write(made, 1)
     made.hold(0, 1)
     ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -92,7 +92,7 @@ def test_who_has_ended_uses_nothing():
 
 def test_a_process_with_the_number_of_one_that_ended_is_another():
     made = control()
-    made.sit(0, "a")
+    made.register(0, "a")
     write(made, 1)
     made.hold(0, 1)
     made._seats[0]["started"] -= 1

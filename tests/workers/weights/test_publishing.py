@@ -21,10 +21,10 @@ from autoclave.workers.executor import Executor
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import SamplerWorker as Sampling
 from autoclave.workers.spawn_executor import SpawnExecutor
-from autoclave.workers.weights.offer import AS_TRAINED, Form
-from autoclave.workers.weights.probe import Probe
+from autoclave.workers.weights.buffer_descriptor import AS_TRAINED, Form
 from autoclave.workers.weights.publisher import Publisher
-from autoclave.workers.weights.routes import Route, Seat
+from autoclave.workers.weights.routes import Endpoint, Route
+from autoclave.workers.weights.sync_check import SyncCheck
 from tests.training_parts import tiny_policy
 from tests.workers.weights.parts import LeavingOut, SamplerWorker, SilentEngine, Trainer, begin, called, publish
 
@@ -38,9 +38,9 @@ class HangingSampler(SamplerWorker):
     may_answer = Event()
 
     @register(Dispatch.ALL_TO_LIST)
-    def weights_seats(self) -> Seat:
+    def weights_endpoint(self) -> Endpoint:
         self.may_answer.wait(DEADLINE_S)
-        return super().weights_seats()
+        return super().weights_endpoint()
 
 
 @contextmanager
@@ -258,23 +258,23 @@ def test_samplers_that_die_leave_and_come_sample_with_what_is_published():
         with ThreadPoolExecutor() as threads:
             groups = list(threads.map(lambda pool: WorkerGroup(pool, make_sampler), pools[1:]))
         publisher = Publisher(trainer, deadline_s=DEADLINE_S)
-        probe = Probe([np.array([2, 40, 3])], temperature=1.0, tokens=3, limit=1e-4, deadline_s=DEADLINE_S)
+        sync_check = SyncCheck([np.array([2, 40, 3])], temperature=1.0, tokens=3, limit=1e-4, deadline_s=DEADLINE_S)
         with closing(SamplerPool(groups[:1], restarts=1)) as sampler:
 
             def publish_and_probe(version: int) -> None:
                 trainer.learn(version).result()
                 publisher.write(version)
                 sampler.update_weights(version, publisher).result(DEADLINE_S)
-                probe.check(version, trainer, sampler)
+                sync_check.check(version, trainer, sampler)
 
             publisher.begin(0, sampler.groups)
             sampler.update_weights(0, publisher).result(DEADLINE_S)
             publish_and_probe(1)
             os.kill(groups[0]._ranks.process_ids[0], 9)
-            probe.check(1, trainer, sampler)  # by the one that was made anew
+            sync_check.check(1, trainer, sampler)  # by the one that was made anew
             publish_and_probe(2)
             sampler.attach(groups[1])
-            probe.check(2, trainer, sampler)
+            sync_check.check(2, trainer, sampler)
             publish_and_probe(3)
             sampler.detach(groups[0])
             for version in (4, 5, 6):  # nobody waits for the one that has left

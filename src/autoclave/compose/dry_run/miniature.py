@@ -121,16 +121,16 @@ def _shrink_lengths(tree: dict[str, Any], config: TrainConfig) -> None:
     for block in filter(None, (tree["evaluation"], tree["alignment"])):
         block["max_new_tokens"] = block["max_new_tokens"] and scaled(block["max_new_tokens"])
     steps = max(3, config.schedule.staleness + 2)
-    if curriculum := tree["curriculum"]:
-        stages = curriculum["stages"]
+    if schedule := tree["length_schedule"]:
+        stages = schedule["stages"]
         for number, stage in enumerate(stages):
             shortest = stages[number - 1]["max_new_tokens"] + 1 if number else 1
             stage["max_new_tokens"] = max(shortest, scaled(stage["max_new_tokens"]))
-        by_steps = curriculum["advance"]["name"] == "steps"
+        by_steps = schedule["advance"]["name"] == "steps"
         if by_steps:
-            curriculum["advance"]["steps"] = list(range(1, len(stages)))
+            schedule["advance"]["steps"] = list(range(1, len(stages)))
         else:
-            curriculum["advance"] |= {"window": 2, "patience": 1, "tolerance": 0.99}
+            schedule["advance"] |= {"window": 2, "patience": 1, "tolerance": 0.99}
         in_stage = 1 if by_steps else 4 + config.schedule.staleness  # steps of a batch begun before do not count
         steps = max(steps, in_stage * (len(stages) - 1) + 2)
     tree["steps"] = steps

@@ -121,8 +121,8 @@ def _sampling(run: Run) -> Iterator[Row]:
     if getattr(asked, "tensor_parallel", 1) > 1:
         yield Row("tensor-parallel samplers", "not exercised", "one process holds the tiny model")
     yield Row("response length", "stood in", f"{small.longest_trained} of {recipe.longest_trained} tokens")
-    if small.curriculum:
-        stages, reached = len(small.curriculum.stages), 1 + run.num("lengthening")
+    if small.length_schedule:
+        stages, reached = len(small.length_schedule.stages), 1 + run.num("length_schedule")
         detail = f"stage {reached} of {stages} was reached"
         yield _did("length schedule", reached == stages, detail, detail)
 

@@ -13,7 +13,7 @@ FLOAT32, FLOAT64 = 4, 8
 ADAM_MOMENTS = 2
 """Running means of gradient and squared gradient, in the number format of the weights."""
 
-SCORE_COPIES = 2
+LOGIT_COPIES = 2
 """float32 arrays (N, V) that stand beside the logits at the peak: log-probs, and scaled logits or probabilities. In the
 backward pass as many stand beside the gradient of the logits."""
 
@@ -63,7 +63,7 @@ def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int |
         chunk: most tokens whose logits exist at a time; None for all.
     """
     at_once = num_tokens if chunk is None else min(num_tokens, chunk)
-    return at_once * shape.vocabulary * (width + SCORE_COPIES * FLOAT32)
+    return at_once * shape.vocabulary * (width + LOGIT_COPIES * FLOAT32)
 
 
 def logits_backward_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int) -> int:

@@ -239,7 +239,7 @@ def _sampling_work(config: TrainConfig, shape: ModelShape, requests: Requests) -
         else rows_side_by_side(config, shape, of_copy, cache),
         weight_bytes=shape.parameters * width,
         row_bytes=row,
-        overlaps=places["sampler"] != places["actor"] and not config.schedule.takes_turns,
+        overlaps=places["sampler"] != places["actor"] and not config.schedule.is_time_shared,
     )
 
 

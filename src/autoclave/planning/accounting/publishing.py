@@ -64,7 +64,7 @@ def _is_one_process(config: TrainConfig) -> bool:
 def _is_alias(config: TrainConfig, holding: Holding) -> bool:
     """Whether samplers compute with the tensors of the trainer themselves."""
     is_plain = not config.trainer.lora and not config.publish.dtype and not holding.is_gathered
-    return _is_one_process(config) and is_plain and config.schedule.takes_turns
+    return _is_one_process(config) and is_plain and config.schedule.is_time_shared
 
 
 def _adapter_bytes(config: TrainConfig, shape: ModelShape) -> int:

@@ -12,7 +12,7 @@ from autoclave.runs.reader import Row, Run, number
 DRAWN_POINTS = 200
 """Most points of a curve; longer runs are averaged over neighbouring steps."""
 
-STAGE, LIMIT = "curriculum/stage", "curriculum/max_new_tokens"
+STAGE, LIMIT = "length_schedule/stage", "length_schedule/max_new_tokens"
 """Metrics of a run whose responses may become longer."""
 
 MARKED_POINTS = 30
@@ -91,7 +91,7 @@ def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
             "How far their log-probs of a token are apart; should be rounding.",
             Axis("nats"),
             [
-                Curve("policy/sampler_gap", "largest in training", "accent"),
+                Curve("policy/log_prob_mismatch", "largest in training", "accent"),
                 Curve("publish/mismatch_max", "largest after publish", "greedy"),
                 Curve("publish/mismatch_mean", "mean after publish", "compile_error"),
                 Curve("publish/mismatch_k3", "k3 after publish", "time_limit"),
@@ -117,7 +117,7 @@ def length_figure(run: Run, train: Sequence[Row]) -> Figure:
 
 
 def stage_starts(rows: Sequence[Row]) -> list[tuple[int, int, int]]:
-    """`(stage, step, limit)` of each stage of the curriculum: the first step that learnt from it alone."""
+    """`(stage, step, limit)` of each stage of the length schedule: the first step that learnt from it alone."""
     found: dict[int, tuple[int, int, int]] = {}
     for row in rows:
         stage, limit = number(row, STAGE), number(row, LIMIT)

@@ -19,7 +19,7 @@ from autoclave.report.view.shown import ShownGroup, ShownRollout, read_chosen
 from autoclave.report.view.sources import Request, ranges, sources_of
 from autoclave.report.view.steps import change_rows, step_rows
 from autoclave.report.view.survey import Survey, survey
-from autoclave.report.view.tokens import GAP_LEVELS, Detokenizer
+from autoclave.report.view.tokens import MISMATCH_LEVELS, Detokenizer
 from autoclave.runs.reader import Run
 from autoclave.runs.rollouts import SHOWN_TESTS, step_of
 
@@ -76,7 +76,7 @@ def write_view(request: Request, out: Path | None = None) -> Written:
         num_found=num_found,
         filters=_filters(groups, pairs, rollouts),
         has_tokens=any(rollout.strip for rollout in rollouts),
-        gap_levels=GAP_LEVELS,
+        mismatch_levels=MISMATCH_LEVELS,
         shown_tests=SHOWN_TESTS,
     )
     path = out or request.run / VIEW_NAME

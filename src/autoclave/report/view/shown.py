@@ -150,18 +150,18 @@ def _facts(rollout: RecordedRollout, strip: TokenStrip | None) -> Iterable[tuple
     if rollout.mask_reason:
         yield "not trained", rollout.mask_reason.replace("_", " ")
     yield from _ledger(rollout.ledger)
-    if strip and strip.mean_gap is not None and strip.max_gap is not None:
-        yield "gap of log-probs", f"mean {quantity(strip.mean_gap)}, largest {quantity(strip.max_gap)} nats"
+    if strip and strip.mean_mismatch is not None and strip.max_mismatch is not None:
+        yield "log-prob mismatch", f"mean {quantity(strip.mean_mismatch)}, largest {quantity(strip.max_mismatch)} nats"
     elif strip:
-        yield "gap of log-probs", "not computed: it could not move the policy"
+        yield "log-prob mismatch", "not computed: it could not move the policy"
 
 
 def _ledger(ledger: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     for key, label in LEDGER.items():
         if (value := number(ledger, key)) is not None:
             yield label, quantity(value)
-    if ledger.get("votes") is False:
-        yield "votes in group", "no"
+    if ledger.get("in_baseline") is False:
+        yield "in group baseline", "no"
 
 
 def _versions(versions: Sequence[tuple[int, int, int]]) -> str:

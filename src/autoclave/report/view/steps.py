@@ -54,8 +54,8 @@ def changes(before: Figures, after: Figures) -> list[str]:
         _difference(before.masked, after.masked),
         _difference(before.cut, after.cut),
         _difference(before.length.value, after.length.value),
-        _difference(before.gap.value, after.gap.value),
-        _difference(before.max_gap, after.max_gap),
+        _difference(before.mismatch.value, after.mismatch.value),
+        _difference(before.max_mismatch, after.max_mismatch),
     ]
     in_words = ["–" if share is None else f"{text.points(share)} points"]
     return in_words + ["–" if change is None else text.change(change) for change in others]

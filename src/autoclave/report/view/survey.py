@@ -47,9 +47,9 @@ class Figures:
     reward: Mean = field(default_factory=Mean)
     length: Mean = field(default_factory=Mean)
     """Tokens of a response."""
-    gap: Mean = field(default_factory=Mean)
+    mismatch: Mean = field(default_factory=Mean)
     """|log-prob of the trainer - of the sampler| of a token, nats."""
-    max_gap: float | None = None
+    max_mismatch: float | None = None
 
     def add(self, rollout: RecordedRollout) -> None:
         self.rollouts += 1
@@ -60,10 +60,10 @@ class Figures:
         self.reward.add(rollout.reward)
         self.length.add(rollout.tokens)
         columns = rollout.token_columns
-        gaps = np.abs(columns.gaps[np.isfinite(columns.gaps)]) if columns else np.zeros(0)
-        if len(gaps):
-            self.gap.add(*gaps.tolist())
-            self.max_gap = max(self.max_gap or 0.0, float(gaps.max()))
+        mismatches = np.abs(columns.mismatches[np.isfinite(columns.mismatches)]) if columns else np.zeros(0)
+        if len(mismatches):
+            self.mismatch.add(*mismatches.tolist())
+            self.max_mismatch = max(self.max_mismatch or 0.0, float(mismatches.max()))
 
     @property
     def accepted_share(self) -> float | None:
@@ -79,11 +79,11 @@ def together(parts: Iterable[Figures]) -> Figures:
         found.statuses.update(part.statuses)
         found.masked += part.masked
         found.cut += part.cut
-        for mean, more in ((found.reward, part.reward), (found.length, part.length), (found.gap, part.gap)):
+        for mean, more in ((found.reward, part.reward), (found.length, part.length), (found.mismatch, part.mismatch)):
             mean.total += more.total
             mean.count += more.count
-        if part.max_gap is not None:
-            found.max_gap = max(found.max_gap or 0.0, part.max_gap)
+        if part.max_mismatch is not None:
+            found.max_mismatch = max(found.max_mismatch or 0.0, part.max_mismatch)
     return found
 
 

@@ -15,8 +15,8 @@ from autoclave.runs.rollouts import TokenColumns
 
 SHOWN_TOKENS = 2000
 """Most tokens shown of a response; of longer ones both ends."""
-LARGEST_GAPS = 3
-GAP_LEVELS = (0.01, 0.1, 0.5)
+LARGEST_MISMATCHES = 3
+MISMATCH_LEVELS = (0.01, 0.1, 0.5)
 """|trainer - sampler|, nats, from which on a token is coloured, more, and most."""
 SURPRISE_LEVELS = (0.7, 2.3, 4.6)
 """-log-prob of the sampler, nats: probabilities below 1/2, 1/10 and 1/100."""
@@ -90,13 +90,13 @@ class Token:
     trainer: float
 
     @property
-    def gap(self) -> float:
+    def mismatch(self) -> float:
         return self.trainer - self.sampler
 
     @property
     def css_class(self) -> str:
         """`g1` to `g3` by the gap and `s1` to `s3` by the surprise."""
-        names = [("g", _level(self.gap, GAP_LEVELS)), ("s", _level(self.sampler, SURPRISE_LEVELS))]
+        names = [("g", _level(self.mismatch, MISMATCH_LEVELS)), ("s", _level(self.sampler, SURPRISE_LEVELS))]
         return " ".join(f"{name}{level}" for name, level in names if level)
 
     @property
@@ -115,9 +115,9 @@ class TokenStrip:
     """Between `head` and `tail`."""
     tail: Sequence[Token]
     largest: Sequence[Token]
-    """The largest gaps that are coloured at all, largest first."""
-    mean_gap: float | None
-    max_gap: float | None
+    """The largest mismatches that are coloured at all, largest first."""
+    mean_mismatch: float | None
+    max_mismatch: float | None
     is_processed: bool
     """The sampler's log-probs are of its distribution after top-p."""
 
@@ -130,9 +130,9 @@ def token_strip(columns: TokenColumns, detokenizer: Detokenizer) -> TokenStrip |
     """What to show of the tokens of a response; None if they are not of the tokenizer."""
     count = len(columns.ids)
     head, tail = (count, count) if count <= SHOWN_TOKENS else (SHOWN_TOKENS // 2, count - SHOWN_TOKENS // 2)
-    gaps = np.abs(columns.gaps)
-    known = gaps[np.isfinite(gaps)]
-    by_size = np.argsort(-np.nan_to_num(gaps), kind="stable")[:LARGEST_GAPS].tolist()
+    mismatches = np.abs(columns.mismatches)
+    known = mismatches[np.isfinite(mismatches)]
+    by_size = np.argsort(-np.nan_to_num(mismatches), kind="stable")[:LARGEST_MISMATCHES].tolist()
 
     def tokens(indices: Sequence[int], pieces: Sequence[str] | None) -> list[Token]:
         numbers = (columns.ids, columns.sampler.tolist(), columns.trainer.tolist())
@@ -141,7 +141,7 @@ def token_strip(columns: TokenColumns, detokenizer: Detokenizer) -> TokenStrip |
             for index, piece in zip(indices, pieces or (), strict=True)
         ]
 
-    parts = [range(head), range(tail, count), [index for index in by_size if gaps[index] >= GAP_LEVELS[0]]]
+    parts = [range(head), range(tail, count), [index for index in by_size if mismatches[index] >= MISMATCH_LEVELS[0]]]
     shown = [detokenizer.pieces([columns.ids[index] for index in part]) for part in parts]
     if any(pieces is None for pieces in shown):
         return None
@@ -150,8 +150,8 @@ def token_strip(columns: TokenColumns, detokenizer: Detokenizer) -> TokenStrip |
         left_out=tail - head,
         tail=tokens(parts[1], shown[1]),
         largest=tokens(parts[2], shown[2]),
-        mean_gap=float(known.mean()) if len(known) else None,
-        max_gap=float(known.max()) if len(known) else None,
+        mean_mismatch=float(known.mean()) if len(known) else None,
+        max_mismatch=float(known.max()) if len(known) else None,
         is_processed=columns.is_processed,
     )
 

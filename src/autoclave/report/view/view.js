@@ -71,7 +71,7 @@ document.addEventListener("pointerover", (event) => {
   const lines = [`token ${index}, id ${id}`];
   const name = (value) => (value === "-" ? "not recorded" : `${value} (probability ${Math.exp(value).toPrecision(3)})`);
   lines.push(`sampler ${name(sampler)}`, `trainer ${name(trainer)}`);
-  if (sampler !== "-" && trainer !== "-") lines.push(`gap ${(trainer - sampler).toPrecision(2)} nats`);
+  if (sampler !== "-" && trainer !== "-") lines.push(`mismatch ${(trainer - sampler).toPrecision(2)} nats`);
   token.title = lines.join("\n");
 });
 

@@ -37,7 +37,7 @@ from autoclave.rollout import Collection as Batch
 from autoclave.tasks.alignment_samples import Source, Unusable, alignment_sample_of, input_of, is_short_input
 from autoclave.training.alignment.buffer import AlignmentBuffer
 from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
-from autoclave.training.alignment.items import MixedItems
+from autoclave.training.alignment.items import MixedBatches
 from autoclave.training.items import ItemSource, ShuffledItems
 from autoclave.training.learned import Learned
 from autoclave.training.timing import ThreeStages
@@ -84,7 +84,7 @@ class Alignment:
             per_problem=config.per_problem,
             max_staleness=None if config.programs == "reference" else config.max_staleness,
         )
-        self._mixed = MixedItems(programs, self._buffer, alignment_sampler.item_of, share=config.share)
+        self._mixed = MixedBatches(programs, self._buffer, alignment_sampler.item_of, share=config.share)
         self._step = self._part = 0
         self._pending: list[tuple[Candidate, Future[Trace]]] = []
         self._references: list[AlignmentSample] = []
@@ -161,7 +161,7 @@ class Alignment:
         if self._references and len(self._buffer) < self._per_step:  # all were asked: another round
             draw = np.random.default_rng((self._seed, done))
             self._buffer.add_again([self._references[index] for index in draw.permutation(len(self._references))])
-        mix = self._mixed.dealt(done - 1).mix
+        mix = self._mixed.batch(done - 1).mix
         self._mixed.forget(done, ahead)
         self._step, self._part = done, 0
         asked = sum(isinstance(group.item.payload, AlignmentSample) for group in groups)

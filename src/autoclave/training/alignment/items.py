@@ -18,7 +18,7 @@ from autoclave.training.items import ShuffledItems
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class MixedBatch:
     """What a step asks: the positions of programs in the order of their items, alignment samples, and how they are
     mixed.
     """
@@ -28,7 +28,7 @@ class Dealt:
     mix: Mix
 
 
-class MixedItems:
+class MixedBatches:
     """An `ItemSource` of programs and alignment samples."""
 
     def __init__(
@@ -48,27 +48,27 @@ class MixedItems:
 
     def restart(self) -> None:
         """Deal from the start."""
-        self._dealt: dict[int, Dealt] = {}
+        self._batches: dict[int, MixedBatch] = {}
         self._position, self._carry = 0, 0.0
 
     def at(self, iteration: int) -> list[TaskItem]:
         """The items of an iteration, counted from 0; see `ItemSource`."""
-        dealt = self.dealt(iteration)
-        programs = self._programs.deal(dealt.programs)
-        return spread(programs, [self._item_of(alignment_sample) for alignment_sample in dealt.alignment_samples])
+        batch = self.batch(iteration)
+        programs = self._programs.at_positions(batch.programs)
+        return spread(programs, [self._item_of(alignment_sample) for alignment_sample in batch.alignment_samples])
 
-    def dealt(self, iteration: int) -> Dealt:
+    def batch(self, iteration: int) -> MixedBatch:
         """What an iteration asks, decided when it is asked for first."""
-        if iteration not in self._dealt:
+        if iteration not in self._batches:
             mix = mixed(self.per_iteration, self._share, carry=self._carry, there=len(self._buffer))
             programs = range(self._position, self._position + self.per_iteration - mix.alignment_samples)
-            self._dealt[iteration] = Dealt(programs, self._buffer.take(mix.alignment_samples), mix)
+            self._batches[iteration] = MixedBatch(programs, self._buffer.take(mix.alignment_samples), mix)
             self._position, self._carry = programs.stop, mix.carry
-        return self._dealt[iteration]
+        return self._batches[iteration]
 
     def forget(self, done: int, ahead: Collection[int]) -> None:
         """Forget what the first `done` iterations asked, except for those of `ahead`, of which something is open."""
-        self._dealt = {number: dealt for number, dealt in self._dealt.items() if number >= done or number in ahead}
+        self._batches = {number: batch for number, batch in self._batches.items() if number >= done or number in ahead}
 
     def to_plain(self) -> dict[str, Any]:
         """All that is not in the buffer, ready for JSON."""
@@ -78,11 +78,11 @@ class MixedItems:
             "dealt": [
                 {
                     "iteration": iteration,
-                    "programs": [dealt.programs.start, dealt.programs.stop],
-                    "alignment_samples": [to_plain(alignment_sample) for alignment_sample in dealt.alignment_samples],
-                    "mix": to_plain(dealt.mix),
+                    "programs": [batch.programs.start, batch.programs.stop],
+                    "alignment_samples": [to_plain(alignment_sample) for alignment_sample in batch.alignment_samples],
+                    "mix": to_plain(batch.mix),
                 }
-                for iteration, dealt in self._dealt.items()
+                for iteration, batch in self._batches.items()
             ],
         }
 
@@ -93,8 +93,8 @@ class MixedItems:
             DataError, KeyError, TypeError, ValueError: it told no such thing.
         """
         self._position, self._carry = int(plain["position"]), float(plain["carry"])
-        self._dealt = {
-            int(each["iteration"]): Dealt(
+        self._batches = {
+            int(each["iteration"]): MixedBatch(
                 range(*each["programs"]),
                 [
                     from_plain(AlignmentSample, alignment_sample, "alignment_sample")

@@ -22,11 +22,10 @@ from typing import Any
 from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler.orders import Orders, Progress
 from autoclave.workers.sampler.replica import (
-    Desk,
+    EngineQueue,
+    PendingRequest,
     Replica,
-    Ticket,
     Update,
     WeightSource,
     by_prompt,
@@ -35,6 +34,7 @@ from autoclave.workers.sampler.replica import (
     refused,
     without_aborted,
 )
+from autoclave.workers.sampler.steps import StepInput, StepOutput
 from autoclave.workers.sampler.worker import SamplerWorker
 
 SLICE_S = 0.05
@@ -76,7 +76,7 @@ class SamplerPool:
         self._changed = threading.Condition()
         self._replicas: list[Replica] = []
         self._given_up: list[WorkerGroup[SamplerWorker]] = []
-        self._queue: deque[list[Ticket]] = deque()
+        self._queue: deque[list[PendingRequest]] = deque()
         self._numbers = count()
         self._next_engine = 0
         self._published: tuple[int, WeightSource] | None = None
@@ -88,7 +88,7 @@ class SamplerPool:
     # --- Requests
 
     def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
-        """A future for each of `requests`, a wave; samples of one prompt that stand together stay on one engine.
+        """A future for each of `requests`, one batch; samples of one prompt that stand together stay on one engine.
 
         Raises:
             RuntimeError: it is closed.
@@ -98,10 +98,10 @@ class SamplerPool:
             self._require_open()
             if not self._replicas:
                 raise WorkerDied(NO_SAMPLER)
-            tickets = self._tickets(requests)
-            self._deal(by_prompt(tickets))
+            pending_requests = self._pending_requests(requests)
+            self._assign(by_prompt(pending_requests))
             self._changed.notify_all()
-        return [ticket.future for ticket in tickets]
+        return [pending_request.future for pending_request in pending_requests]
 
     def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
         """As `submit`, to every engine: futures for all of `requests`, by the name of its group and its rank.
@@ -112,17 +112,19 @@ class SamplerPool:
         with self._changed:
             self._require_open()
             for replica in self._replicas:
-                for rank, desk in enumerate(replica.desks):
-                    desk.waves.append(self._tickets(requests))
-                    futures[f"{replica.group.name}/{rank}"] = [ticket.future for ticket in desk.waves[-1]]
+                for rank, queue in enumerate(replica.queues):
+                    queue.batches.append(self._pending_requests(requests))
+                    futures[f"{replica.group.name}/{rank}"] = [
+                        pending_request.future for pending_request in queue.batches[-1]
+                    ]
             self._changed.notify_all()
         return futures
 
-    def _tickets(self, requests: Sequence[Request]) -> list[Ticket]:
-        tickets = [Ticket(next(self._numbers), request, Future()) for request in requests]
-        for ticket in tickets:
-            ticket.future.set_running_or_notify_cancel()
-        return tickets
+    def _pending_requests(self, requests: Sequence[Request]) -> list[PendingRequest]:
+        pending_requests = [PendingRequest(next(self._numbers), request, Future()) for request in requests]
+        for pending_request in pending_requests:
+            pending_request.future.set_running_or_notify_cancel()
+        return pending_requests
 
     def abort(self, futures: Collection[Future[Completion]]) -> None:
         """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
@@ -132,9 +134,19 @@ class SamplerPool:
         """
         wanted = set(map(id, futures))
         with self._changed:
-            waiting = [ticket for r in self._replicas for desk in r.desks for ticket in desk.abort(wanted)]
-            waiting += [ticket for group in self._queue for ticket in group if id(ticket.future) in wanted]
-            kept = ([ticket for ticket in group if id(ticket.future) not in wanted] for group in self._queue)
+            waiting = [
+                pending_request for r in self._replicas for queue in r.queues for pending_request in queue.abort(wanted)
+            ]
+            waiting += [
+                pending_request
+                for group in self._queue
+                for pending_request in group
+                if id(pending_request.future) in wanted
+            ]
+            kept = (
+                [pending_request for pending_request in group if id(pending_request.future) not in wanted]
+                for group in self._queue
+            )
             self._queue = deque(group for group in kept if group)
             self._changed.notify_all()
         end_empty(waiting)
@@ -194,7 +206,7 @@ class SamplerPool:
         Raises:
             RuntimeError: it is closed.
         """
-        replica = Replica(group, [Desk() for _ in group.nodes], self._restarts)
+        replica = Replica(group, [EngineQueue() for _ in group.nodes], self._restarts)
         with self._changed:
             self._require_open()
             if self._published:
@@ -221,15 +233,15 @@ class SamplerPool:
         """What each engine did when it was last heard of, by the name of its group and its rank."""
         with self._changed:
             return {
-                f"{replica.group.name}/{rank}": desk.stats
+                f"{replica.group.name}/{rank}": queue.stats
                 for replica in self._replicas
-                for rank, desk in enumerate(replica.desks)
+                for rank, queue in enumerate(replica.queues)
             }
 
     def outstanding(self) -> int:
         """Requests that are not done."""
         with self._changed:
-            return sum(map(len, self._queue)) + sum(desk.outstanding for r in self._replicas for desk in r.desks)
+            return sum(map(len, self._queue)) + sum(queue.outstanding for r in self._replicas for queue in r.queues)
 
     def state(self) -> str:
         """What each replica does, in words, a line for each."""
@@ -254,8 +266,8 @@ class SamplerPool:
             given_up = tuple(self._given_up)
             self._published = None
             self._is_paused, self._next_engine = False, 0
-            tickets, updates = self._take_back_all(), self._take_back_updates()
-        self._end(tickets, updates, error)
+            pending_requests, updates = self._take_back_all(), self._take_back_updates()
+        self._end(pending_requests, updates, error)
         try:
             restarts = [group.restart() for group in [*self._at_rest(), *given_up]]
             for restarted in restarts:
@@ -279,9 +291,9 @@ class SamplerPool:
         """End all threads; requests and updates that are not done end in an error."""
         with self._changed:
             self._is_closed = True
-            tickets, updates = self._take_back_all(), self._take_back_updates()
+            pending_requests, updates = self._take_back_all(), self._take_back_updates()
             self._changed.notify_all()
-        self._end(tickets, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
+        self._end(pending_requests, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -289,31 +301,33 @@ class SamplerPool:
 
     # --- Dealing; with the lock
 
-    def _deal(self, groups: list[list[Ticket]]) -> None:
+    def _assign(self, groups: list[list[PendingRequest]]) -> None:
         if self._in_flight is not None:
             self._queue += groups
             return
-        desks = [desk for replica in self._replicas for desk in replica.desks]
-        for number, desk in enumerate(desks):
-            # Each engine in turn gets the next group: of equal waves, the same groups are always together.
-            wave = [t for group in groups[(number - self._next_engine) % len(desks) :: len(desks)] for t in group]
-            if wave:
-                desk.waves.append(wave)
-        self._next_engine = (self._next_engine + len(groups)) % len(desks)
+        queues = [queue for replica in self._replicas for queue in replica.queues]
+        for number, queue in enumerate(queues):
+            # Each engine in turn gets the next group: of equal batches, the same groups are always together.
+            batch = [t for group in groups[(number - self._next_engine) % len(queues) :: len(queues)] for t in group]
+            if batch:
+                queue.batches.append(batch)
+        self._next_engine = (self._next_engine + len(groups)) % len(queues)
 
     def _feed(self, replica: Replica) -> None:
         """Give the engines of a replica what waits, as much as they have room for."""
         limit = self._in_flight or 0
         if replica.update and replica.update.drains:
             return
-        for desk in sorted(replica.desks, key=lambda desk: desk.outstanding):
-            while self._queue and (not desk.outstanding or desk.outstanding + len(self._queue[0]) <= limit):
-                desk.waves.append(self._queue.popleft())
+        for queue in sorted(replica.queues, key=lambda queue: queue.outstanding):
+            while self._queue and (not queue.outstanding or queue.outstanding + len(self._queue[0]) <= limit):
+                queue.batches.append(self._queue.popleft())
 
-    def _take_back_all(self) -> list[Ticket]:
-        tickets = [ticket for group in self._queue for ticket in group]
+    def _take_back_all(self) -> list[PendingRequest]:
+        pending_requests = [pending_request for group in self._queue for pending_request in group]
         self._queue.clear()
-        return tickets + [ticket for replica in self._replicas for ticket in replica.take_back()]
+        return pending_requests + [
+            pending_request for replica in self._replicas for pending_request in replica.take_unfinished()
+        ]
 
     def _take_back_updates(self) -> list[Update]:
         updates = [replica.update for replica in self._replicas if replica.update]
@@ -321,9 +335,9 @@ class SamplerPool:
             replica.update = None
         return updates
 
-    def _end(self, tickets: Sequence[Ticket], updates: Sequence[Update], error: BaseException) -> None:
+    def _end(self, pending_requests: Sequence[PendingRequest], updates: Sequence[Update], error: BaseException) -> None:
         """End these in an error; without the lock."""
-        fail(tickets, error)
+        fail(pending_requests, error)
         for update in updates:
             update.done.set_exception(error)
 
@@ -345,9 +359,9 @@ class SamplerPool:
             if self._is_closed:
                 return False
             epoch, update = self._epoch, self._due_update(replica)
-            is_leaving, orders = replica.is_leaving, list[Orders]()
+            is_leaving, step_input = replica.is_leaving, list[StepInput]()
             if not is_leaving and not update:
-                orders = self._take_orders(replica)
+                step_input = self._take_step_input(replica)
             replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
         if is_leaving:
             self._let_go(replica)
@@ -356,16 +370,16 @@ class SamplerPool:
             if update:
                 self._updated(replica, update, self._delivered(replica))
             else:
-                self._hand_over(replica, self._call(replica, "sample", "advance", orders, SLICE_S), epoch)
+                self._hand_over(replica, self._call(replica, "sample", "advance", step_input, SLICE_S), epoch)
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
             return self._recover(replica, error, epoch)
         return True
 
-    def _take_orders(self, replica: Replica) -> list[Orders]:
+    def _take_step_input(self, replica: Replica) -> list[StepInput]:
         """What the engines of a replica are to be told; with the lock."""
         if self._in_flight is not None:
             self._feed(replica)
-        return [desk.take_orders() for desk in replica.desks]
+        return [queue.take_step_input() for queue in replica.queues]
 
     def _has_to_do(self, replica: Replica) -> bool:
         if self._is_closed:
@@ -420,18 +434,20 @@ class SamplerPool:
         if is_due:
             update.done.set_result(None)
 
-    def _hand_over(self, replica: Replica, answers: list[Progress], epoch: int) -> None:
+    def _hand_over(self, replica: Replica, answers: list[StepOutput], epoch: int) -> None:
         with self._changed:
             if self._epoch != epoch or self._is_closed:
                 return  # it was all taken back meanwhile
-            for rank, (desk, progress) in enumerate(zip(replica.desks, answers, strict=True)):
-                desk.check(progress, f"engine {rank} of worker group {replica.group.name!r}")
+            for rank, (queue, step_output) in enumerate(zip(replica.queues, answers, strict=True)):
+                queue.check(step_output, f"engine {rank} of worker group {replica.group.name!r}")
             finished = [
-                done for desk, progress in zip(replica.desks, answers, strict=True) for done in desk.take_done(progress)
+                done
+                for queue, step_output in zip(replica.queues, answers, strict=True)
+                for done in queue.take_done(step_output)
             ]
             self._changed.notify_all()
-        for ticket, completion in finished:
-            ticket.future.set_result(replace(completion, sampled_by=replica.group.name))
+        for pending_request, completion in finished:
+            pending_request.future.set_result(replace(completion, sampled_by=replica.group.name))
 
     def _recover(self, replica: Replica, error: BaseException, epoch: int) -> bool:
         """Bring a replica back that failed, with all that it had to do; whether it goes on."""
@@ -466,12 +482,12 @@ class SamplerPool:
 
     def _ask_again(self, replica: Replica, version: int | None) -> None:
         with self._changed:
-            aborted: list[Ticket] = []
-            for desk in replica.desks:
-                tickets, ended = without_aborted(desk.take_back())
+            aborted: list[PendingRequest] = []
+            for queue in replica.queues:
+                pending_requests, ended = without_aborted(queue.take_unfinished())
                 aborted += ended
-                if tickets:
-                    desk.waves.append(tickets)
+                if pending_requests:
+                    queue.batches.append(pending_requests)
             replica.version = version
             update = replica.update
             is_due = update is not None and version is not None and update.version <= version
@@ -487,14 +503,14 @@ class SamplerPool:
         with self._changed:
             self._replicas = [other for other in self._replicas if other is not replica]
             self._given_up.append(replica.group)
-            tickets, aborted = without_aborted(replica.take_back())
+            pending_requests, aborted = without_aborted(replica.take_unfinished())
             update, replica.update = replica.update, None
             is_survived = bool(self._replicas) and is_death
             if is_survived:
-                self._deal(by_prompt(tickets))
-                tickets = []
+                self._assign(by_prompt(pending_requests))
+                pending_requests = []
             elif not self._replicas:
-                tickets += self._take_back_all()
+                pending_requests += self._take_back_all()
             is_closed, left = self._is_closed, len(self._replicas)
             self._changed.notify_all()
         if not is_closed:
@@ -505,25 +521,25 @@ class SamplerPool:
         elif update:
             error = refused(error, update.version, replica.group.name)
             update.done.set_exception(error)
-        fail(tickets, error)
+        fail(pending_requests, error)
 
     def _let_go(self, replica: Replica) -> None:
         """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
         with self._changed:
             self._replicas = [other for other in self._replicas if other is not replica]
-            tickets, aborted = without_aborted(replica.take_back())
+            pending_requests, aborted = without_aborted(replica.take_unfinished())
             update, replica.update = replica.update, None
             if self._replicas:
-                self._deal(by_prompt(tickets))
-                tickets = []
+                self._assign(by_prompt(pending_requests))
+                pending_requests = []
             else:
-                tickets += self._take_back_all()
+                pending_requests += self._take_back_all()
             published = self._published
             self._changed.notify_all()
         end_empty(aborted)
         if update:
             update.done.set_result(None)
-        fail(tickets, WorkerDied(NO_SAMPLER))
+        fail(pending_requests, WorkerDied(NO_SAMPLER))
         if published and replica.version is not None:
             with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
                 published[1].release(replica.group, partial(self._call, replica, "let go of weights"))

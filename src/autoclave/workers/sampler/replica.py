@@ -18,12 +18,12 @@ import numpy as np
 from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler.orders import Orders, Progress
+from autoclave.workers.sampler.steps import StepInput, StepOutput
 from autoclave.workers.sampler.worker import SamplerWorker
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class PendingRequest:
     """A request on its way."""
 
     number: int
@@ -34,12 +34,12 @@ class Ticket:
 
 
 @dataclass(slots=True)
-class Desk:
+class EngineQueue:
     """What the driver knows of one engine."""
 
-    waves: list[list[Ticket]] = field(default_factory=list[list[Ticket]])
+    batches: list[list[PendingRequest]] = field(default_factory=list[list[PendingRequest]])
     """Not yet handed over."""
-    running: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
+    running: dict[int, PendingRequest] = field(default_factory=dict[int, PendingRequest])
     """Handed over and not done."""
     aborted: list[int] = field(default_factory=list[int])
     stats: EngineStats = field(default_factory=lambda: EngineStats(0, 0, 0, 0))
@@ -47,34 +47,44 @@ class Desk:
     @property
     def outstanding(self) -> int:
         """Requests that are not done."""
-        return len(self.running) + sum(map(len, self.waves))
+        return len(self.running) + sum(map(len, self.batches))
 
-    def take_orders(self) -> Orders:
+    def take_step_input(self) -> StepInput:
         """What the engine is to be told; from now on it runs."""
-        waves = tuple({ticket.number: ticket.request for ticket in wave} for wave in self.waves)
-        self.running |= {ticket.number: ticket for wave in self.waves for ticket in wave}
-        orders = Orders(waves, tuple(self.aborted))
-        self.waves, self.aborted = [], []
-        return orders
+        batches = tuple(
+            {pending_request.number: pending_request.request for pending_request in batch} for batch in self.batches
+        )
+        self.running |= {pending_request.number: pending_request for batch in self.batches for pending_request in batch}
+        step_input = StepInput(batches, tuple(self.aborted))
+        self.batches, self.aborted = [], []
+        return step_input
 
-    def abort(self, wanted: set[int]) -> list[Ticket]:
+    def abort(self, wanted: set[int]) -> list[PendingRequest]:
         """End those whose futures have these ids: the engine is told of those it has; the others are returned."""
-        for ticket in self.running.values():
-            if id(ticket.future) in wanted and not ticket.is_aborted:
-                ticket.is_aborted = True
-                self.aborted.append(ticket.number)
-        waiting = [ticket for wave in self.waves for ticket in wave if id(ticket.future) in wanted]
-        kept = ([ticket for ticket in wave if id(ticket.future) not in wanted] for wave in self.waves)
-        self.waves = [wave for wave in kept if wave]
+        for pending_request in self.running.values():
+            if id(pending_request.future) in wanted and not pending_request.is_aborted:
+                pending_request.is_aborted = True
+                self.aborted.append(pending_request.number)
+        waiting = [
+            pending_request
+            for batch in self.batches
+            for pending_request in batch
+            if id(pending_request.future) in wanted
+        ]
+        kept = (
+            [pending_request for pending_request in batch if id(pending_request.future) not in wanted]
+            for batch in self.batches
+        )
+        self.batches = [batch for batch in kept if batch]
         return waiting
 
-    def check(self, progress: Progress, engine: str) -> None:
+    def check(self, step_output: StepOutput, engine: str) -> None:
         """Check that each answer is one to a request that runs, and that the engine still has all the others.
 
         Raises:
             EngineFault: it is not so; the message names `engine` and the request.
         """
-        answers = Counter(number for number, _ in progress.done)
+        answers = Counter(number for number, _ in step_output.done)
         for number, times in answers.items():
             if number not in self.running:
                 raise EngineFault(
@@ -82,24 +92,26 @@ class Desk:
                 )
             if times > 1:
                 raise EngineFault(f"{engine} answered request {self.running[number].request.seed} {times} times")
-        left = [ticket for number, ticket in self.running.items() if number not in answers]
-        has = progress.stats.running + progress.stats.waiting
+        left = [pending_request for number, pending_request in self.running.items() if number not in answers]
+        has = step_output.stats.running + step_output.stats.waiting
         if has < len(left):
             raise EngineFault(
                 f"{engine} has lost requests: {len(left)} are not answered, such as {left[0].request.seed}, "
                 f"and it has {has}"
             )
 
-    def take_done(self, progress: Progress) -> list[tuple[Ticket, Completion]]:
+    def take_done(self, step_output: StepOutput) -> list[tuple[PendingRequest, Completion]]:
         """The requests that are done; `check` comes first."""
-        self.stats = progress.stats
-        return [(self.running.pop(number), completion) for number, completion in progress.done]
+        self.stats = step_output.stats
+        return [(self.running.pop(number), completion) for number, completion in step_output.done]
 
-    def take_back(self) -> list[Ticket]:
+    def take_unfinished(self) -> list[PendingRequest]:
         """All that is not done, in the order in which it was asked; the engine has nothing any more."""
-        tickets = sorted([*self.running.values(), *(t for wave in self.waves for t in wave)], key=lambda t: t.number)
-        self.waves, self.running, self.aborted = [], {}, []
-        return tickets
+        pending_requests = sorted(
+            [*self.running.values(), *(t for batch in self.batches for t in batch)], key=lambda t: t.number
+        )
+        self.batches, self.running, self.aborted = [], {}, []
+        return pending_requests
 
 
 class WeightSource(Protocol):
@@ -132,7 +144,7 @@ class Replica:
     """A worker group that samples."""
 
     group: WorkerGroup[SamplerWorker]
-    desks: list[Desk]
+    queues: list[EngineQueue]
     restarts_left: int
     update: Update | None = None
     version: int | None = None
@@ -144,23 +156,23 @@ class Replica:
     @property
     def is_idle(self) -> bool:
         """Whether it has no request."""
-        return not any(desk.outstanding for desk in self.desks)
+        return not any(queue.outstanding for queue in self.queues)
 
     @property
     def runs(self) -> bool:
         """Whether its engines have requests."""
-        return any(desk.running for desk in self.desks)
+        return any(queue.running for queue in self.queues)
 
-    def take_back(self) -> list[Ticket]:
+    def take_unfinished(self) -> list[PendingRequest]:
         """The requests of all its engines that are not done."""
-        return [ticket for desk in self.desks for ticket in desk.take_back()]
+        return [pending_request for queue in self.queues for pending_request in queue.take_unfinished()]
 
     def state(self) -> str:
         """What it does, in words; the same as long as nothing moves."""
         engines = "; ".join(
-            f"engine {rank}: {len(desk.running)} requests run, {sum(map(len, desk.waves))} wait, "
-            f"{desk.stats.sampled_tokens} tokens sampled"
-            for rank, desk in enumerate(self.desks)
+            f"engine {rank}: {len(queue.running)} requests run, {sum(map(len, queue.batches))} wait, "
+            f"{queue.stats.sampled_tokens} tokens sampled"
+            for rank, queue in enumerate(self.queues)
         )
         coming = f", version {self.update.version} is to come" if self.update else ""
         return (
@@ -169,27 +181,34 @@ class Replica:
         )
 
 
-def by_prompt(tickets: Iterable[Ticket]) -> list[list[Ticket]]:
+def by_prompt(pending_requests: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
     """Those of equal prompts that stand together."""
-    return [list(group) for _, group in groupby(tickets, key=lambda ticket: ticket.request.prompt_tokens.tobytes())]
+    return [
+        list(group)
+        for _, group in groupby(
+            pending_requests, key=lambda pending_request: pending_request.request.prompt_tokens.tobytes()
+        )
+    ]
 
 
-def fail(tickets: Iterable[Ticket], error: BaseException) -> None:
+def fail(pending_requests: Iterable[PendingRequest], error: BaseException) -> None:
     """End these in an error."""
-    for ticket in tickets:
-        ticket.future.set_exception(error)
+    for pending_request in pending_requests:
+        pending_request.future.set_exception(error)
 
 
-def without_aborted(tickets: Iterable[Ticket]) -> tuple[list[Ticket], list[Ticket]]:
+def without_aborted(pending_requests: Iterable[PendingRequest]) -> tuple[list[PendingRequest], list[PendingRequest]]:
     """Those that are still wanted, and those that were to be ended: their engine took what it had of them along."""
-    every = list(tickets)
-    return [ticket for ticket in every if not ticket.is_aborted], [ticket for ticket in every if ticket.is_aborted]
+    every = list(pending_requests)
+    return [pending_request for pending_request in every if not pending_request.is_aborted], [
+        pending_request for pending_request in every if pending_request.is_aborted
+    ]
 
 
-def end_empty(tickets: Iterable[Ticket]) -> None:
+def end_empty(pending_requests: Iterable[PendingRequest]) -> None:
     """End these as aborted, without a token."""
-    for ticket in tickets:
-        ticket.future.set_result(_nothing_of(ticket.request))
+    for pending_request in pending_requests:
+        pending_request.future.set_result(_nothing_of(pending_request.request))
 
 
 def refused(error: BaseException, version: int, name: str) -> BaseException:

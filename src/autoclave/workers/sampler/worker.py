@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from autoclave.rollout import Engine, SleepingEngine
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
-from autoclave.workers.sampler.orders import Orders, Progress
+from autoclave.workers.sampler.steps import StepInput, StepOutput
 from autoclave.workers.weights.receiving import ReceivesWeights
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
             self._engine.sleep()
 
     @register(Dispatch.EACH)
-    def advance(self, orders: Orders, seconds: float) -> Progress:
-        """Take `orders`, and sample on for about `seconds`, or until nothing is left."""
-        for wave in orders.waves:
-            self._engine.add(wave)
-        if orders.aborted:
-            self._engine.abort(orders.aborted)
-        return Progress(self._engine.step(seconds), self._engine.stats)
+    def advance(self, step_input: StepInput, seconds: float) -> StepOutput:
+        """Take `step_input`, and sample on for about `seconds`, or until nothing is left."""
+        for batch in step_input.batches:
+            self._engine.add(batch)
+        if step_input.aborted:
+            self._engine.abort(step_input.aborted)
+        return StepOutput(self._engine.step(seconds), self._engine.stats)

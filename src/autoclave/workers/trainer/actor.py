@@ -17,7 +17,7 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
 from autoclave.workers.trainer.publishing import SendsWeights
-from autoclave.workers.trainer.scoring import Scoring, batch_scores, log_probs_of
+from autoclave.workers.trainer.scoring import Scoring, batch_log_probs, log_probs_of
 from autoclave.workers.trainer.sharding import PLAIN, is_sharded
 from autoclave.workers.trainer.sources import gathered_weights, sources_of
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
@@ -90,19 +90,19 @@ class ActorWorker(LearningWorker, SendsWeights):
             return batch.with_responses(reference_log_probs=self._scored(batch))
 
     @register(Dispatch.DATA_PARALLEL)
-    def scores_ahead(self, batch: Batch) -> Batch:
+    def old_log_probs(self, batch: Batch) -> Batch:
         """`log_probs`, if the algorithm reads them before the update; else `batch` as it is, and the update finds them.
 
         The first optimizer step computes the log-probs of its rows anyway, by the weights that there are now. After an
         update of another part of the batch they are those of the weights before it.
         """
-        if not self._algorithm.needs_scores_ahead and not self._trained.remembers:
+        if not self._algorithm.needs_old_log_probs and not self._trained.remembers:
             return batch
         with self._trained.as_remembered():
             return self.log_probs(batch)
 
     @register(Dispatch.DATA_PARALLEL)
-    def with_scores(self, batch: Batch) -> Batch:
+    def with_log_probs(self, batch: Batch) -> Batch:
         """`batch`, the one that was learnt from last, with the `old_log_probs` that were found on the way."""
         return batch.with_responses(old_log_probs=self._found) if OLD not in batch.responses else batch
 
@@ -128,11 +128,11 @@ class ActorWorker(LearningWorker, SendsWeights):
             self._trained.remember()
         steps = (
             _with_credit(self._trained.step(self._trusted(rows), self._predict, self._loss))
-            for rows in self._with_later_scores(batch, in_minibatches(batch, minibatches))
+            for rows in self._with_later_log_probs(batch, in_minibatches(batch, minibatches))
         )
-        return mean_over_steps(steps) | _sampler_gap(self.with_scores(batch))
+        return mean_over_steps(steps) | _log_prob_mismatch(self.with_log_probs(batch))
 
-    def _with_later_scores(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
+    def _with_later_log_probs(self, batch: Batch, steps: list[Batch]) -> list[Batch]:
         """The rows of each optimizer step with `old_log_probs`, but for the first, which notes them in `_found`."""
         if OLD in batch.responses:
             return steps
@@ -145,7 +145,7 @@ class ActorWorker(LearningWorker, SendsWeights):
         return [steps[0].with_responses(place=places[0]), *steps[1:]]
 
     def _predict(self, part: Batch) -> dict[str, Tensor]:
-        log_probs, entropy = batch_scores(
+        log_probs, entropy = batch_log_probs(
             self._model, part, self._scoring, entropy_gradient=self._algorithm.needs_entropy
         )
         found: dict[str, Tensor] = {Column.LOG_PROBS: log_probs, Column.ENTROPY: entropy}
@@ -248,10 +248,10 @@ def _with_credit(metrics: dict[str, float]) -> dict[str, float]:
     return metrics | {name: sums[part] / sums[whole] for name, (part, whole) in _CREDIT.items() if sums[whole]}
 
 
-def _sampler_gap(batch: Batch) -> dict[str, float]:
+def _log_prob_mismatch(batch: Batch) -> dict[str, float]:
     """How far the sampler's log-probs are from the trainer's for the same weights; staleness and bugs show here."""
     if "sampler_log_probs" not in batch.responses:
         return {}
     gap = np.abs(batch.responses["sampler_log_probs"] - batch.responses["old_log_probs"])
     gaps = [found for found in gather(float(gap.max()) if len(gap) else None) if found is not None]
-    return {"sampler_gap": max(gaps)} if gaps else {}
+    return {"log_prob_mismatch": max(gaps)} if gaps else {}

@@ -164,9 +164,9 @@ class ActorConformance:
         actor, given = make_actor(folder, Setup()), sample_batch()
         expected = actor.log_probs(given).result().responses["old_log_probs"]
         without = {name: column for name, column in given.responses.items() if name != "old_log_probs"}
-        batch = actor.scores_ahead(replace(given, responses=without)).result()
+        batch = actor.old_log_probs(replace(given, responses=without)).result()
         actor.update(batch, 4).result()
-        found = actor.with_scores(batch).result().responses["old_log_probs"]
+        found = actor.with_log_probs(batch).result().responses["old_log_probs"]
         assert found == pytest.approx(expected, abs=self.tolerance)
 
     # --- Updates -------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class ActorConformance:
         metrics = make_actor(folder, Setup()).update(batch, 1).result()
         plain = PlainActor(folder, Setup())
         assert metrics["entropy"] == pytest.approx(plain.scores(batch)[1].mean().item(), rel=1e-4)
-        assert metrics["sampler_gap"] == pytest.approx(0.25)
+        assert metrics["log_prob_mismatch"] == pytest.approx(0.25)
         assert {"loss", "gradient_norm", "learning_rate"} <= metrics.keys()
         assert all(math.isfinite(value) for value in metrics.values())
 

@@ -15,10 +15,10 @@ from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
 from autoclave.workers.trainer.sharding import device_of
 from autoclave.workers.trainer.sources import AdjacentWeights, Source, source_digests, sources_of, write_sources
 from autoclave.workers.weights import device_memory
-from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting, open_store
+from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Rendezvous, open_store
+from autoclave.workers.weights.buffer_descriptor import Buckets, BufferDescriptor, Form
 from autoclave.workers.weights.memory import WeightMemory, this_host
-from autoclave.workers.weights.offer import Buckets, Form, Offer
-from autoclave.workers.weights.routes import Seat
+from autoclave.workers.weights.routes import Endpoint
 from autoclave.workers.weights.table import WeightTable
 
 R = TypeVar("R")
@@ -39,21 +39,21 @@ class Sender:
         sources = self._sources()
         table = WeightTable.of((source.weight for source in sources), form.sent_dtype)
         self._adjacent = AdjacentWeights.of(sources, table) if num_ranks() == 1 and not on_device else None
-        self.offer = _on_first_rank(lambda: self._made(table, num_slots))
+        self.descriptor = _on_first_rank(lambda: self._made(table, num_slots))
         # A GPU is one rank's; hosts have memories of their own. There each weight is gathered for rank 0 to write.
         self.gathers = on_device or len(set(gather(this_host()))) > 1
         if this_rank() and not self.gathers:
-            self._memory = WeightMemory.open(table, self.offer.address, is_writer=True)
+            self._memory = WeightMemory.open(table, self.descriptor.address, is_writer=True)
         self._slot, self._version = 0, 0
 
-    def _made(self, table: WeightTable, num_slots: int) -> Offer:
+    def _made(self, table: WeightTable, num_slots: int) -> BufferDescriptor:
         if not table.entries:
             raise ValueError("no weights to publish: adapters alone are wanted, and this model has none")
         self._memory = WeightMemory.create(table, num_slots, self._device)
         token = self._memory.address.token
         handles = None if self._device.type == "cpu" else device_memory.share(token, self._memory.slots)
         scale = adapter_scale(self._model) if self._form.adapter_only else None
-        return Offer(table, self._memory.address, handles, scale)
+        return BufferDescriptor(table, self._memory.address, handles, scale)
 
     def _sources(self) -> list[Source]:
         return sources_of(self._model, adapter_only=self._form.adapter_only)
@@ -82,13 +82,13 @@ class Sender:
         """What was written last, as arrays; on rank 0."""
         if this_rank():
             return None
-        table, slot = self.offer.table, self._memory.slots[self._slot]
+        table, slot = self.descriptor.table, self._memory.slots[self._slot]
         pieces = {piece: slot[slice(*piece)].cpu().numpy() for piece in table.buckets(BUCKET_BYTES)}
         return Buckets(self._version, table, pieces)
 
     def broadcast(self, group: BroadcastGroup) -> None:
         """Send what was written last to the members of `group`."""
-        group.broadcast(self._memory.slots[self._slot], self.offer.table.buckets(BUCKET_BYTES))
+        group.broadcast(self._memory.slots[self._slot], self.descriptor.table.buckets(BUCKET_BYTES))
 
 
 class SendsWeights:
@@ -101,7 +101,7 @@ class SendsWeights:
     _frozen_digests: Mapping[Form, Mapping[str, Digest]] = {}
 
     @register(Dispatch.ONE_TO_ALL)
-    def survey_weights(self, form: Form) -> tuple[Seat, bool]:
+    def survey_weights(self, form: Form) -> tuple[Endpoint, bool]:
         """Where rank 0 is, and whether its own tensors are what would be published in this form."""
         is_own = (
             not form.adapter_only and num_ranks() == 1 and all(source.is_plain for source in sources_of(self._model))
@@ -109,15 +109,15 @@ class SendsWeights:
         has_format = form.dtype is None or all(
             tensor.dtype == form.dtype for tensor in self._model.parameters() if tensor.is_floating_point()
         )
-        return Seat.of(device_of(self._model)), is_own and has_format
+        return Endpoint.of(device_of(self._model)), is_own and has_format
 
     @register(Dispatch.ONE_TO_ALL)
-    def open_weights(self, form: Form, num_slots: int, on_device: bool) -> Offer:
+    def open_weights(self, form: Form, num_slots: int, on_device: bool) -> BufferDescriptor:
         """Make the memory to publish by, in place of an earlier one; see `Sender`."""
         self._frozen_digests = {}
         self._sender = None  # an earlier memory is free as soon as samplers have let it go
         self._sender = Sender(self._model, form, num_slots=num_slots, on_device=on_device)
-        return self._sender.offer
+        return self._sender.descriptor
 
     @register(Dispatch.ONE_TO_ALL)
     def write_weights(self, version: int, deadline_s: float) -> None:
@@ -162,17 +162,17 @@ class SendsWeights:
         return Buckets(0, table, pieces) if this_rank() == 0 else None
 
     @register(Dispatch.ONE_TO_ALL)
-    def open_meetings(self) -> tuple[str, int]:
+    def open_rendezvous(self) -> tuple[str, int]:
         """Address and port where members of broadcast groups meet."""
         if self._store is None and this_rank() == 0:
             self._store = open_store()
         return (self._store.host, self._store.port) if self._store else ("", 0)
 
     @register(Dispatch.ONE_TO_ALL)
-    def meet(self, meeting: Meeting) -> None:
+    def join(self, rendezvous: Rendezvous) -> None:
         """Enter a broadcast group, as the one that sends; rank 0 does."""
         if this_rank() == 0:
-            self._group = BroadcastGroup(meeting, 0, self._opened()._device, self._store)
+            self._group = BroadcastGroup(rendezvous, 0, self._opened()._device, self._store)
 
     @register(Dispatch.ONE_TO_ALL)
     def broadcast_weights(self) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from autoclave.config import TrainerConfig
 from autoclave.core.rollout import FloatArray
-from autoclave.models import apply_liger, can_pack, response_scores
+from autoclave.models import apply_liger, can_pack, response_log_probs
 from autoclave.workers.batch import Array, Batch
 from autoclave.workers.trainer.peers import FILLER, missing_passes
 from autoclave.workers.trainer.sharding import device_of, reshard, run_as_forward
@@ -53,15 +53,15 @@ class Scoring:
         return batch.micro_batches(self.micro_batch_tokens, is_packed=self.is_packed)
 
 
-def batch_scores(
+def batch_log_probs(
     model: PreTrainedModel, batch: Batch, scoring: Scoring, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """`response_scores` of a batch that fits into memory at once: two (N,) tensors on the device that computes."""
+    """`response_log_probs` of a batch that fits into memory at once: two (N,) tensors on the device that computes."""
     arrays = batch.packed() if scoring.is_packed else batch.padded()
     ids, places, response = (torch.from_numpy(array).to(device_of(model)) for array in arrays)
     return run_as_forward(
         model,
-        response_scores,
+        response_log_probs,
         ids,
         None if scoring.is_packed else places,
         response,
@@ -74,7 +74,7 @@ def batch_scores(
 
 def log_probs_of(model: PreTrainedModel, batch: Batch, scoring: Scoring) -> FloatArray:
     """(N,) float32 log-probs of all response tokens of `batch`. Of all ranks, which have rows of their own."""
-    return scores_of(model, batch, scoring.pieces(batch), lambda part: batch_scores(model, part, scoring)[0])
+    return scores_of(model, batch, scoring.pieces(batch), lambda part: batch_log_probs(model, part, scoring)[0])
 
 
 @torch.no_grad()

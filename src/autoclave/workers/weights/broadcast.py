@@ -22,7 +22,7 @@ BUCKET_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """Where the members of a group meet, and how many they are; `name` is no other's at the same store."""
 
     address: str
@@ -39,26 +39,30 @@ def open_store() -> TCPStore:
 
 def _own_address() -> str:
     """By which other machines reach this one: that of the interface that leads outside. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sync_check:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address for documentation
+            sync_check.connect(("192.0.2.1", 9))  # an address for documentation
         except OSError:
             return "127.0.0.1"  # there is no outside
-        return probe.getsockname()[0]
+        return sync_check.getsockname()[0]
 
 
 class BroadcastGroup:
     """One member. Member 0 sends."""
 
-    def __init__(self, meeting: Meeting, member: int, device: torch.device, store: TCPStore | None = None) -> None:
+    def __init__(
+        self, rendezvous: Rendezvous, member: int, device: torch.device, store: TCPStore | None = None
+    ) -> None:
         """Meet the others; returns when all are there. `store` is that of the process that opened it.
 
         Raises:
             RuntimeError: they are not, after the deadline.
         """
-        timeout = timedelta(seconds=meeting.deadline_s)
-        reached = store or TCPStore(meeting.address, meeting.port, is_master=False, timeout=timeout)
-        self._group = _backend(PrefixStore(f"weights/{meeting.name}", reached), member, meeting.size, device, timeout)
+        timeout = timedelta(seconds=rendezvous.deadline_s)
+        reached = store or TCPStore(rendezvous.address, rendezvous.port, is_master=False, timeout=timeout)
+        self._group = _backend(
+            PrefixStore(f"weights/{rendezvous.name}", reached), member, rendezvous.size, device, timeout
+        )
         self._device = device
 
     def broadcast(self, buffer: Tensor, buckets: Sequence[tuple[int, int]]) -> None:

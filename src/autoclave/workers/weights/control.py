@@ -25,8 +25,8 @@ CONTROL_BYTES = 1 << 16
 _MAGIC = b"autoclav"
 _HEAD = np.dtype([("magic", "S8"), ("token", "S32"), ("writer", "i8"), ("num_slots", "i8"), ("pad", "i8")])
 _SLOT = np.dtype([("state", "i8"), ("version", "i8"), ("pad", "i8", 6)])
-_SEAT = np.dtype([("slots", "i8"), ("process", "i8"), ("started", "i8"), ("name", "S40")])
-NUM_SEATS = (CONTROL_BYTES - 192) // _SEAT.itemsize
+_READER = np.dtype([("slots", "i8"), ("process", "i8"), ("started", "i8"), ("name", "S40")])
+NUM_READERS = (CONTROL_BYTES - 192) // _READER.itemsize
 _POLL_S = 0.002
 
 
@@ -47,7 +47,7 @@ class Control:
     def __init__(self, block: np.ndarray) -> None:
         self._head = block[: _HEAD.itemsize].view(_HEAD)
         self._slots = block[64:192].view(_SLOT)
-        self._seats = block[192 : 192 + NUM_SEATS * _SEAT.itemsize].view(_SEAT)
+        self._readers = block[192 : 192 + NUM_READERS * _READER.itemsize].view(_READER)
 
     def set_up(self, token: str, num_slots: int) -> None:
         """Begin to use the block, which is all zeros; this process is the writer."""
@@ -103,23 +103,23 @@ class Control:
 
     def users(self, slot: int) -> list[str]:
         """Who uses the slot, by name and process."""
-        taken = self._seats[(self._seats["slots"] & (1 << slot)) != 0]
+        taken = self._readers[(self._readers["slots"] & (1 << slot)) != 0]
         return [
-            f"{seat['name'].decode()} (process {seat['process']})"
-            for seat in taken
-            if _start_of(int(seat["process"])) == seat["started"]
+            f"{reader['name'].decode()} (process {reader['process']})"
+            for reader in taken
+            if _start_of(int(reader["process"])) == reader["started"]
         ]
 
     # --- A reader
 
-    def sit(self, seat: int, name: str) -> None:
+    def register(self, reader: int, name: str) -> None:
         """Take the seat of this number, which nobody alive has, as `name`."""
-        own = self._seats[seat : seat + 1]
+        own = self._readers[reader : reader + 1]
         own["slots"] = 0
         own["process"], own["started"] = os.getpid(), _start_of(os.getpid())
         own["name"] = name.encode()[:40]
 
-    def hold(self, seat: int, version: int) -> int:
+    def hold(self, reader: int, version: int) -> int:
         """The slot of `version`, which stays as it is until it is let go.
 
         Raises:
@@ -127,16 +127,16 @@ class Control:
         """
         for slot in range(self.num_slots):
             if self._version(slot) == version and self._state(slot) is not State.EMPTY:
-                before = self._seats[seat]["slots"]
-                self._seats[seat]["slots"] |= 1 << slot
+                before = self._readers[reader]["slots"]
+                self._readers[reader]["slots"] |= 1 << slot
                 if self._state(slot) is State.WHOLE and self._version(slot) == version:
                     return slot
-                self._seats[seat]["slots"] = before
+                self._readers[reader]["slots"] = before
         raise FaultError(f"version {version} was not published whole: {self._account()}")
 
-    def let_go(self, seat: int, slots: int) -> None:
+    def let_go(self, reader: int, slots: int) -> None:
         """Stop using the slots of this bit mask."""
-        self._seats[seat]["slots"] &= ~slots
+        self._readers[reader]["slots"] &= ~slots
 
     def _account(self) -> str:
         said = {

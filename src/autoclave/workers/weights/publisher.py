@@ -15,10 +15,10 @@ from typing import Any
 
 from autoclave.core import FaultError
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.weights.broadcast import Meeting
-from autoclave.workers.weights.control import NUM_SEATS
-from autoclave.workers.weights.offer import AS_TRAINED, Form, Offer
-from autoclave.workers.weights.routes import MAPPED, Route, Seat, choose_routes, is_on_device, route_to_latecomer
+from autoclave.workers.weights.broadcast import Rendezvous
+from autoclave.workers.weights.buffer_descriptor import AS_TRAINED, BufferDescriptor, Form
+from autoclave.workers.weights.control import NUM_READERS
+from autoclave.workers.weights.routes import MAPPED, Endpoint, Route, choose_routes, is_on_device, route_to_latecomer
 
 SamplerGroup = WorkerGroup[Any]
 """A group whose worker is a `ReceivesWeights`."""
@@ -73,12 +73,12 @@ class Publisher:
         self._trainer, self._form, self._deadline_s, self._may_alias = trainer, form, deadline_s, may_alias
         self._readers: dict[str, _Reader] = {}
         self._numbers: dict[Rank, int] = {}  # of seats; a worker that is made anew takes the seat of the former
-        self._offer: Offer | None = None
+        self._descriptor: BufferDescriptor | None = None
         self._memory_routes: frozenset[Route] = frozenset()  # those that the trainer's memory was made for
         self._frozen: Future[Any] | None = None
         self._sent: dict[Route, Future[Any]] = {}  # what samplers are handed of the current version
         self._broadcast: Future[Any] | None = None  # of the current version
-        self._meetings = 0
+        self._rendezvous = 0
         self._members: frozenset[Rank] = frozenset()  # of the broadcast group
         self._version: int | None = None
         self._verifies = verifies
@@ -111,15 +111,19 @@ class Publisher:
             HostError: there is no memory for the weights, or it cannot be reached by the route that was chosen.
         """
         with self._turn:
-            self._readers, self._offer, self._version, self._members = {}, None, None, frozenset()
-            found: dict[str, list[Seat]] = self._answers({group.name: group.weights_seats() for group in samplers})
-            self._seat, is_own = self._answer(self._trainer.survey_weights(self._form))
-            seats: dict[Rank, Seat] = {(name, rank): seat for name in found for rank, seat in enumerate(found[name])}
+            self._readers, self._descriptor, self._version, self._members = {}, None, None, frozenset()
+            found: dict[str, list[Endpoint]] = self._answers(
+                {group.name: group.weights_endpoint() for group in samplers}
+            )
+            self._endpoint, is_own = self._answer(self._trainer.survey_weights(self._form))
+            endpoints: dict[Rank, Endpoint] = {
+                (name, rank): endpoint for name in found for rank, endpoint in enumerate(found[name])
+            }
             sharing = {name for name in found for group in samplers if group.name == name and self._shares_pool(group)}
             routes = choose_routes(
-                self._seat,
-                seats,
-                sharing_pool={rank for rank in seats if rank[0] in sharing},
+                self._endpoint,
+                endpoints,
+                sharing_pool={rank for rank in endpoints if rank[0] in sharing},
                 may_alias=self._may_alias and is_own,
             )
             self._make_memory(frozenset(routes.values()))
@@ -127,7 +131,7 @@ class Publisher:
                 of_ranks = [routes[group.name, rank] for rank in range(len(found[group.name]))]
                 self._readers[group.name] = _Reader(group, group.starts, of_ranks, self._need_frozen(found[group.name]))
             readers = self._readers.items()
-            self._answers({name: reader.group.open_inlet(*self._inlets(reader)) for name, reader in readers})
+            self._answers({name: reader.group.open_receiver(*self._receivers(reader)) for name, reader in readers})
             self._write(version)
 
     def write(self, version: int) -> None:
@@ -173,7 +177,7 @@ class Publisher:
         """Publish to this group no longer: what it uses may be written over; see `WeightSource`."""
         with self._turn:
             self._readers.pop(group.name, None)
-        call("close_inlet")
+        call("close_receiver")
 
     # --- Writing
 
@@ -182,12 +186,12 @@ class Publisher:
         self._memory_routes, self._sent = routes, {}
         if routes - {Route.ALIAS}:
             num_slots = 2 if routes & MAPPED else 1  # the other routes copy what they read
-            self._offer = self._answer(self._trainer.open_weights(self._form, num_slots, is_on_device(routes)))
+            self._descriptor = self._answer(self._trainer.open_weights(self._form, num_slots, is_on_device(routes)))
         self._frozen = None
 
     def _write(self, version: int) -> None:
         try:
-            if self._offer is not None:
+            if self._descriptor is not None:
                 patience_s = 0.8 * self._deadline_s  # who is waited for is known there, so it must give up first
                 self._answer(self._trainer.write_weights(version, patience_s))
             if self._verifies:
@@ -200,21 +204,21 @@ class Publisher:
         if members := [
             rank for each in self._readers.values() if each.is_ready for rank in each.ranks_by(Route.BROADCAST)
         ]:
-            self._meet(members)
+            self._join(members)
             self._broadcast = self._trainer.broadcast_weights()  # returns when all members have come for it
 
-    def _meet(self, members: Sequence[Rank]) -> None:
+    def _join(self, members: Sequence[Rank]) -> None:
         """Let the members of a broadcast meet, unless they have."""
-        if self._members == frozenset(members) or self._offer is None:
+        if self._members == frozenset(members) or self._descriptor is None:
             return
-        address, port = self._answer(self._trainer.open_meetings())
-        self._meetings += 1
-        name = f"{self._offer.address.token}/{self._meetings}"  # a trainer may have had other publishers
-        meeting = Meeting(address, port, name, len(members) + 1, self._deadline_s)
+        address, port = self._answer(self._trainer.open_rendezvous())
+        self._rendezvous += 1
+        name = f"{self._descriptor.address.token}/{self._rendezvous}"  # a trainer may have had other publishers
+        rendezvous = Rendezvous(address, port, name, len(members) + 1, self._deadline_s)
         numbers = {rank: number for number, rank in enumerate(sorted(members), start=1)}
-        calls: dict[str, Future[Any]] = {"trainer": self._trainer.meet(meeting)}
+        calls: dict[str, Future[Any]] = {"trainer": self._trainer.join(rendezvous)}
         for each in [reader for reader in self._readers.values() if any(rank in numbers for rank in _ranks(reader))]:
-            calls[each.group.name] = each.group.meet([numbers.get(rank) for rank in _ranks(each)], meeting)
+            calls[each.group.name] = each.group.join([numbers.get(rank) for rank in _ranks(each)], rendezvous)
         self._members = frozenset()
         self._answers(calls)
         self._members = frozenset(members)
@@ -223,47 +227,47 @@ class Publisher:
 
     def _welcomed(self, group: SamplerGroup, call: Callable[..., Any]) -> _Reader:
         """A group that comes later, or was made anew, told how weights come in from the memory that there is."""
-        starts, seats = group.starts, call("weights_seats")
+        starts, endpoints = group.starts, call("weights_endpoint")
         with self._turn:
-            routes = [self._route_beside(group, seat) for seat in seats]
-            reader = _Reader(group, starts, routes, self._need_frozen(seats))
+            routes = [self._route_beside(group, endpoint) for endpoint in endpoints]
+            reader = _Reader(group, starts, routes, self._need_frozen(endpoints))
             self._members -= {*_ranks(reader)}
-            inlets = self._inlets(reader)
-        call("open_inlet", *inlets)
+            receivers = self._receivers(reader)
+        call("open_receiver", *receivers)
         with self._turn:
             self._readers[group.name] = reader
         return reader
 
-    def _route_beside(self, group: SamplerGroup, seat: Seat) -> Route:
-        if self._offer is None:
-            if seat == self._seat and self._version is not None:
+    def _route_beside(self, group: SamplerGroup, endpoint: Endpoint) -> Route:
+        if self._descriptor is None:
+            if endpoint == self._endpoint and self._version is not None:
                 return Route.ALIAS
             raise FaultError(
                 f"sampler {group.name!r}: the others compute with the tensors of the trainer itself, and it is in "
                 "another process; all must `begin` anew"
             )
         return route_to_latecomer(
-            self._seat,
-            seat,
+            self._endpoint,
+            endpoint,
             shares_pool=self._shares_pool(group),
             is_on_device=is_on_device(self._memory_routes),
             is_mapped=bool(self._memory_routes & MAPPED),
         )
 
-    def _inlets(self, reader: _Reader) -> tuple[Any, ...]:
-        """The arguments of `open_inlet` for a group."""
-        seats: list[tuple[Route, int]] = []
+    def _receivers(self, reader: _Reader) -> tuple[Any, ...]:
+        """The arguments of `open_receiver` for a group."""
+        endpoints: list[tuple[Route, int]] = []
         for rank, route in zip(_ranks(reader), reader.routes, strict=True):
             number = self._numbers.setdefault(rank, len(self._numbers))
-            if number >= NUM_SEATS:
-                raise FaultError(f"sampler {rank} is the {number + 1}th; there is room for {NUM_SEATS}")
-            seats.append((route, number))
-        if reader.needs_frozen and self._frozen is None and self._offer:
+            if number >= NUM_READERS:
+                raise FaultError(f"sampler {rank} is the {number + 1}th; there is room for {NUM_READERS}")
+            endpoints.append((route, number))
+        if reader.needs_frozen and self._frozen is None and self._descriptor:
             self._frozen = self._trainer.frozen_weights(self._form)
-        return seats, self._offer, reader.group.name, self._frozen if reader.needs_frozen else None
+        return endpoints, self._descriptor, reader.group.name, self._frozen if reader.needs_frozen else None
 
-    def _need_frozen(self, seats: Sequence[Seat]) -> bool:
-        return self._form.adapter_only and not all(seat.holds_adapter for seat in seats)
+    def _need_frozen(self, endpoints: Sequence[Endpoint]) -> bool:
+        return self._form.adapter_only and not all(endpoint.holds_adapter for endpoint in endpoints)
 
     def _sent_to(self, reader: _Reader) -> Future[Any] | None:
         """What a group is handed of the current version, as the trainer holds it; None where it reads it itself."""

@@ -14,29 +14,31 @@ if TYPE_CHECKING:
     import torch
 
     from autoclave.models import Digest
-    from autoclave.workers.weights.broadcast import Meeting
-    from autoclave.workers.weights.inlets import Inlet
-    from autoclave.workers.weights.offer import Buckets, Offer
-    from autoclave.workers.weights.routes import Route, Seat
+    from autoclave.workers.weights.broadcast import Rendezvous
+    from autoclave.workers.weights.buffer_descriptor import Buckets, BufferDescriptor
+    from autoclave.workers.weights.receivers import Receiver
+    from autoclave.workers.weights.routes import Endpoint, Route
 
 
 class ReceivesWeights:
     """A worker whose engine, `_engine`, samples with what a trainer publishes. It computes on `device`, or the CPU."""
 
     _engine: Engine
-    _inlet: Inlet | None = None
+    _receiver: Receiver | None = None
     _unread: int | None = None  # frozen weights that the engine cannot report; None until they were compared
     device: torch.device | None = None
 
     @register(Dispatch.ALL_TO_LIST)
-    def weights_seats(self) -> Seat:
+    def weights_endpoint(self) -> Endpoint:
         """Where the engine is."""
-        from autoclave.workers.weights.routes import Seat
+        from autoclave.workers.weights.routes import Endpoint
 
-        return replace(Seat.of(self.device), holds_adapter=self._holds_adapter)
+        return replace(Endpoint.of(self.device), holds_adapter=self._holds_adapter)
 
     @register(Dispatch.EACH)
-    def open_inlet(self, place: tuple[Route, int], offer: Offer | None, name: str, frozen: Buckets | None) -> None:
+    def open_receiver(
+        self, place: tuple[Route, int], descriptor: BufferDescriptor | None, name: str, frozen: Buckets | None
+    ) -> None:
         """Get ready for weights; the engine stays as it is.
 
         Args:
@@ -48,23 +50,23 @@ class ReceivesWeights:
         Raises:
             HostError: the memory of the offer cannot be opened here.
         """
-        from autoclave.workers.weights.inlets import open_inlet
+        from autoclave.workers.weights.receivers import open_receiver
 
         route, number = place
-        self._inlet, self._unread = open_inlet(offer, route, name, number, frozen, self.device), None
+        self._receiver, self._unread = open_receiver(descriptor, route, name, number, frozen, self.device), None
 
     @register(Dispatch.ONE_TO_ALL)
-    def close_inlet(self) -> None:
+    def close_receiver(self) -> None:
         """Let go of the weights that came in; the engine must not compute until others do."""
-        if self._inlet:
-            self._inlet.close()
-        self._inlet = None
+        if self._receiver:
+            self._receiver.close()
+        self._receiver = None
 
     @register(Dispatch.EACH)
-    def meet(self, member: int | None, meeting: Meeting) -> None:
+    def join(self, member: int | None, rendezvous: Rendezvous) -> None:
         """Enter a broadcast group, as the member of this number, which receives; None: this rank is none."""
-        if self._inlet and member is not None:
-            self._inlet.meet(meeting, member)
+        if self._receiver and member is not None:
+            self._receiver.join(rendezvous, member)
 
     @register(Dispatch.ALL_TO_LIST)
     def take_weights(self, version: int, sent: Any, published: Mapping[str, Digest] | None = None) -> int:
@@ -82,21 +84,21 @@ class ReceivesWeights:
             FaultError: they are not there whole, or the engine computes with others.
             InputError: they do not fit the engine's model.
         """
-        if self._inlet is None:
-            raise RuntimeError("this sampler has no way for weights to come in: `open_inlet` comes first")
-        weights = self._inlet.take(version, sent)
+        if self._receiver is None:
+            raise RuntimeError("this sampler has no way for weights to come in: `open_receiver` comes first")
+        weights = self._receiver.take(version, sent)
         is_taken = False
         try:
             self._engine.update_weights(version, weights)
             is_taken = True
         finally:
-            self._inlet.settle(is_taken)
+            self._receiver.settle(is_taken)
         if published is None:
             return 0
         from autoclave.workers.weights.verification import verify_frozen, verify_weights
 
         if not self._holds_adapter:
-            return verify_weights(self._engine, weights, self._inlet.arrived(weights), published)
+            return verify_weights(self._engine, weights, self._receiver.arrived(weights), published)
         from autoclave.models import is_of_adapter
 
         if self._unread is None:  # they stay as they are

@@ -17,7 +17,7 @@ import numpy as np
 
 from autoclave.core import Completion, FaultError, Group
 from autoclave.core.rollout import FloatArray
-from autoclave.workers.weights.probe import mismatch
+from autoclave.workers.weights.sync_check import mismatch
 
 SIGMAS = 5.0
 """Standard errors of a mean that chance explains."""
@@ -88,7 +88,7 @@ def _require_explained(own: FloatArray, theirs: FloatArray, sampler: str, versio
         f"nats per token from the trainer's (at most {found.max:.2g}); {why}. The engine samples with other weights "
         "than were published, or reports log-probs of another distribution than it draws from (temperature, "
         "penalties, a cache of old weights). Fix: resume the run with new samplers; if it happens again, use another "
-        "engine, or raise publish.probe.limit if the number formats explain it"
+        "engine, or raise publish.sync_check.limit if the number formats explain it"
     )
 
 

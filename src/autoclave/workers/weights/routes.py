@@ -35,7 +35,7 @@ MAPPED = {Route.MEMORY, Route.DEVICE}
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Endpoint:
     """Where a rank is: host, process, and the GPU that it computes on, which is empty for the CPU."""
 
     host: str
@@ -45,14 +45,14 @@ class Seat:
     """Of a sampler: its engine has the frozen weights, and computes with adapters beside them."""
 
     @staticmethod
-    def of(device: torch.device | None) -> Seat:
+    def of(device: torch.device | None) -> Endpoint:
         """That of this process, which computes on `device`, or the CPU."""
         gpu = str(torch.cuda.get_device_properties(device).uuid) if device and device.type == "cuda" else ""
-        return Seat(this_host(), os.getpid(), gpu)
+        return Endpoint(this_host(), os.getpid(), gpu)
 
 
 def choose_routes(
-    trainer: Seat, samplers: Mapping[K, Seat], *, sharing_pool: Collection[K], may_alias: bool
+    trainer: Endpoint, samplers: Mapping[K, Endpoint], *, sharing_pool: Collection[K], may_alias: bool
 ) -> dict[K, Route]:
     """The route to each sampler, by what it is called.
 
@@ -66,16 +66,16 @@ def choose_routes(
         may_alias: whether the weights of the trainer are plain, held as they are published, and at rest while samplers
             sample.
     """
-    if may_alias and samplers and all(seat == trainer for seat in samplers.values()):
+    if may_alias and samplers and all(endpoint == trainer for endpoint in samplers.values()):
         return dict.fromkeys(samplers, Route.ALIAS)
-    on_device = {name: _route_on_device(trainer, seat, name in sharing_pool) for name, seat in samplers.items()}
+    on_device = {name: _route_on_device(trainer, endpoint, name in sharing_pool) for name, endpoint in samplers.items()}
     found = {name: route for name, route in on_device.items() if route}
     if len(found) == len(samplers):
         return found
-    return {name: _route_on_host(trainer, seat) for name, seat in samplers.items()}
+    return {name: _route_on_host(trainer, endpoint) for name, endpoint in samplers.items()}
 
 
-def _route_on_device(trainer: Seat, sampler: Seat, shares_pool: bool) -> Route | None:
+def _route_on_device(trainer: Endpoint, sampler: Endpoint, shares_pool: bool) -> Route | None:
     if not trainer.gpu or not sampler.gpu:
         return None
     if trainer.gpu == sampler.gpu and trainer.host == sampler.host:
@@ -84,7 +84,7 @@ def _route_on_device(trainer: Seat, sampler: Seat, shares_pool: bool) -> Route |
 
 
 def route_to_latecomer(
-    trainer: Seat, sampler: Seat, *, shares_pool: bool, is_on_device: bool, is_mapped: bool
+    trainer: Endpoint, sampler: Endpoint, *, shares_pool: bool, is_on_device: bool, is_mapped: bool
 ) -> Route:
     """The route to a sampler that comes, or is made anew, when the trainer's memory is there.
 
@@ -99,7 +99,7 @@ def route_to_latecomer(
     return near if near and (is_mapped or near not in MAPPED) else Route.BUCKETS
 
 
-def _route_on_host(trainer: Seat, sampler: Seat) -> Route:
+def _route_on_host(trainer: Endpoint, sampler: Endpoint) -> Route:
     return Route.MEMORY if sampler.host == trainer.host else Route.BUCKETS
 
 

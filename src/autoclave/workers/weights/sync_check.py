@@ -74,7 +74,7 @@ class ManySamplers(Protocol):
         ...
 
 
-class Probe:
+class SyncCheck:
     """A few fixed prompts, put to every sampler after a publish."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Probe:
     def _answered(self, version: int, name: str, futures: Sequence[Future[Completion]]) -> list[Completion]:
         if wait(futures, timeout=self._deadline_s).not_done:
             raise FaultError(
-                f"probe of version {version}: sampler {name!r} has not answered {len(futures)} short requests after "
+                f"sync check of version {version}: sampler {name!r} has not answered {len(futures)} requests after "
                 f"{self._deadline_s:g} s"
             )
         return [future.result() for future in futures]
@@ -147,7 +147,9 @@ class Probe:
         pairs = [(completion.prompt_tokens, completion.tokens) for completion in completions]
         call = trainer.log_probs(Batch.from_sequences(pairs, rows={}, responses={}))
         if wait([call], timeout=self._deadline_s).not_done:
-            raise FaultError(f"probe of version {version}: the trainer has not scored it after {self._deadline_s:g} s")
+            raise FaultError(
+                f"sync check of version {version}: the trainer has not scored it after {self._deadline_s:g} s"
+            )
         return call.result().responses["old_log_probs"]
 
     def _require_moved(self, version: int, name: str, completions: list[Completion], scored: FloatArray) -> None:
@@ -158,7 +160,7 @@ class Probe:
         moved = float(np.abs(scored - before[1]).mean())
         if not moved <= MOVED * self.limit:
             raise FaultError(
-                f"probe of version {version}: sampler {name!r} answers exactly as before the publish: it did not take "
+                f"sync check of version {version}: sampler {name!r} answers as before the publish: it did not take "
                 f"the weights over, by which the trainer's log-probs of these answers moved by {moved:.2g} nats per "
                 "token. Fix: resume the run with new samplers, and report the engine that says it has new weights"
             )
@@ -167,12 +169,12 @@ class Probe:
         if found.mean <= self.limit and found.max <= MAX_OVER_MEAN * self.limit:
             return
         raise FaultError(
-            f"probe of version {version}: the log-probs of sampler {name!r} are off by {found.mean:.2g} nats per token "
-            f"(at most {found.max:.2g}, over {found.tokens} tokens) from the trainer's for the same tokens; the limit "
+            f"sync check of version {version}: the log-probs of sampler {name!r} differ by {found.mean:.2g} nats "
+            f"per token (at most {found.max:.2g}, over {found.tokens} tokens) from the trainer's; the limit "
             f"is {self.limit:g}, and {MAX_OVER_MEAN * self.limit:g} for one token. Usual causes: the engine keeps a "
             "copy of some weight that it does not renew (packed or tied embeddings), a cache of old weights was not "
             "dropped, or the two compute in different number formats. Fix: resume the run with new samplers; if it is "
-            "off at version after version, compare weight by weight, or raise publish.probe.limit if rounding explains "
+            "off at version after version, compare weight by weight, or raise publish.sync_check.limit if rounding is "
             "it"
         )
 
@@ -181,7 +183,7 @@ def _require_version(version: int, name: str, completions: Sequence[Completion])
     stamped = {each for completion in completions for each, _, _ in completion.policy_versions}
     if stamped - {version}:
         raise FaultError(
-            f"probe of version {version}: sampler {name!r} stamps its tokens with version "
+            f"sync check of version {version}: sampler {name!r} stamps its tokens with version "
             f"{', '.join(map(str, sorted(stamped)))}; it missed a publish, and must be attached anew"
         )
 

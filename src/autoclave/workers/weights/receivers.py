@@ -12,15 +12,15 @@ from torch import Tensor
 from autoclave.core import FaultError
 from autoclave.models import added
 from autoclave.workers.weights import device_memory
-from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Meeting
+from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Rendezvous
+from autoclave.workers.weights.buffer_descriptor import Buckets, BufferDescriptor
 from autoclave.workers.weights.memory import WeightMemory
-from autoclave.workers.weights.offer import Buckets, Offer
 from autoclave.workers.weights.routes import Route
 
 ALL_SLOTS = (1 << 63) - 1
 
 
-class Inlet(ABC):
+class Receiver(ABC):
     """Where weights come in."""
 
     @abstractmethod
@@ -41,76 +41,76 @@ class Inlet(ABC):
     def close(self) -> None:  # noqa: B027
         """Let go of all: the engine does not compute until weights come in by another inlet."""
 
-    def meet(self, meeting: Meeting, member: int) -> None:  # noqa: B027
+    def join(self, rendezvous: Rendezvous, member: int) -> None:  # noqa: B027
         """Enter a broadcast group, in place of the one before, if weights come by broadcast."""
 
 
-class OwnTensors(Inlet):
+class OwnTensors(Receiver):
     """Route `alias`: what was sent are the trainer's tensors."""
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Inlet`."""
+        """See `Receiver`."""
         return sent
 
 
-class MappedMemory(Inlet):
+class MappedMemory(Receiver):
     """Routes `memory` and `device`: views of a slot, which is held as long as the engine uses it."""
 
-    def __init__(self, offer: Offer, name: str, number: int) -> None:
+    def __init__(self, descriptor: BufferDescriptor, name: str, number: int) -> None:
         """Map the memory, with seat `number` there, as `name`.
 
         Raises:
             HostError: it cannot be opened here.
         """
-        slots = device_memory.opened(offer.address.token, offer.handles) if offer.handles else None
-        self._memory = WeightMemory.open(offer.table, offer.address, slots=slots)
+        slots = device_memory.opened(descriptor.address.token, descriptor.handles) if descriptor.handles else None
+        self._memory = WeightMemory.open(descriptor.table, descriptor.address, slots=slots)
         self._number = number
         self._held, self._taken = 0, 0  # bit masks of slots
-        self._memory.control.sit(number, name)
+        self._memory.control.register(number, name)
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Inlet`."""
+        """See `Receiver`."""
         slot = self._memory.control.hold(self._number, version)
         self._taken = 1 << slot
         return self._memory.views(slot)
 
     def settle(self, is_taken: bool) -> None:
-        """See `Inlet`."""
+        """See `Receiver`."""
         if is_taken:
             self._held = self._taken
         self._memory.control.let_go(self._number, ALL_SLOTS & ~self._held)
 
     def close(self) -> None:
-        """See `Inlet`."""
+        """See `Receiver`."""
         self._memory.control.let_go(self._number, ALL_SLOTS)
 
 
-class FetchedBuckets(Inlet):
+class FetchedBuckets(Receiver):
     """Route `buckets`: what was sent are arrays that belong to this process."""
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Inlet`."""
+        """See `Receiver`."""
         if not isinstance(sent, Buckets) or sent.version != version:
             raise FaultError(f"weights of version {version} were announced, and others came: {_version_of(sent)}")
         return unpacked(sent)
 
 
-class ReceivedBroadcast(Inlet):
+class ReceivedBroadcast(Receiver):
     """Route `broadcast`: two buffers of this process, of which the one that the engine does not use is filled."""
 
-    def __init__(self, offer: Offer, device: torch.device) -> None:
-        self._table, self._device = offer.table, device
-        self._slots = torch.empty((2, offer.table.num_bytes), dtype=torch.uint8, device=device)
+    def __init__(self, descriptor: BufferDescriptor, device: torch.device) -> None:
+        self._table, self._device = descriptor.table, device
+        self._slots = torch.empty((2, descriptor.table.num_bytes), dtype=torch.uint8, device=device)
         self._used = 0
         self._group: BroadcastGroup | None = None
 
-    def meet(self, meeting: Meeting, member: int) -> None:
-        """See `Inlet`."""
+    def join(self, rendezvous: Rendezvous, member: int) -> None:
+        """See `Receiver`."""
         self._group = None
-        self._group = BroadcastGroup(meeting, member, self._device)
+        self._group = BroadcastGroup(rendezvous, member, self._device)
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Inlet`; waits for the sender. One that has come after a broadcast is sent buckets in its place."""
+        """See `Receiver`; waits for the sender. One that has come after a broadcast is sent buckets in its place."""
         if isinstance(sent, Buckets):
             return unpacked(sent)
         if self._group is None:
@@ -120,7 +120,7 @@ class ReceivedBroadcast(Inlet):
         return self._table.views(slot)
 
     def settle(self, is_taken: bool) -> None:
-        """See `Inlet`."""
+        """See `Receiver`."""
         self._used = 1 - self._used if is_taken else self._used
 
     def close(self) -> None:
@@ -128,17 +128,17 @@ class ReceivedBroadcast(Inlet):
         self._group = None
 
 
-class AddedAdapter(Inlet):
+class AddedAdapter(Receiver):
     """Weights that are kept, with the adapter that comes in by another inlet added to them."""
 
-    def __init__(self, inlet: Inlet, kept: Mapping[str, Tensor], scale: float) -> None:
-        self._inlet, self._kept, self._scale = inlet, kept, scale
+    def __init__(self, receiver: Receiver, kept: Mapping[str, Tensor], scale: float) -> None:
+        self._receiver, self._kept, self._scale = receiver, kept, scale
         self._adapter: Mapping[str, Tensor] = {}
 
     @torch.no_grad()
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Inlet`. What is returned beside the kept weights is new memory."""
-        self._adapter = adapter = self._inlet.take(version, sent)
+        """See `Receiver`. What is returned beside the kept weights is new memory."""
+        self._adapter = adapter = self._receiver.take(version, sent)
         whole = dict(self._kept)
         for down in [name for name in adapter if ".lora_A." in name]:
             layer = down.partition(".lora_A.")[0]
@@ -149,20 +149,20 @@ class AddedAdapter(Inlet):
         return whole
 
     def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """See `Inlet`."""
+        """See `Receiver`."""
         return {**self._adapter, **self._kept}
 
     def settle(self, is_taken: bool) -> None:
-        """See `Inlet`."""
-        self._inlet.settle(True)  # the sums are copies: nothing of the adapter's memory is in use
+        """See `Receiver`."""
+        self._receiver.settle(True)  # the sums are copies: nothing of the adapter's memory is in use
 
     def close(self) -> None:
-        """See `Inlet`."""
-        self._inlet.close()
+        """See `Receiver`."""
+        self._receiver.close()
 
-    def meet(self, meeting: Meeting, member: int) -> None:
-        """See `Inlet`."""
-        self._inlet.meet(meeting, member)
+    def join(self, rendezvous: Rendezvous, member: int) -> None:
+        """See `Receiver`."""
+        self._receiver.join(rendezvous, member)
 
 
 def unpacked(sent: Buckets) -> dict[str, Tensor]:
@@ -174,23 +174,28 @@ def _version_of(sent: Any) -> str:
     return f"version {sent.version}" if isinstance(sent, Buckets) else "none"
 
 
-def open_inlet(
-    offer: Offer | None, route: Route, name: str, number: int, frozen: Buckets | None, device: torch.device | None
-) -> Inlet:
-    """The inlet of a route, for a sampler on `device`; see `ReceivesWeights.open_inlet`.
+def open_receiver(
+    descriptor: BufferDescriptor | None,
+    route: Route,
+    name: str,
+    number: int,
+    frozen: Buckets | None,
+    device: torch.device | None,
+) -> Receiver:
+    """The inlet of a route, for a sampler on `device`; see `ReceivesWeights.open_receiver`.
 
     Raises:
         HostError: the memory of the offer cannot be opened here.
     """
-    if offer is None:
+    if descriptor is None:
         return OwnTensors()
-    inlet = _inlet(offer, route, name, number, device or torch.device("cpu"))
-    if offer.scale is None or frozen is None:
-        return inlet
-    return AddedAdapter(inlet, unpacked(frozen), offer.scale)
+    receiver = _receiver(descriptor, route, name, number, device or torch.device("cpu"))
+    if descriptor.scale is None or frozen is None:
+        return receiver
+    return AddedAdapter(receiver, unpacked(frozen), descriptor.scale)
 
 
-def _inlet(offer: Offer, route: Route, name: str, number: int, device: torch.device) -> Inlet:
+def _receiver(descriptor: BufferDescriptor, route: Route, name: str, number: int, device: torch.device) -> Receiver:
     if route is Route.BUCKETS:
         return FetchedBuckets()
-    return ReceivedBroadcast(offer, device) if route is Route.BROADCAST else MappedMemory(offer, name, number)
+    return ReceivedBroadcast(descriptor, device) if route is Route.BROADCAST else MappedMemory(descriptor, name, number)

@@ -10,17 +10,17 @@ from autoclave.rollout import EngineStats, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class StepInput:
     """What an engine is told before it samples on."""
 
-    waves: tuple[Mapping[int, Request], ...] = ()
+    batches: tuple[Mapping[int, Request], ...] = ()
     """Requests to take on."""
     aborted: tuple[int, ...] = ()
     """Numbers of requests to end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepOutput:
     """What an engine has done since it was asked last."""
 
     done: list[tuple[int, Completion]]

@@ -17,7 +17,7 @@ from autoclave.config import (
     AsynchronousConfig,
     DrGrpoConfig,
     GrpoPlusConfig,
-    LengtheningConfig,
+    LengthScheduleConfig,
     LengthStageConfig,
     MinibatchPipelineConfig,
     OneOffPipelineConfig,
@@ -26,9 +26,9 @@ from autoclave.config import (
 )
 from autoclave.core import CheckpointError, FinishReason, Group
 from autoclave.training.items import ShuffledItems
-from autoclave.training.lengthening import Lengthening, Rewards, StageState, advanced, begun, has_plateau
+from autoclave.training.length_schedule import LengthSchedule, Rewards, StageState, advanced, begun, has_plateau
 from autoclave.training.saved_groups import load_groups, save_groups
-from autoclave.training.schedules import Course, choose_schedule
+from autoclave.training.schedules import RunProgress, choose_schedule
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, completion, group_of
 
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 PLATEAU = AdvanceAtPlateauConfig(window=3, patience=2, tolerance=0.05)
 
 
-def two_stages(first: int, second: int, *, after: int) -> LengtheningConfig:
+def two_stages(first: int, second: int, *, after: int) -> LengthScheduleConfig:
     stages = (LengthStageConfig(max_new_tokens=first), LengthStageConfig(max_new_tokens=second))
-    return LengtheningConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(after,)))
+    return LengthScheduleConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(after,)))
 
 
 def run_of(rewards: list[Rewards | None], advance=PLATEAU, num_stages: int = 3) -> list[StageState]:
@@ -115,42 +115,42 @@ def test_a_plateau_is_measured_by_both_windows_whole():
 
 
 def test_a_batch_that_was_begun_keeps_its_stage():
-    lengthening = Lengthening(0, two_stages(2, 5, after=1))
-    assert [lengthening.begin(iteration) for iteration in (0, 1, 2)] == [2, 2, 2]
-    assert lengthening.advance(1, [group_of([1.0], limit=2)]) == 5
-    assert [lengthening.begin(iteration) for iteration in (1, 2, 3, 4)] == [2, 2, 5, 5]
-    assert lengthening.advance(2, [group_of([1.0], limit=2)]) is None
+    length_schedule = LengthSchedule(0, two_stages(2, 5, after=1))
+    assert [length_schedule.begin(iteration) for iteration in (0, 1, 2)] == [2, 2, 2]
+    assert length_schedule.advance(1, [group_of([1.0], limit=2)]) == 5
+    assert [length_schedule.begin(iteration) for iteration in (1, 2, 3, 4)] == [2, 2, 5, 5]
+    assert length_schedule.advance(2, [group_of([1.0], limit=2)]) is None
 
 
 def test_rewards_of_another_stage_do_not_count():
     stages = (LengthStageConfig(max_new_tokens=2), LengthStageConfig(max_new_tokens=5))
-    lengthening = Lengthening(0, LengtheningConfig(stages=stages, advance=PLATEAU))
+    length_schedule = LengthSchedule(0, LengthScheduleConfig(stages=stages, advance=PLATEAU))
     short, long = group_of([1.0, 0.0, None], limit=2), group_of([1.0], limit=5)
-    lengthening.advance(1, [short])
-    lengthening.advance(2, [short, long])
-    lengthening.advance(3, [group_of([None], limit=2)])
-    assert lengthening.state.seen == (Rewards(0.5, 0.25),)
-    assert lengthening.metrics([short, long]) == {
-        "curriculum/stage": pytest.approx(5 / 4),  # three of the first, one of the second
-        "curriculum/max_new_tokens": pytest.approx(11 / 4),
+    length_schedule.advance(1, [short])
+    length_schedule.advance(2, [short, long])
+    length_schedule.advance(3, [group_of([None], limit=2)])
+    assert length_schedule.state.seen == (Rewards(0.5, 0.25),)
+    assert length_schedule.metrics([short, long]) == {
+        "length_schedule/stage": pytest.approx(5 / 4),  # three of the first, one of the second
+        "length_schedule/max_new_tokens": pytest.approx(11 / 4),
     }
-    assert Lengthening(8).metrics([short]) == {}
+    assert LengthSchedule(8).metrics([short]) == {}
 
 
 def test_the_state_survives_a_checkpoint_to_the_last_bit(tmp_path):
     stages = (LengthStageConfig(max_new_tokens=2), LengthStageConfig(max_new_tokens=5))
-    lengthening = Lengthening(0, LengtheningConfig(stages=stages, advance=PLATEAU))
+    length_schedule = LengthSchedule(0, LengthScheduleConfig(stages=stages, advance=PLATEAU))
     for iteration in range(9):
-        lengthening.begin(iteration + 1)
-        lengthening.advance(iteration + 1, [group_of([1 / 3, 0.0, 0.7], limit=2)])
-    lengthening.save(tmp_path)
-    other = Lengthening(0, LengtheningConfig(stages=stages, advance=PLATEAU))
+        length_schedule.begin(iteration + 1)
+        length_schedule.advance(iteration + 1, [group_of([1 / 3, 0.0, 0.7], limit=2)])
+    length_schedule.save(tmp_path)
+    other = LengthSchedule(0, LengthScheduleConfig(stages=stages, advance=PLATEAU))
     other.load(tmp_path)
-    assert other.state == lengthening.state
+    assert other.state == length_schedule.state
     assert other.state.starts == (0, 8)
     for damage in ("{}", '{"starts": [0, 1, 2], "num_begun": 3, "seen": [], "num_flat": 0}', "["):
-        (tmp_path / "curriculum.json").write_text(damage)
-        with pytest.raises(CheckpointError, match=r"curriculum\.json: damaged"):
+        (tmp_path / "length_schedule.json").write_text(damage)
+        with pytest.raises(CheckpointError, match=r"length_schedule\.json: damaged"):
             other.load(tmp_path)
 
 
@@ -170,17 +170,17 @@ def limits_of(
     """The limits that each iteration learnt from, and the weights at the end of a run that is resumed once."""
     limits: list[set[int]] = []
     tmp_path.mkdir()
-    curriculum, total = two_stages(1, 3, after=2), 5
+    length_schedule, total = two_stages(1, 3, after=2), 5
     items = ShuffledItems(ITEMS, per_iteration=4, seed=0)
     for done, last in ((0, stops_after), (stops_after, total)):
         found = {"goes_on_from": tmp_path, "begins_at": done} if done else {}
-        with toy_stages(schedule=config, curriculum=curriculum, **found) as stages:
-            course = Course(done, total, load_groups(tmp_path, items) if done else {})
-            for step, iteration in enumerate(choose_schedule(config, 2)(stages, items, course), start=done + 1):
+        with toy_stages(schedule=config, length_schedule=length_schedule, **found) as stages:
+            run_progress = RunProgress(done, total, load_groups(tmp_path, items) if done else {})
+            for step, iteration in enumerate(choose_schedule(config, 2)(stages, items, run_progress), start=done + 1):
                 groups = iteration.learned.groups
                 limits.append({rollout.length_limit for group in groups for rollout in group.rollouts})
                 assert all(len(r.completion.tokens) <= r.length_limit for group in groups for r in group.rollouts)
-                stages.lengthening.advance(step, groups)
+                stages.length_schedule.advance(step, groups)
                 if step == last:
                     save_groups(iteration.known(), tmp_path)
                     stages.begin_save(tmp_path)

@@ -47,7 +47,7 @@ class AdvanceAtPlateauConfig(Config):
 AdvanceConfig = Annotated[AdvanceAtPlateauConfig | AdvanceAtStepsConfig, Field(discriminator="name")]
 
 
-class LengtheningConfig(Config):
+class LengthScheduleConfig(Config):
     """Context lengthening: a run begins with short responses, and lets them become longer stage by stage."""
 
     stages: Annotated[tuple[LengthStageConfig, ...], Field(min_length=2)]

@@ -15,7 +15,7 @@ _LOWEST = -1e30
 """Stands for the log-prob -inf where it is multiplied with its probability 0."""
 
 
-def token_scores(
+def token_log_probs(
     logits: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Log-probability of each token, and entropy of the distribution that it is drawn from.
@@ -33,11 +33,11 @@ def token_scores(
         Two (N,) float32 tensors, or float64 for logits of float64; natural logarithms, and nats. They can be derived
         once.
     """
-    log_probs, entropies = _TokenScores.apply(logits, tokens, temperature)  # pyright: ignore[reportGeneralTypeIssues]
+    log_probs, entropies = _TokenLogProbs.apply(logits, tokens, temperature)  # pyright: ignore[reportGeneralTypeIssues]
     return log_probs, entropies if entropy_gradient else entropies.detach()
 
 
-class _TokenScores(torch.autograd.Function):
+class _TokenLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         scaled = logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from autoclave.models.token_scores import token_scores
+from autoclave.models.token_log_probs import token_log_probs
 
 
-def response_scores(
+def response_log_probs(
     model: PreTrainedModel,
     input_ids: Tensor,
     attention_mask: Tensor | None,
@@ -46,7 +46,7 @@ def response_scores(
     hidden, tokens = hidden[:, :-1][response_mask[:, 1:]], input_ids[response_mask]
 
     def scores(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        return token_scores(head(hidden), tokens, temperature=temperature, entropy_gradient=entropy_gradient)
+        return token_log_probs(head(hidden), tokens, temperature=temperature, entropy_gradient=entropy_gradient)
 
     if logits_chunk is None or len(tokens) <= logits_chunk:
         return scores(hidden, tokens)

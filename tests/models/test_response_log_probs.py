@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedConfig
 
-from autoclave.models import response_scores
+from autoclave.models import response_log_probs
 from tests.training_parts import plain_log_probs, tiny_policy
 
 SEQUENCES = (([2, 9, 3], [40, 41, 1]), ([2, 3], [77]), ([2, *range(30, 40), 3], [5, 6, 7, 8, 9, 1]))
@@ -28,14 +28,14 @@ def padded() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_log_probs_are_those_of_each_sequence_alone(temperature):
     policy = tiny_policy(dtype=torch.float64)
-    found, _ = response_scores(policy.model, *padded(), temperature=temperature)
+    found, _ = response_log_probs(policy.model, *padded(), temperature=temperature)
     alone = [plain_log_probs(policy, *(torch.tensor(part).numpy() for part in pair), temperature) for pair in SEQUENCES]
     assert torch.allclose(found, torch.cat(alone), atol=1e-10)
 
 
 def test_entropies_are_those_of_the_distribution_that_is_sampled_from():
     policy = tiny_policy(dtype=torch.float64)
-    _, found = response_scores(policy.model, *padded(), temperature=0.5)
+    _, found = response_log_probs(policy.model, *padded(), temperature=0.5)
     prompt, response = SEQUENCES[0]
     logits = policy.model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
     expected = torch.distributions.Categorical(logits=logits / 0.5).entropy()
@@ -44,8 +44,8 @@ def test_entropies_are_those_of_the_distribution_that_is_sampled_from():
 
 def test_entropies_carry_a_gradient_only_when_it_is_asked_for():
     policy = tiny_policy()
-    assert not response_scores(policy.model, *padded(), temperature=1.0)[1].requires_grad
-    assert response_scores(policy.model, *padded(), temperature=1.0, entropy_gradient=True)[1].requires_grad
+    assert not response_log_probs(policy.model, *padded(), temperature=1.0)[1].requires_grad
+    assert response_log_probs(policy.model, *padded(), temperature=1.0, entropy_gradient=True)[1].requires_grad
 
 
 # --- Chunks --------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_entropies_carry_a_gradient_only_when_it_is_asked_for():
 
 def scored(policy, **settings) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores of `SEQUENCES`, and the gradient of a mixture of them."""
-    log_probs, entropies = response_scores(policy.model, *padded(), temperature=0.7, **settings)
+    log_probs, entropies = response_log_probs(policy.model, *padded(), temperature=0.7, **settings)
     weights = torch.linspace(-1, 2, len(log_probs), dtype=log_probs.dtype)
     (log_probs * weights + entropies * weights.flip(0)).sum().backward()
     gradient = torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
@@ -109,5 +109,5 @@ def test_what_is_kept_for_the_backward_pass_holds_logits_of_one_chunk_at_most():
     for logits_chunk, expected in ((3, []), (10, [10])):
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            response_scores(policy.model, *padded(), temperature=1.0, logits_chunk=logits_chunk)
+            response_log_probs(policy.model, *padded(), temperature=1.0, logits_chunk=logits_chunk)
         assert kept == expected

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import fmean, pvariance
 from typing import Any
 
-from autoclave.config import AdvanceAtPlateauConfig, AdvanceConfig, LengtheningConfig
+from autoclave.config import AdvanceAtPlateauConfig, AdvanceConfig, LengthScheduleConfig
 from autoclave.core import CheckpointError, Group
 from autoclave.core.files import write_atomically
 
-FILE = "curriculum.json"
+FILE = "length_schedule.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ def _with_rewards(state: StageState, advance: AdvanceAtPlateauConfig, rewards: R
     return replace(state, seen=seen, num_flat=state.num_flat + 1 if is_flat else 0)
 
 
-class Lengthening:
-    """The stages of a run, and which it is in; a run without a curriculum has one."""
+class LengthSchedule:
+    """The stages of a run, and which it is in; a run without a length schedule has one."""
 
-    def __init__(self, limit: int, curriculum: LengtheningConfig | None = None) -> None:
-        """With `limit` new tokens all along, or as `curriculum` says."""
-        self.limits = curriculum.limits if curriculum else (limit,)
-        self._advance = curriculum.advance if curriculum else AdvanceAtPlateauConfig()
+    def __init__(self, limit: int, length_schedule: LengthScheduleConfig | None = None) -> None:
+        """With `limit` new tokens all along, or as `length_schedule` says."""
+        self.limits = length_schedule.limits if length_schedule else (limit,)
+        self._advance = length_schedule.advance if length_schedule else AdvanceAtPlateauConfig()
         self.restart()
 
     def restart(self) -> None:
@@ -144,8 +144,8 @@ class Lengthening:
         if not found:
             return {}
         return {
-            "curriculum/stage": fmean(self.limits.index(limit) + 1 for limit in found),
-            "curriculum/max_new_tokens": fmean(found),
+            "length_schedule/stage": fmean(self.limits.index(limit) + 1 for limit in found),
+            "length_schedule/max_new_tokens": fmean(found),
         }
 
     def save(self, folder: Path) -> None:

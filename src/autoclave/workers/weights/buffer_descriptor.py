@@ -34,7 +34,7 @@ AS_TRAINED = Form()
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class BufferDescriptor:
     """The memory that the trainer writes weights to."""
 
     table: WeightTable

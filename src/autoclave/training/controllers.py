@@ -13,7 +13,7 @@ from autoclave.core.files import write_atomically
 FILE = "algorithm.json"
 
 
-class Adaptation:
+class ControllerState:
     """The state of `algorithm`, which begins anew with every run that does not resume."""
 
     def __init__(self, algorithm: Algorithm) -> None:

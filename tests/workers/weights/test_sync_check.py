@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from autoclave.core import FaultError
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.weights.probe import LIMITS, Probe, mismatch
 from autoclave.workers.weights.publisher import Publisher
+from autoclave.workers.weights.sync_check import LIMITS, SyncCheck, mismatch
 from tests.workers.weights.parts import Asked, OldStamps, SamplerWorker, SleepingEngine, Trainer, begin, publish
 
 PROMPTS = [np.array([2, 40, 3]), np.array([2, 9, 60, 71, 3])]
@@ -47,7 +47,7 @@ def test_a_log_prob_that_is_not_finite_is_infinitely_far():
 
 
 @contextmanager
-def published(**sampler: object) -> Iterator[tuple[Probe, Callable[[int], None], WorkerGroup, Asked]]:
+def published(**sampler: object) -> Iterator[tuple[SyncCheck, Callable[[int], None], WorkerGroup, Asked]]:
     """Trainer and sampler after version 1 has been taken over and found right."""
     pools = ResourcePool("trainer"), ResourcePool("sampler")
     try:
@@ -55,9 +55,9 @@ def published(**sampler: object) -> Iterator[tuple[Probe, Callable[[int], None],
         group = WorkerGroup(pools[1], lambda: SamplerWorker(seed=0, **sampler))  # the weights that training begins with
         publisher = Publisher(trainer, deadline_s=20)
         begin(publisher, 1, {"sampler 0": group})
-        probe = Probe(PROMPTS, temperature=1.0, tokens=4, limit=LIMITS["float32"], deadline_s=20)
+        sync_check = SyncCheck(PROMPTS, temperature=1.0, tokens=4, limit=LIMITS["float32"], deadline_s=20)
         yield (
-            probe,
+            sync_check,
             lambda version: publish(publisher, version, {"sampler 0": group}),
             trainer,
             Asked({"sampler 0": group}),
@@ -68,51 +68,51 @@ def published(**sampler: object) -> Iterator[tuple[Probe, Callable[[int], None],
 
 
 def test_a_sampler_with_the_weights_of_the_trainer_agrees_with_it():
-    with published() as (probe, publish_as, trainer, samplers):
+    with published() as (sync_check, publish_as, trainer, samplers):
         for version in range(2, 5):
             trainer.learn(version).result()
             publish_as(version)
-            metrics = probe.check(version, trainer, samplers)
+            metrics = sync_check.check(version, trainer, samplers)
             assert list(metrics) == ["publish/mismatch_mean", "publish/mismatch_max", "publish/mismatch_k3"]
             assert 0 <= metrics["publish/mismatch_mean"] <= metrics["publish/mismatch_max"] < 1e-5
 
 
 @pytest.mark.parametrize("stale", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
 def test_a_weight_that_an_engine_does_not_renew_stops_the_run(stale: str):
-    with published(stale=stale) as (probe, publish_as, trainer, samplers):
-        probe.check(1, trainer, samplers)  # nothing has changed yet: it looks right
+    with published(stale=stale) as (sync_check, publish_as, trainer, samplers):
+        sync_check.check(1, trainer, samplers)  # nothing has changed yet: it looks right
         trainer.learn(1).result()
         publish_as(2)
         with pytest.raises(
-            FaultError, match=r"probe of version 2: the log-probs of sampler 'sampler 0' are off.*packed"
+            FaultError, match=r"sync check of version 2: the log-probs of sampler 'sampler 0' differ by.*packed"
         ):
-            probe.check(2, trainer, samplers)
+            sync_check.check(2, trainer, samplers)
 
 
 def test_a_sampler_that_took_nothing_over_is_recognised():
-    with published(engine=SleepingEngine) as (probe, publish_as, trainer, samplers):
-        probe.check(1, trainer, samplers)
+    with published(engine=SleepingEngine) as (sync_check, publish_as, trainer, samplers):
+        sync_check.check(1, trainer, samplers)
         trainer.learn(1).result()
         publish_as(2)
-        with pytest.raises(FaultError, match="answers exactly as before the publish: it did not take the weights over"):
-            probe.check(2, trainer, samplers)
+        with pytest.raises(FaultError, match="answers as before the publish: it did not take the weights over"):
+            sync_check.check(2, trainer, samplers)
 
 
 def test_equal_answers_are_an_error_only_where_the_trainers_log_probs_of_them_moved():
     """With a limit that no gap reaches, as coarse formats have it."""
     with published(engine=SleepingEngine) as (_, publish_as, trainer, samplers):
-        probe = Probe(PROMPTS, temperature=1.0, tokens=4, limit=20.0, deadline_s=20)
-        probe.check(1, trainer, samplers)
+        sync_check = SyncCheck(PROMPTS, temperature=1.0, tokens=4, limit=20.0, deadline_s=20)
+        sync_check.check(1, trainer, samplers)
         publish_as(2)  # of equal weights
-        probe.check(2, trainer, samplers)
-        probe.limit = 0.5
+        sync_check.check(2, trainer, samplers)
+        sync_check.limit = 0.5
         trainer.learn(1).result()
         publish_as(3)
-        with pytest.raises(FaultError, match=r"answers exactly as before the publish.*moved by \d"):
-            probe.check(3, trainer, samplers)
+        with pytest.raises(FaultError, match=r"answers as before the publish.*moved by \d"):
+            sync_check.check(3, trainer, samplers)
 
 
 def test_tokens_of_another_version_are_an_error_even_if_they_agree():
     said = r"sampler 'sampler 0' stamps its tokens with version 0; it missed a publish"
-    with published(engine=OldStamps) as (probe, _, trainer, samplers), pytest.raises(FaultError, match=said):
-        probe.check(1, trainer, samplers)
+    with published(engine=OldStamps) as (sync_check, _, trainer, samplers), pytest.raises(FaultError, match=said):
+        sync_check.check(1, trainer, samplers)

@@ -84,6 +84,22 @@ FAILURES = {
         "memory limit (std::bad_alloc)",
     ),
     "large static data": ("char a[3ull << 29]; int main() { return a[7]; }", Status.MEMORY_LIMIT, "memory limit"),
+    "endless file": (
+        '#include <cstdio>\nint main() { FILE* f = fopen("f", "w"); for (;;) if (putc(7, f) < 0) return 3; }',
+        Status.RUNTIME_ERROR,
+        "disk limit",
+    ),
+    "endless threads": (
+        "#include <thread>\n#include <unistd.h>\nint main() { for (;;) new std::thread([] { sleep(9); }); }",
+        Status.RUNTIME_ERROR,
+        "process limit (std::system_error)",
+    ),
+    "endless descriptors": (
+        "#include <filesystem>\n#include <unistd.h>\n"
+        'int main() { while (dup(0) >= 0) {} return std::filesystem::directory_iterator("/tmp")->is_fifo(); }',
+        Status.RUNTIME_ERROR,
+        "open files limit (exception)",
+    ),
     "endless output": (
         '#include <cstdio>\nint main() { for (;;) puts("aaaaaaaaaaaaaaaa"); }',
         Status.OUTPUT_LIMIT,

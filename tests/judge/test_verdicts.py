@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import Ended, InputError, Outcome, Problem, Program, Status, StoredTests
-from autoclave.core.outcome import REPORTED_LIMITS
+from autoclave.core import Ended, InputError, Outcome, Problem, Program, SandboxFault, Status, StoredTests
+from autoclave.core.outcome import LIMIT_OF_ERRNO, LIMITS
 from autoclave.judge import JudgeJob
 from autoclave.judge.messages import failure_of, failure_told
-from autoclave.judge.runners.failure import account_of
-from autoclave.sandbox import Limits
-from autoclave.sandbox.report import _reason  # pyright: ignore[reportPrivateUsage]
+from autoclave.judge.profiles import SCRIPT
 
 SUM = "print(sum(map(int, input().split())))"
 
@@ -206,20 +204,41 @@ def test_every_limit_has_a_status_and_a_message_of_its_own(ended: Ended):
     assert failed not in others
 
 
-def test_limits_that_a_cell_reports_are_those_that_the_judge_knows():
-    errors = [MemoryError(), RuntimeError("can't start new thread"), *map(OSError, range(1, 134), [""] * 133)]
-    reported = {account_of(error).partition(" ")[0] for error in errors} - {"-"}
-    assert reported == set(REPORTED_LIMITS)
-    limits = Limits(cpu_s=1, wall_s=1, memory_mb=9, output_bytes=9, processes=9, disk_mb=9, open_files=9)
-    for limit in reported:
-        assert _reason(limits, 1, 0.0, 0.0, f"{limit} OSError 1", is_output_full=False) == limit
-        assert failure_told(f"{limit} OSError 1", "x") == failure_of(
-            Outcome(Ended(limit), None, None, b"", b"", 0, 0, 0.0, 0.0, 0.0), "x"
-        )
+def test_a_cell_names_the_limit_behind_every_error_of_the_table_and_behind_no_other():
+    cell: dict[str, Any] = {"__name__": "runner"}
+    exec(SCRIPT.source, cell)
+    named = {number: cell["account_of"](OSError(number, "")).partition(" ")[0] for number in range(1, 134)}
+    assert {number: name for number, name in named.items() if name != "-"} == LIMIT_OF_ERRNO
+    errors = MemoryError(), RuntimeError("can't start new thread"), ValueError()
+    assert [cell["account_of"](error).partition(" ")[0] for error in errors] == ["memory", "processes", "-"]
 
 
-def test_the_limit_of_open_files_fails_a_call_in_the_program_and_ends_no_test(judged, stdin_problem):
-    opening = "import os\nwhile True: os.dup(0)"
-    assert judged(stdin_problem(("", "")), opening).message == "OSError (line 2)"
-    going_on = "import os\ntry:\n    while True: os.dup(0)\nexcept OSError: print(7)"
-    assert judged(stdin_problem(("", "7")), going_on).is_accepted
+@pytest.mark.parametrize("name", sorted(set(LIMIT_OF_ERRNO.values())))
+def test_an_exception_of_a_check_that_a_limit_explains_has_its_status_and_message(name: str):
+    assert failure_told(f"{name} OSError 1", "x") == LIMITS[name].failure
+
+
+def test_an_account_that_names_an_unknown_limit_is_a_fault():
+    with pytest.raises(SandboxFault, match=r"'sockets'; must be one of memory, processes, disk, open_files, or -"):
+        failure_told("sockets OSError 1", "x")
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        ("import os\nwhile True: os.dup(0)", LIMITS[Ended.OPEN_FILES].failure),
+        ("import os\nwhile True: os.pipe()", LIMITS[Ended.OPEN_FILES].failure),
+        ("files = []\nwhile True: files.append(open('/dev/null'))", LIMITS[Ended.OPEN_FILES].failure),
+        ("import mmap\nmmap.mmap(-1, 1 << 40)", LIMITS[Ended.MEMORY].failure),
+        ("try: import os; [os.dup(0) for _ in range(100)]\nexcept OSError: result = 7", (Status.ACCEPTED, "")),
+        ("import sys\nframe = sys._getframe()\nwhile 'test' not in frame.f_locals: frame = frame.f_back\n"
+         "frame.f_locals['test'].tell('sockets - 0')\nimport os; os._exit(1)",
+         (Status.RUNTIME_ERROR, "the program made its cell fail")),
+    ],
+    ids=["dup", "pipe", "open", "mmap", "caught", "unknown"],
+)  # fmt: skip
+def test_what_a_program_fails_for_want_of_is_named(judged, stdin_problem, call_problem, body: str, failure):
+    problems = stdin_problem(("", "7")), call_problem("f", ([], 7))
+    function = "def f():\n    {}\n    return result".format(body.replace("\n", "\n    "))
+    verdicts = judged(problems[0], f"{body}\nprint(result)"), judged(problems[1], function)
+    assert [(verdict.status, verdict.message) for verdict in verdicts] == [failure] * 2

@@ -39,6 +39,7 @@ def test_runtimes_are_those_that_run(compatible: LiveServer):
         ("import time; time.sleep(60)", None, "SIGKILL", "TO"),
         ("import os\nwhile True: os.write(1, bytes(1 << 16))", None, "SIGKILL", "OL"),
         ("import os\nwhile True: os.write(2, bytes(1 << 16))", None, "SIGKILL", "EL"),
+        ("import os\nwhile True: os.dup(0)", None, "SIGKILL", "SG"),
     ],
 )
 def test_a_stage_says_how_the_program_ended(compatible: LiveServer, content, code, signal, status):

@@ -52,6 +52,7 @@ FLOOD = "import os\nwhile True: os.write(1, bytes(1 << 16))"
         ("while True: pass", "late", None),
         ("import time; time.sleep(60)", "late", None),
         (FLOOD, "crashed", -9),
+        ("import os\nwhile True: os.dup(0)", "crashed", -9),
     ],
 )
 @pytest.mark.usefixtures("url")

@@ -1,34 +1,89 @@
-"""How one run of a program ended, as seen from outside of it."""
+"""How one run of a program ended, as seen from outside of it, and the one table of its limits."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from errno import EAGAIN, EDQUOT, EFBIG, EMFILE, ENOMEM, ENOSPC
+from resource import RLIMIT_AS, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC
+from signal import SIGXFSZ
+from typing import NamedTuple, Self
+
+from autoclave.core.errors import SandboxFault
+from autoclave.core.verdict import Status
+
+_MB = 1 << 20
+_FULL = (ENOSPC, EDQUOT, EFBIG)
+
+
+class Limit(NamedTuple):
+    """What a limit is wherever it appears: its field of `sandbox.Limits`, and the verdict on a test that it ended.
+
+    `errnos` are of calls that fail by it, so that a cell's account may name it; `signal` is what ends a process by it.
+    `kernel` is the limit of the kernel behind it: `RLIMIT_...`, then factor and margin from the field to its value.
+    """
+
+    setting: str
+    status: Status
+    message: str
+    errnos: tuple[int, ...] = ()
+    kernel: tuple[int, int, int] | None = None
+    signal: int | None = None
+
+    @property
+    def failure(self) -> tuple[Status, str]:
+        """Status and message of the verdict."""
+        return self.status, self.message
 
 
 class Ended(StrEnum):
-    """Why a run is over."""
+    """Why a run is over: by itself, by a signal that no limit explains, or by a limit.
+
+    The kernel's limit of CPU time is for a judge that died: where a kernel counts it in ticks, a process on a busy
+    machine seems to use half as much again as it does. That of memory has room for the interpreter's own maps, and for
+    large thread stacks that are reserved but not used.
+    """
+
+    limit: Limit | None
+
+    def __new__(cls, name: str, limit: Limit | None = None) -> Self:
+        """Make a member that is equal to its name."""
+        member = str.__new__(cls, name)
+        member._value_, member.limit = name, limit
+        return member
 
     EXITED = "exited"
-    """The program ended by itself; see the exit code."""
     SIGNALLED = "signalled"
-    """A signal that no limit explains ended it."""
-    CPU_TIME = "cpu_time"
-    """It used more CPU seconds than allowed."""
-    WALL_TIME = "wall_time"
-    """It took more wall-clock seconds than allowed."""
-    MEMORY = "memory"
-    """It asked for more memory than allowed."""
-    OUTPUT = "output"
-    """It printed more bytes than allowed."""
-    PROCESSES = "processes"
-    """It started more processes than allowed."""
-    DISK = "disk"
-    """It wrote more to files than allowed."""
+    CPU_TIME = "cpu_time", Limit("cpu_s", Status.TIME_LIMIT, "CPU time limit", (), (RLIMIT_CPU, 2, 10))
+    WALL_TIME = "wall_time", Limit("wall_s", Status.TIME_LIMIT, "wall time limit (it slept or waited)")
+    MEMORY = "memory", Limit("memory_mb", Status.MEMORY_LIMIT, "memory limit", (ENOMEM,), (RLIMIT_AS, _MB, 640 * _MB))
+    OUTPUT = "output", Limit("output_bytes", Status.OUTPUT_LIMIT, "output limit")
+    PROCESSES = "processes", Limit("processes", Status.RUNTIME_ERROR, "process limit", (EAGAIN,), (RLIMIT_NPROC, 1, 0))
+    DISK = "disk", Limit("disk_mb", Status.RUNTIME_ERROR, "disk limit", _FULL, (RLIMIT_FSIZE, _MB, 0), SIGXFSZ)
+    OPEN_FILES = (
+        "open_files",
+        Limit("open_files", Status.RUNTIME_ERROR, "open files limit", (EMFILE,), (RLIMIT_NOFILE, 1, 0)),
+    )
 
 
-REPORTED_LIMITS = (Ended.MEMORY, Ended.PROCESSES, Ended.DISK)
-"""Limits that show as a failed call in the program, so that its own account may name them as the cause of its end."""
+LIMITS: Mapping[str, Limit] = {ended: ended.limit for ended in Ended if ended.limit}
+LIMIT_OF_ERRNO: Mapping[int, str] = {number: str(name) for name, limit in LIMITS.items() for number in limit.errnos}
+
+
+def limit_named(account: str) -> Ended | None:
+    """The limit that the first word of a cell's account names; None for `-` and for an empty account.
+
+    Raises:
+        SandboxFault: there is no such limit, or none that shows as a failed call.
+    """
+    name = account.partition(" ")[0]
+    if name in ("", "-"):
+        return None
+    if name not in LIMIT_OF_ERRNO.values():
+        known = ", ".join(dict.fromkeys(LIMIT_OF_ERRNO.values()))
+        raise SandboxFault(f"account of a test: names the limit {name!r}; must be one of {known}, or -")
+    return Ended(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class Status(StrEnum):
     WRONG_ANSWER = "wrong_answer"
     """It ended normally with a result that does not match."""
     RUNTIME_ERROR = "runtime_error"
-    """Non-zero exit, a signal, an exception, or the process or disk limit; the message says which."""
+    """Non-zero exit, a signal, an exception, or a limit that has no status of its own; the message says which."""
     COMPILE_ERROR = "compile_error"
     """The source does not compile; no test ran."""
     TIME_LIMIT = "time_limit"

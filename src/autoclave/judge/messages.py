@@ -6,11 +6,12 @@ What a cell tells of itself (exception and line) is used only to word a failure,
 from __future__ import annotations
 
 import builtins
+import os
 import re
 import signal
 
 from autoclave.core import Ended, Outcome, Status
-from autoclave.core.outcome import REPORTED_LIMITS
+from autoclave.core.outcome import LIMIT_OF_ERRNO, LIMITS, limit_named
 
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -27,26 +28,19 @@ _STANDARD_EXCEPTIONS = re.compile(
     r"|weak_ptr)|(domain|future|length|logic|overflow|range|regex|runtime|system|underflow)_error|invalid_argument"
     r"|out_of_range)"
 )
-_TERMINATED = re.compile(rb"^terminate called after throwing an instance of '([^'\n]*)'$", re.MULTILINE)
+_TERMINATED = re.compile(
+    rb"^terminate called after throwing an instance of '([^'\n]*)'$(?:\n  what\(\):  (.*)$)?", re.MULTILINE
+)
 _TAIL_BYTES = 1 << 16
 _NO_MEMORY = ("std::bad_alloc", "std::bad_array_new_length")
-
-_LIMIT_STATUS = {
-    Ended.CPU_TIME: (Status.TIME_LIMIT, "CPU time limit"),
-    Ended.WALL_TIME: (Status.TIME_LIMIT, "wall time limit (it slept or waited)"),
-    Ended.MEMORY: (Status.MEMORY_LIMIT, "memory limit"),
-    Ended.OUTPUT: (Status.OUTPUT_LIMIT, "output limit"),
-    Ended.PROCESSES: (Status.RUNTIME_ERROR, "process limit"),
-    Ended.DISK: (Status.RUNTIME_ERROR, "disk limit"),
-}
 
 
 def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
     """Why the run failed whatever it printed, or None when it exited with 0. `source` is the program's text, or none
     of its lines and modules is named.
     """
-    if outcome.ended not in (Ended.EXITED, Ended.SIGNALLED):
-        return _LIMIT_STATUS[outcome.ended]
+    if limit := outcome.ended.limit:
+        return limit.failure
     if outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGABRT:
         return _abortion(outcome.stderr)
     if outcome.ended is Ended.SIGNALLED:
@@ -61,10 +55,13 @@ def _exit_message(code: int | None) -> str:
 
 
 def failure_told(account: str, source: str) -> tuple[Status, str]:
-    """Status and message of an exception that ended a check: the limit that it speaks of, or its name."""
-    limit = account.partition(" ")[0]
-    if limit in REPORTED_LIMITS:
-        return _LIMIT_STATUS[Ended(limit)]
+    """Status and message of an exception that ended a check: the limit that it speaks of, or its name.
+
+    Raises:
+        SandboxFault: it speaks of an unknown limit.
+    """
+    if ended := limit_named(account):
+        return LIMITS[ended].failure
     return Status.RUNTIME_ERROR, exception_message(account, source) or "an exception"
 
 
@@ -95,10 +92,12 @@ def _abortion(stderr: bytes) -> tuple[Status, str]:
     told = _TERMINATED.findall(stderr[-_TAIL_BYTES:])
     if not told:
         return Status.RUNTIME_ERROR, "killed by SIGABRT"
-    name = told[-1].decode("ascii", "replace")
-    if name in _NO_MEMORY:
-        return Status.MEMORY_LIMIT, f"memory limit ({name})"
-    return Status.RUNTIME_ERROR, f"uncaught {name if _STANDARD_EXCEPTIONS.fullmatch(name) else 'exception'}"
+    name, what = (part.decode("ascii", "replace") for part in told[-1])
+    shown = name if _STANDARD_EXCEPTIONS.fullmatch(name) else "exception"
+    limits = [ended for number, ended in LIMIT_OF_ERRNO.items() if os.strerror(number) in what]
+    for ended in [Ended.MEMORY] if name in _NO_MEMORY else limits:
+        return LIMITS[ended].status, f"{LIMITS[ended].message} ({shown})"
+    return Status.RUNTIME_ERROR, f"uncaught {shown}"
 
 
 def _signal_name(number: int | None) -> str:

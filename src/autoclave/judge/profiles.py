@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autoclave.config.languages import ProfileConfig
 from autoclave.core.leetcode import NODES
+from autoclave.core.outcome import LIMIT_OF_ERRNO
 from autoclave.judge.values import ValueRule
 from autoclave.sandbox import Profile, Runner
 
@@ -92,9 +93,9 @@ _HERE = Path(__file__).parent
 
 
 def _runner(name: str, *modules: str, is_rehearsed: bool = False) -> Runner:
-    """A runner from the texts of modules, in this order."""
+    """A runner from the texts of modules, in this order, and before them the limits by number of error."""
     texts = [(_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules]
-    return Runner(name, "\n".join(texts), is_rehearsed)
+    return Runner(name, "\n".join([f"{LIMIT_OF_ERRNO = }", *texts]), is_rehearsed)
 
 
 SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_rehearsed=True)

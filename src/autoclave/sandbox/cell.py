@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.core import Outcome, SandboxFault
+from autoclave.core.outcome import LIMITS
 from autoclave.sandbox.exhaustion import named_faults
 from autoclave.sandbox.interface import Limits, Runner
 from autoclave.sandbox.report import REPORT_BYTES, Observed, outcome_of, printable
@@ -21,13 +22,9 @@ from autoclave.sandbox.running_test import MAX_FILES, SHORT_TEST_MS, CellSession
 from autoclave.sandbox.streams import await_report, drain, start_test
 from autoclave.sandbox.zygote import Zygote
 
-_SETTINGS = struct.Struct("<7Q")
-_ADDRESS_SPACE_MARGIN_MB = 640
-"""Above the memory limit: the interpreter's own maps, and large thread stacks that are reserved but not used."""
+_SCRATCH, _KERNEL_LIMIT = struct.Struct("<3Q"), struct.Struct("<2Q")
+"""See `SCRATCH` and `KERNEL_LIMIT` in `guest/loops.py`."""
 _MAX_COMPLAINT_BYTES = 1 << 16
-_CPU_MARGIN_S = 10
-"""The kernel's own limit is twice ours and so much more. It only is for a judge that died: where a kernel counts CPU
-time in ticks, a process on a busy machine seems to use half as much again as it does."""
 
 
 class Lease(Protocol):
@@ -143,16 +140,9 @@ class ZygoteCell:
         self.close()
 
     def _settings(self) -> bytes:
-        limits = self.limits
-        return _SETTINGS.pack(
-            int(2 * limits.cpu_s) + _CPU_MARGIN_S,
-            (limits.memory_mb + _ADDRESS_SPACE_MARGIN_MB) << 20,
-            limits.disk_mb << 20,
-            limits.open_files,
-            limits.processes,
-            limits.disk_mb << 20,
-            MAX_FILES,
-        )
+        kernel = [(limit.kernel, getattr(self.limits, limit.setting)) for limit in LIMITS.values()]
+        bounds = [_KERNEL_LIMIT.pack(known[0], int(known[1] * value) + known[2]) for known, value in kernel if known]
+        return _SCRATCH.pack(self.limits.disk_mb << 20, MAX_FILES, len(bounds)) + b"".join(bounds)
 
     def _prepare(self, unsent: memoryview) -> None:
         self.connection.settimeout(self.limits.wall_s)

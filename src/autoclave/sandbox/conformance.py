@@ -25,6 +25,7 @@ import pytest
 
 from autoclave.config.sandbox import Level
 from autoclave.core import Ended, Outcome, SandboxFault
+from autoclave.core.outcome import LIMIT_OF_ERRNO
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox
 
 SETTINGS: dict[str, Any] = {"memory_limit_mb": 256, "disk_limit_mb": 8, "process_limit": 16, "open_files_limit": 64}
@@ -33,15 +34,16 @@ LIMITS = Limits(cpu_s=2, wall_s=7, memory_mb=256, output_bytes=1 << 20, processe
 PLAIN = Profile("plain")
 MINIMAL = Runner(
     "minimal",
-    "import os, sys\n"
+    f"import os, sys\n{LIMIT_OF_ERRNO = }\n"
     "def prepare(content, place):\n"
     "    return compile(content.decode('utf-8', 'surrogatepass'), 'program.py', 'exec', dont_inherit=True)\n"
     "def run(test):\n"
-    "    exec(test.program, test.main.__dict__)\n"
+    "    try: exec(test.program, test.main.__dict__)\n"
+    "    except OSError as error: test.tell(LIMIT_OF_ERRNO.get(error.errno, '-')); raise\n"
     "    sys.stdout.flush(); sys.stderr.flush()\n"
     "    os._exit(0)\n",
 )
-"""Runs the content as Python, without any of what a judge wants to know of exceptions."""
+"""Runs the content as Python, and tells of an exception no more than the limit behind it."""
 ECHO = Runner(
     "echo",
     "import os\n"
@@ -74,7 +76,6 @@ EXECUTE = Runner(
     "    os._exit(1)\n",
 )
 """Places the content as an executable file and becomes it."""
-
 Run = Callable[..., Outcome]
 OpenCell = Callable[..., Cell]
 
@@ -224,6 +225,25 @@ class SandboxConformance:
         )
         outcome = run(source, cpu_s=10, wall_s=31)
         assert outcome.ended is Ended.DISK or outcome.stdout == b"28\n"
+
+    def test_a_program_that_fails_for_want_of_open_files_is_ended_by_that_limit(self, open_cell: OpenCell):
+        source = (
+            "import os, resource\ntry: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\nexcept ValueError: pass\n"
+            "try:\n    while True: last = os.dup(0)\n"
+            "except OSError:\n    if not os.read(0, 1): raise\n    os.write(1, b'%d' % last)"
+        )
+        with open_cell(source, open_files=20) as cell:
+            failed, caught = cell.run(b""), cell.run(b"caught")
+        assert (failed.ended, failed.exit_code is not None) == (Ended.OPEN_FILES, True)
+        assert (caught.ended, caught.exit_code, caught.stdout) == (Ended.EXITED, 0, b"19")
+
+    @pytest.mark.parametrize(("number", "name"), LIMIT_OF_ERRNO.items())
+    def test_the_limit_behind_an_error_ended_the_test(self, run: Run, number: int, name: str):
+        assert run(f"raise OSError({number}, '')").ended == name
+
+    def test_an_unknown_limit_in_the_account_of_a_failed_test_is_a_fault(self, run: Run):
+        with pytest.raises(SandboxFault, match="'sockets'"):
+            run("import os, sys\nsys._getframe(1).f_locals['test'].tell('sockets - 0')\nos._exit(1)")
 
     def test_a_limit_ends_one_test_and_the_next_runs(self, open_cell: OpenCell):
         source = "import sys\nif sys.stdin.read() == 'loop':\n    while True: pass\nprint('fine')"

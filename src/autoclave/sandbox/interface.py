@@ -16,10 +16,9 @@ from autoclave.core import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one test may use. All are enforced, and the outcome names the one that ended the test.
+    """What one test may use. All are enforced, and the outcome names the one that ended the test; see `core.Ended`.
 
-    `open_files` ends no test: a call that needs one more descriptor fails in the program (EMFILE), which may go on; if
-    it ends by that, the outcome is `exited` and its detail names the exception.
+    A limit that shows as a failed call ends only a program that fails by it: one that catches the error goes on.
     What a test waits for a core is added to `wall_s`, up to `given_back_s`; without that, up to `wall_s` once again.
     """
 
@@ -72,9 +71,9 @@ class Runner:
 
     `run(test)` is called in the process of each test and does not return. `test` has `main` (the module where the
     preamble has run), `program`, `forget_program()` (drop what the program defined) and `tell(account)` (see
-    `Outcome.detail`; an account that begins with `memory`, `processes` or `disk` names the limit that explains an exit
-    code other than 0). Descriptors 0, 1 and 2 are the test's streams; in a session 3 is the channel: four bytes of
-    length, big-endian, then the frame.
+    `Outcome.detail`; its first word is `-`, or the limit that explains an exit code other than 0: one of `core.Ended`
+    that has error numbers, or the run is a `SandboxFault`). Descriptors 0, 1 and 2 are the test's streams; in a session
+    3 is the channel: four bytes of length, big-endian, then the frame.
 
     With `is_rehearsed`, `rehearsal()` returns a sample: content, standard input, and what comes on the channel. Before
     the first program, and if the profile is one for that, the zygote runs both functions on it a few times, so that

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
-from autoclave.core.outcome import REPORTED_LIMITS
+from autoclave.core.outcome import limit_named
 from autoclave.sandbox.interface import Limits
 from autoclave.sandbox.launch import Meter
 from autoclave.sandbox.streams import Printed
@@ -44,7 +44,8 @@ def outcome_of(
     """How the test ended that `meter` measures.
 
     Raises:
-        SandboxFault: its process could not be set up, or the host refused what it asked for within its limits.
+        SandboxFault: its process could not be set up, the host refused what it asked for within its limits, or its
+            account names an unknown limit.
     """
     status, user_s, system_s, wall_s, peak_kib = _REPORT.unpack_from(report)
     account = report[_REPORT.size :].rstrip(b"\0").decode("ascii", "replace")
@@ -59,7 +60,7 @@ def outcome_of(
         ended = Ended.MEMORY
     if ended is None:
         is_output_full = stdout.num_cut > 0 or stderr.num_cut > 0
-        ended = _reason(limits, exit_code, cpu_s, peak_mb, account, is_output_full=is_output_full)
+        ended = _reason(limits, status, cpu_s, peak_mb, account, is_output_full=is_output_full)
     if (ended, exit_code) != (Ended.EXITED, 0) and (refusal := meter.refusal_of_host()):
         raise ExhaustedFault(refusal)
     return Outcome(
@@ -79,9 +80,7 @@ def outcome_of(
     )
 
 
-def _reason(
-    limits: Limits, exit_code: int | None, cpu_s: float, peak_mb: float, account: str, *, is_output_full: bool
-) -> Ended:
+def _reason(limits: Limits, status: int, cpu_s: float, peak_mb: float, account: str, *, is_output_full: bool) -> Ended:
     """Why a test is over that was not stopped. Only for a failure the program's own account is asked."""
     if cpu_s > limits.cpu_s:
         return Ended.CPU_TIME
@@ -89,12 +88,9 @@ def _reason(
         return Ended.MEMORY
     if is_output_full:
         return Ended.OUTPUT
-    if exit_code is None:
-        return Ended.SIGNALLED
-    limit = account.partition(" ")[0]
-    if exit_code != 0 and limit in REPORTED_LIMITS:
-        return Ended(limit)
-    return Ended.EXITED
+    if os.WIFSIGNALED(status):
+        return next((e for e in Ended if e.limit and e.limit.signal == os.WTERMSIG(status)), Ended.SIGNALLED)
+    return (limit_named(account) if status else None) or Ended.EXITED
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from autoclave.core import Trace, Verdict
+from autoclave.core import Ended, Trace, Verdict
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of what decides a verdict, in hex.")]
 Identity = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -283,7 +283,7 @@ class RunAnswer(Answer):
     process says: text that nobody vouches for.
     """
 
-    ended: str
+    ended: Ended
     exit_code: int | None
     signal: int | None
     stdout: str

@@ -1,6 +1,7 @@
 """The account of an exception, for messages: which limit it speaks of, its type, and the line of the program.
 
-The text of `python_program` stands before this text, and this text before the text of the runners that use it.
+`LIMIT_OF_ERRNO` and the text of `python_program` stand before this text, and this text before the text of the runners
+that use it.
 """
 
 import errno
@@ -8,9 +9,9 @@ import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from autoclave.core.outcome import LIMIT_OF_ERRNO
     from autoclave.judge.runners.python_program import PROGRAM_FILE
 
-_LIMITS = {errno.ENOSPC: "disk", errno.EDQUOT: "disk", errno.EFBIG: "disk", errno.EAGAIN: "processes"}
 _NAME_LENGTH = 100
 
 
@@ -22,10 +23,9 @@ def account_of(error: BaseException) -> str:
 
 
 def _limit_behind(error: BaseException) -> str:
+    number = error.errno if isinstance(error, OSError) else 0
     if isinstance(error, MemoryError):
-        return "memory"
-    if isinstance(error, OSError):
-        return _LIMITS.get(error.errno or 0, "-")
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return "processes"
-    return "-"
+        number = errno.ENOMEM
+    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        number = errno.EAGAIN
+    return LIMIT_OF_ERRNO.get(number or 0, "-")

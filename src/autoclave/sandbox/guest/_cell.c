@@ -48,9 +48,12 @@ struct report {
     char account[MAX_ACCOUNT];
 } __attribute__((packed));
 
-/* What the judge says of a cell before its program; `SETTINGS` in init.py. */
-struct settings {
-    uint64_t cpu_s, address_space, file_bytes, open_files, processes, disk_bytes, num_files;
+/* What the judge says of a cell before its program: `SCRATCH` and `KERNEL_LIMIT` in loops.py. */
+struct scratch {
+    uint64_t disk_bytes, num_files, num_limits;
+} __attribute__((packed));
+struct kernel_limit {
+    uint64_t kind, value;
 } __attribute__((packed));
 
 struct cell {
@@ -260,25 +263,30 @@ PyDoc_STRVAR(begin_cell_doc, "begin_cell(socket, test_id) -> bytes\n\n"
 static PyObject *begin_cell(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
     struct cell *cell = &the_cell;
-    struct settings settings;
+    struct scratch scratch;
+    struct kernel_limit limit;
     unsigned char size[4];
     if (!PyArg_ParseTuple(arguments, "ii", &cell->socket, &cell->test_id))
         return NULL;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
         _exit(EXIT_FAULT);
-    receive_exactly(cell->socket, &settings, sizeof settings);
-    cell->cpu_s = settings.cpu_s;
+    receive_exactly(cell->socket, &scratch, sizeof scratch);
     cell->account = mmap(NULL, ACCOUNT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (cell->account == MAP_FAILED)
         _exit(EXIT_FAULT);
     unsigned owner = cell->test_id < 0 ? (unsigned)getuid() : (unsigned)cell->test_id;
     snprintf(cell->scratch, sizeof cell->scratch, "mode=0700,uid=%u,gid=%u,size=%llu,nr_inodes=%llu", owner, owner,
-             (unsigned long long)settings.disk_bytes, (unsigned long long)settings.num_files);
+             (unsigned long long)scratch.disk_bytes, (unsigned long long)scratch.num_files);
     mount_scratch(cell);
-    rlim_t processes = settings.processes + (cell->test_id < 0 ? 2 : 0); /* the zygote and this one count as well */
-    if (lower_limit(RLIMIT_AS, settings.address_space, 0) < 0 || lower_limit(RLIMIT_FSIZE, settings.file_bytes, 0) < 0
-        || lower_limit(RLIMIT_NOFILE, settings.open_files, 0) < 0 || lower_limit(RLIMIT_NPROC, processes, 0) < 0)
-        _exit(EXIT_FAULT);
+    while (scratch.num_limits--) {
+        receive_exactly(cell->socket, &limit, sizeof limit);
+        if (limit.kind == RLIMIT_NPROC && cell->test_id < 0)
+            limit.value += 2; /* the zygote and this one count as well */
+        if (limit.kind == RLIMIT_CPU)
+            cell->cpu_s = limit.value;
+        else if (lower_limit((int)limit.kind, limit.value, 0) < 0)
+            _exit(EXIT_FAULT);
+    }
     receive_exactly(cell->socket, size, sizeof size);
     size_t num_bytes = (size_t)size[0] << 24 | (size_t)size[1] << 16 | (size_t)size[2] << 8 | size[3];
     PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)num_bytes);

@@ -5,7 +5,8 @@
 On the control socket, a message each: `O` and the number of a runner, with the socket of a new cell -> process number;
 `C` -> wait status of the cell that is killed. On the socket of a cell: settings, then the content as a block (four
 bytes of length, big-endian); an answer block, empty when the program is prepared; then per test `T` with the
-descriptors, perhaps `K` to end it early, and one report of fixed size.
+descriptors, perhaps `K` to end it early, and one report of fixed size. Settings are `SCRATCH`, then each kernel limit
+as `KERNEL_LIMIT`; one that the kernel does not know ends the cell.
 """
 
 import os
@@ -16,8 +17,10 @@ from typing import Any, NoReturn
 from . import linux
 from .confinement import Confinement, Sealed
 
-SETTINGS = "<7Q"
-"""CPU seconds (a backstop), address space, file size, open files, processes, bytes and files of scratch."""
+SCRATCH = "<3Q"
+"""Bytes and files of scratch, and the number of kernel limits that follow."""
+KERNEL_LIMIT = "<2Q"
+"""Number (`RLIMIT_...`) and value. That of CPU time is for each test, the others are for the cell."""
 REPORT = "<idddq"
 """Wait status, user, system and wall seconds, peak memory in KiB. The account of the test follows."""
 ACCOUNT_BYTES = 256
@@ -64,7 +67,8 @@ class PythonLoops:
         self._confinement = confinement
         self._resource, self._poll, self._socket_class = resource, select.poll, socket
         self._cmsg_space, self._is_cut, self._wait_all = CMSG_SPACE(4 * _MAX_DESCRIPTORS), MSG_CTRUNC, MSG_WAITALL
-        self._settings, self._report = struct.Struct(SETTINGS), struct.Struct(REPORT)
+        self._scratch, self._kernel_limit = struct.Struct(SCRATCH), struct.Struct(KERNEL_LIMIT)
+        self._report = struct.Struct(REPORT)
         self._account = mmap.mmap(-1, mmap.PAGESIZE)
         self._cpu_s = 0
         self._cell = 0
@@ -91,17 +95,15 @@ class PythonLoops:
     def begin_cell(self, socket: int) -> bytes:
         """Confine this first process and take the content."""
         self._socket = self._socket_class(fileno=socket)
-        settings = self._settings.unpack(self._receive_exactly(self._settings.size))
-        self._cpu_s, address_space, file_bytes, open_files, processes, disk_bytes, num_files = settings
+        disk_bytes, num_files, num_limits = self._scratch.unpack(self._receive_exactly(self._scratch.size))
+        kernel_limits = self._receive_exactly(num_limits * self._kernel_limit.size)
         self._confinement.begin_cell(disk_bytes, num_files)
-        kinds = self._resource
-        for kind, value in (
-            (kinds.RLIMIT_AS, address_space),
-            (kinds.RLIMIT_FSIZE, file_bytes),
-            (kinds.RLIMIT_NOFILE, open_files),
-            (kinds.RLIMIT_NPROC, processes + self._confinement.num_own_processes),
-        ):
-            self._lower_limit(kind, value)
+        own = {self._resource.RLIMIT_NPROC: self._confinement.num_own_processes}
+        for kind, value in self._kernel_limit.iter_unpack(kernel_limits):
+            if kind == self._resource.RLIMIT_CPU:
+                self._cpu_s = value
+            else:
+                self._lower_limit(kind, value + own.get(kind, 0))
         return self._receive_exactly(int.from_bytes(self._receive_exactly(4), "big"))
 
     def serve_tests(self) -> None:

@@ -235,21 +235,16 @@ def _stage(outcome: Outcome) -> Stage:
         wall_time=round(1000 * outcome.wall_s),
         memory=round(outcome.memory_mb * 2**20),
     )
-    if outcome.ended is Ended.EXITED:
-        stage.status = None if outcome.exit_code == 0 else "RE"
-        return stage
-    stage.code = None
-    stage.signal = "SIGKILL"
-    stage.message = f"{outcome.ended.value} limit exceeded"
-    if outcome.ended is Ended.SIGNALLED:
-        stage.status, stage.message = "SG", "ended by a signal"
+    if limit := outcome.ended.limit:
+        stage.status = "TO" if limit.status is Status.TIME_LIMIT else "SG"
+        if limit.status is Status.OUTPUT_LIMIT:
+            stage.status = "OL" if len(outcome.stdout) >= len(outcome.stderr) else "EL"
+        stage.code, stage.signal, stage.message = None, "SIGKILL", f"{outcome.ended} limit exceeded"
+    elif outcome.ended is Ended.SIGNALLED:
+        stage.status, stage.code, stage.message = "SG", None, "ended by a signal"
         stage.signal = signal.Signals(outcome.signal).name if outcome.signal in set(signal.Signals) else "SIGKILL"
-    elif outcome.ended in (Ended.CPU_TIME, Ended.WALL_TIME):
-        stage.status = "TO"
-    elif outcome.ended is Ended.OUTPUT:
-        stage.status = "OL" if len(outcome.stdout) >= len(outcome.stderr) else "EL"
-    else:
-        stage.status = "SG"
+    elif outcome.exit_code != 0:
+        stage.status = "RE"
     return stage
 
 

@@ -179,10 +179,10 @@ def _command(outcome: Outcome) -> CommandRunResult:
         code = outcome.exit_code
     elif outcome.ended is Ended.SIGNALLED:
         code = -(outcome.signal or 9)
-    elif outcome.ended in (Ended.CPU_TIME, Ended.WALL_TIME):
+    elif outcome.ended.limit and outcome.ended.limit.status is Status.TIME_LIMIT:
         code = None
     else:
-        stderr += f"\n{outcome.ended.value} limit exceeded\n"
+        stderr += f"\n{outcome.ended} limit exceeded\n"
     return CommandRunResult(
         status="Finished" if code is not None else "TimeLimitExceeded",
         execution_time=outcome.wall_s,

@@ -45,7 +45,7 @@ async def run(body: RunRequest, parts: PartsHere, client: Annotated[Client, need
 def _run_answer(result: RunResult, level: str) -> RunAnswer:
     outcome = result.outcome
     return RunAnswer(
-        ended=outcome.ended.value,
+        ended=outcome.ended,
         exit_code=outcome.exit_code,
         signal=outcome.signal,
         stdout=outcome.stdout.decode("utf-8", "replace"),

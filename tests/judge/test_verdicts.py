@@ -219,8 +219,8 @@ def test_an_exception_of_a_check_that_a_limit_explains_has_its_status_and_messag
 
 
 def test_an_account_that_names_an_unknown_limit_is_a_fault():
-    with pytest.raises(SandboxFault, match=r"'sockets'; must be one of memory, processes, disk, open_files, or -"):
-        failure_told("sockets OSError 1", "x")
+    with pytest.raises(SandboxFault, match=r"'no_such'; must be one of memory, processes, disk, open_files, or -"):
+        failure_told("no_such OSError 1", "x")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_an_account_that_names_an_unknown_limit_is_a_fault():
         ("import mmap\nmmap.mmap(-1, 1 << 40)", LIMITS[Ended.MEMORY].failure),
         ("try: import os; [os.dup(0) for _ in range(100)]\nexcept OSError: result = 7", (Status.ACCEPTED, "")),
         ("import sys\nframe = sys._getframe()\nwhile 'test' not in frame.f_locals: frame = frame.f_back\n"
-         "frame.f_locals['test'].tell('sockets - 0')\nimport os; os._exit(1)",
+         "frame.f_locals['test'].tell('no_such - 0')\nimport os; os._exit(1)",
          (Status.RUNTIME_ERROR, "the program made its cell fail")),
     ],
     ids=["dup", "pipe", "open", "mmap", "caught", "unknown"],
@@ -242,3 +242,16 @@ def test_what_a_program_fails_for_want_of_is_named(judged, stdin_problem, call_p
     function = "def f():\n    {}\n    return result".format(body.replace("\n", "\n    "))
     verdicts = judged(problems[0], f"{body}\nprint(result)"), judged(problems[1], function)
     assert [(verdict.status, verdict.message) for verdict in verdicts] == [failure] * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "failure"),
+    [("disk", LIMITS[Ended.DISK].failure), ("no_such", (Status.RUNTIME_ERROR, "the program made its cell fail"))],
+)
+def test_an_answer_to_a_call_may_name_known_limits_only(judged, call_problem, limit: str, failure):
+    forged = (
+        "import os, sys\ncell = sys._getframe(1).f_globals\n"
+        f"cell['send_frame'](cell['encode'](['error', '{limit} - 0']))\nos._exit(0)"
+    )
+    verdict = judged(call_problem("f", ([], 7)), forged)
+    assert (verdict.status, verdict.message) == failure

@@ -4,7 +4,7 @@
 
 The thesis claims of GRPO+ as its introduction describes it that relative-KL clipping and the filter of over-long
 responses cut the variance of the gradient by 18 %, and that it reaches DAPO's reward with 12 % fewer updates. It gives
-no formulas; ours are in `docs/algorithms/grpo_plus.md`.
+no formulas; ours are in `docs/reference/algorithms/grpo_plus.md`.
 
 Variance. From one policy, many batches are drawn. From each batch every arm makes one update; an update has several
 optimizer steps. `gradient_variance_ratio` is the trace of the covariance of the gradients over batches, summed over

@@ -1,4 +1,4 @@
-"""What `autoclave plan` says of the shipped recipes, for the table in docs/recipes.md. Not a benchmark.
+"""What `autoclave plan` says of the shipped recipes, for the table in docs/how-to/recipes.md. Not a benchmark.
 
     python -m benchmarks.recipes            print the table
     python -m benchmarks.recipes --write    put it into the page
@@ -23,7 +23,7 @@ from autoclave.planning.accounting.fitting import USABLE_SHARE
 from autoclave.planning.accounting.rates import rates_on
 
 ROOT = Path(__file__).parents[1]
-RECIPES, PAGE = ROOT / "recipes", ROOT / "docs" / "recipes.md"
+RECIPES, PAGE = ROOT / "recipes", ROOT / "docs" / "how-to" / "recipes.md"
 _HARDWARE = re.compile(r"\A# hardware: (\d+) x (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"(?<=<!-- plans -->\n).*?(?=<!-- /plans -->)", re.DOTALL)
 MIB, GIB = 1 << 20, 1 << 30
@@ -140,7 +140,7 @@ def table() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/recipes.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/how-to/recipes.md")
     if not parser.parse_args().write:
         print(table(), end="")
         return

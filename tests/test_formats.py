@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md are true: they read, and judging them gives the verdicts shown."""
+"""The examples of docs/reference/formats.md are true: they read, and judging them gives the verdicts shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from autoclave.core import Problem, Status, Verdict
 from autoclave.core.json import from_plain, to_plain
 
-PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 PROBLEMS, OTHER_PROBLEMS, PROGRAMS, VERDICTS, FAULT = re.findall(
     r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
 )
@@ -56,7 +56,7 @@ def test_every_kind_of_tests_is_shown():
 
 @pytest.mark.parametrize("line", (VERDICTS + FAULT).splitlines())
 def test_every_verdict_shown_has_all_fields_and_no_other(line: str):
-    verdict = from_plain(Verdict, json.loads(line), "docs/formats.md")
+    verdict = from_plain(Verdict, json.loads(line), "docs/reference/formats.md")
     assert to_plain(verdict) == json.loads(line)
 
 

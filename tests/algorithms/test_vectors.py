@@ -1,4 +1,4 @@
-"""The numbers in docs/algorithms are what the code does: each page's vectors, on the batch of the index page."""
+"""The numbers in docs/reference/algorithms are what the code does, on the batch of the index page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers in docs/algorithms: one batch on the index page, and on each page what its algorithm makes of it.
+"""The numbers in docs/reference/algorithms: a batch on the index page, and what each algorithm makes of it on its own.
 
 The pages are the data. `python -m tests.algorithms.vectors` (from the root of the repository) writes the results anew
 from `reference.py`, which is not the code under test, for the settings that stand on each page.
@@ -21,7 +21,7 @@ from autoclave.config import AlgorithmConfig, AlgorithmSettings
 from autoclave.core import Completion, FinishReason, Reward, Rollout, TaskItem
 from tests.algorithms.reference import reference
 
-PAGES = Path(__file__).parents[2] / "docs" / "algorithms"
+PAGES = Path(__file__).parents[2] / "docs" / "reference" / "algorithms"
 BLOCK = re.compile(r"```json\n(\[.*?\])\n```", re.DOTALL)
 TOKEN_COLUMNS = (
     "sampler_log_probs",

@@ -197,7 +197,7 @@ def test_the_embedded_policy_that_a_run_wrote_goes_on_with_the_recipe(tmp_path: 
 def examples() -> list[Any]:
     """Commands of the pages that train a pretrained model."""
     found: list[Any] = []
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         lines = page.read_text().replace("\\\n", " ").splitlines()
         commands = [line.split() for line in lines if line.startswith("    autoclave train ") and "model.path=" in line]
         found += [pytest.param(words[2:], id=page.name) for words in commands]

@@ -1,4 +1,4 @@
-"""The examples of docs/integrations.md run as they stand, and print what they say."""
+"""The examples of docs/how-to/integrations.md run as they stand, and print what they say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "integrations.md"
 # A fence inside of an example stands in a line with other text.
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
 NEEDED = {"TRL": "trl", "Inspect": "inspect_ai"}

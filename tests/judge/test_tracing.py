@@ -38,7 +38,7 @@ from autoclave.sandbox import Sandbox, open_sandbox
 
 from .conftest import JUDGE, SANDBOX
 
-PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "trace.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(
     r"^```python\n# (input|call):(.*)\n((?:.*\n)*?)```\n```text\n((?:.*\n)*?)```$", PAGE, re.MULTILINE
 )
@@ -89,7 +89,7 @@ def test_an_example_of_the_page_is_true(script, call, style: str, given: str, so
 
 def test_the_line_on_the_page_is_a_trace():
     (line,) = re.findall(r"^```json\n(.*)\n```$", PAGE, re.MULTILINE)
-    assert to_plain(from_plain(Trace, json.loads(line), "docs/trace.md")) == json.loads(line)
+    assert to_plain(from_plain(Trace, json.loads(line), "docs/how-to/trace.md")) == json.loads(line)
 
 
 def test_every_field_is_explained():

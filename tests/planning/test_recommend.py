@@ -129,7 +129,7 @@ def test_no_split_is_an_error():
 
 
 def test_the_example_of_the_documentation_recommends_something(capsys: pytest.CaptureFixture[str]):
-    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "plan.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     rng = np.random.default_rng(0)
     seen = {"tokens": rng.integers(1, 4000, (16, 2)), "reward_s": rng.uniform(1, 5, (16, 2))}

@@ -172,7 +172,7 @@ def value_of(config: TrainConfig, path: str) -> object:
 
 @pytest.mark.parametrize("recipe", OF_PAPERS, ids=named)
 def test_a_recipe_has_the_values_that_the_page_of_recipes_quotes_from_its_paper(recipe: Path):
-    page = (RECIPES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    page = (RECIPES.parent / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
     section = page.partition(f"\n### {recipe.stem}\n")[2].partition("\n### ")[0]
     quoted = dict(re.findall(r"^\| .* \| `([a-z_.0-9]+)` \| `(.+)` \| .* \|$", section, re.MULTILINE))
     config = load(TrainConfig, recipe).config

@@ -1,7 +1,7 @@
 #: tries: moves the kernel's counter of inodes by shared memory, and reads it in the file behind its input
 #: task: recall-small
 #: verdict: wrong_answer runtime_error
-#: known: docs/sandbox.md, "What it does not do": figures of the kernel that all of the host shares
+#: known: docs/concepts/sandbox.md, "What it does not do": figures of the kernel that all of the host shares
 
 import mmap
 import os

@@ -1,7 +1,7 @@
 #: tries: asks the kernel about the whole host: load, memory, processes, other processes' settings
 #: task: door
 #: verdict: wrong_answer runtime_error
-#: known: docs/sandbox.md, "What it does not do": figures of the kernel that all of the host shares
+#: known: docs/concepts/sandbox.md, "What it does not do": figures of the kernel that all of the host shares
 
 import ctypes
 import os

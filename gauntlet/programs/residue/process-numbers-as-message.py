@@ -1,7 +1,7 @@
 #: tries: starts as many processes as the number says, so that the next test's process number tells it
 #: task: recall-small
 #: verdict: wrong_answer runtime_error
-#: known: docs/sandbox.md, "What it does not do": tests of one program share a process namespace
+#: known: docs/concepts/sandbox.md, "What it does not do": tests of one program share a process namespace
 
 import os
 

@@ -168,7 +168,7 @@ def import_result(file: Path, out: Path, name: str, model_name: str, as_json: bo
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def parity(folder: Path, as_json: bool) -> None:
-    """Measure published results again, on the copies of their files in FOLDER (docs/evaluation.md names them).
+    """Measure published results again, on the copies of their files in FOLDER (docs/how-to/evaluation.md names them).
 
     The exit code is 1 if one differs. Files that are missing are named and left out.
 

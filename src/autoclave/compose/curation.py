@@ -113,7 +113,7 @@ def selection_of(source: SourceConfig) -> Selection:
 
 def _require_sources(config: CurateConfig) -> None:
     if not config.sources:
-        raise ConfigError("sources: there is none; name a set and where your copy of it is (docs/curation.md)")
+        raise ConfigError("sources: there is none; name a set and where your copy of it is (docs/how-to/curation.md)")
     for part, given in (("sources", config.sources), ("evaluation_sets", config.evaluation_sets)):
         labels = [source.label for source in given]
         for place, label in enumerate(labels):

@@ -55,7 +55,9 @@ def parity(folder: Path) -> tuple[list[Figure], list[str]]:
         if len(files) == len(names):
             figures += measure(*files)
     if not figures:
-        raise InputError(f"{folder}: has no file to compare with. Fix: see docs/evaluation.md; {', '.join(missing)}")
+        raise InputError(
+            f"{folder}: has no file to compare with. Fix: see docs/how-to/evaluation.md; {', '.join(missing)}"
+        )
     return figures, missing
 
 

@@ -169,7 +169,7 @@ def _unverified(candidate: Candidate) -> Dropped | None:
 
 
 def _finding(path: Path, dropped: Dropped) -> Finding:
-    fix = _FIXES.get(dropped.reason, "correct the line (docs/formats.md)")
+    fix = _FIXES.get(dropped.reason, "correct the line (docs/reference/formats.md)")
     place = str((path if path.is_dir() else path.parent) / dropped.origin.row)
     return Finding(place, dropped.id, dropped.reason, dropped.detail, fix, dropped.reason in _WARNINGS)
 

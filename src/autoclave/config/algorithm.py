@@ -1,6 +1,6 @@
 """Settings of the learning algorithms. Each has exactly the keys that it uses.
 
-`docs/algorithms/` defines what every key means, and names the sources.
+`docs/reference/algorithms/` defines what every key means, and names the sources.
 """
 
 from __future__ import annotations

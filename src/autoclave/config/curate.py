@@ -15,7 +15,7 @@ class SourceConfig(Config):
     """A public set: a copy on this machine, or its name on the Hugging Face hub."""
 
     set: str
-    """The layout: `apps`, `taco`, `synthetic1`, `livecodebench` ... (docs/readers.md)."""
+    """The layout: `apps`, `taco`, `synthetic1`, `livecodebench` ... (docs/reference/readers.md)."""
 
     path: str = ""
     """File or folder."""

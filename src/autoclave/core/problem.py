@@ -1,6 +1,6 @@
 """What is asked and how an answer is checked: `Problem` and the kinds of tests, one JSON line each.
 
-Data only; nothing here runs a program. File format `autoclave-problem/1` (docs/formats.md).
+Data only; nothing here runs a program. File format `autoclave-problem/1` (docs/reference/formats.md).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class BenchmarkResult:
         return mean_pass_at_k([n for n, _ in enough], [c for _, c in enough], k) if enough else math.nan
 
     def to_metrics(self) -> dict[str, Any]:
-        """Every figure; NaN for what could not be measured. docs/evaluation.md says what each means."""
+        """Every figure; NaN for what could not be measured. docs/how-to/evaluation.md says what each means."""
         samples = self.samples
         lengths = [sample.tokens for sample in samples if sample.tokens is not None]
         passed = [sample.tests_passed for sample in samples if sample.tests_passed is not None]

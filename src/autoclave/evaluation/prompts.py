@@ -1,7 +1,7 @@
 """How problems of benchmarks are asked: prompts by name, and texts with places to fill in.
 
 The sentences are ours. Who compares with figures that were measured with other ones gives those in a file of his own
-(docs/evaluation.md): a model's score depends on them.
+(docs/how-to/evaluation.md): a model's score depends on them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Standings of Codeforces' contests from files, and the rating of a model among their participants.
 
 A folder has, for each contest, what Codeforces' API answers to `contest.standings` and `contest.ratingChanges`, as
-`<contest>.standings.json` and `<contest>.ratingChanges.json` (docs/evaluation.md has the command). A file of rounds has
+`<contest>.standings.json` and `<contest>.ratingChanges.json` (command: docs/how-to/evaluation.md). A file of rounds has
 a line per contest: `contest`, `problems` (index -> points, left out in rounds by problems solved) and `rows` with
 `points`, `penalty` and `old_rating` of each rated participant.
 """
@@ -57,7 +57,7 @@ def read_contests(path: Path) -> dict[str, Contest]:
     else:
         contests = [_of_round(where, line) for where, line in read_jsonl(path, "rounds")]
     if not contests:
-        raise InputError(f"{path}: has no <contest>{_STANDINGS}; docs/evaluation.md says how to fetch them")
+        raise InputError(f"{path}: has no <contest>{_STANDINGS}; docs/how-to/evaluation.md says how to fetch them")
     return {contest.id: contest for contest in contests}
 
 

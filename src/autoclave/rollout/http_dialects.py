@@ -75,7 +75,7 @@ class Dialect(Protocol):
 
 
 class OpenAi:
-    """`/v1/completions`, with the extensions that servers have in common; see docs/engines.md."""
+    """`/v1/completions`, with the extensions that servers have in common; see docs/how-to/engines.md."""
 
     def __init__(self, server: Server, model: str, log_probs: Literal["temperature_1", "sampling_temperature"]) -> None:
         self._server, self._log_probs = server, log_probs

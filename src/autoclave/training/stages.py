@@ -136,7 +136,7 @@ class Stages:
         )
 
     def learn(self, groups: Sequence[Group]) -> Learned:
-        """One update of policy and critic from what `groups` earned; each line is one arrow of docs/architecture.md."""
+        """One update of policy and critic from what `groups` earned; docs/concepts/architecture.md draws it."""
         groups = mask_groups(self.algorithm, groups)
         full_batch = Batch.from_groups(groups, minibatches=self.minibatches, term_weights=self.term_weights)
         full_batch = self.reward_model.scores(full_batch).result()

@@ -29,7 +29,7 @@ class Publishing:
 
 
 def publishing_of(config: TrainConfig, shape: ModelShape, holding: Holding) -> Publishing:
-    """By the routes of docs/weights.md; `holding` is the actor's."""
+    """By the routes of docs/concepts/weights.md; `holding` is the actor's."""
     whole = shape.parameters * WIDTHS[config.sampling_dtype]
     is_adapter, engine = config.publishes_adapter, config.sampler.engine.name
     merged = shape.largest_tensor * holding.width if config.trainer.lora and not is_adapter else 0

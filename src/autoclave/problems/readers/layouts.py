@@ -100,7 +100,7 @@ def read_rows(name: str, label: str, rows: Iterable[Row | Unread]) -> Iterator[C
             if num_wrong == _HOPELESS and isinstance(found, Unread):
                 raise InputError(
                     f"set = {name!r}: none of the first {_HOPELESS} rows of {label} has this layout; the last one, "
-                    f"{found.row}: {found.detail}. docs/readers.md lists the layouts"
+                    f"{found.row}: {found.detail}. docs/reference/readers.md lists the layouts"
                 )
 
 

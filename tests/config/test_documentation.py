@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -25,10 +29,15 @@ ALL = sorted(
 
 @pytest.mark.parametrize("schema", ALL)
 def test_every_setting_has_a_description(schema: type[Config]):
-    nameless = [
-        name for name, field in schema.model_fields.items() if not (field.description or "").endswith((".", "?"))
-    ]
-    assert nameless == []
+    (block,) = ast.parse(textwrap.dedent(inspect.getsource(schema))).body
+    assert isinstance(block, ast.ClassDef)
+    described = {
+        field.target.id
+        for field, text in pairwise(block.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and str(ast.literal_eval(text.value)).strip().endswith((".", "?"))
+    }
+    assert [name for name in inspect.get_annotations(schema) if name not in described] == []
 
 
 @pytest.mark.parametrize("schema", ALL)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core"])
+@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core", "autoclave.judge"])
 def test_every_public_name_is_found_where_type_checkers_find_it(package: str):
     module = importlib.import_module(package)
     tree = ast.parse(Path(module.__file__ or "").read_text())
@@ -23,7 +23,7 @@ def test_every_public_name_is_found_where_type_checkers_find_it(package: str):
         module.Nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core"])
+@pytest.mark.parametrize("package", ["autoclave.config", "autoclave.core", "autoclave.judge"])
 def test_no_module_has_the_name_of_something_that_is_asked_for(package: str):
     """It would be found in its place once it is imported."""
     module = importlib.import_module(package)
@@ -33,7 +33,8 @@ def test_no_module_has_the_name_of_something_that_is_asked_for(package: str):
 
 def test_a_judge_starts_without_what_only_training_needs():
     program = (
-        "import sys, autoclave.judge; print([name for name in ('numpy', 'torch', 'autoclave.config.training', "
+        "import sys; from autoclave.judge import LocalJudge\n"
+        "print([name for name in ('numpy', 'torch', 'autoclave.config.training', "
         "'autoclave.core.rollout') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

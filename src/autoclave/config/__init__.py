@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         LengthScheduleConfig,
         LengthStageConfig,
     )
+    from autoclave.config.levels import LEVELS, Level
     from autoclave.config.loader import Override, Resolved, dump, load, parse_override
     from autoclave.config.model import ModelConfig, SamplerConfig, TinyModelConfig
     from autoclave.config.optimizer import OptimizerConfig
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     )
     from autoclave.config.publish import PublishConfig, SyncCheckConfig
     from autoclave.config.remote import JobPriority, RemoteJudgeConfig
-    from autoclave.config.sandbox import LEVELS, JudgeConfig, Level, SandboxConfig
+    from autoclave.config.sandbox import JudgeConfig, SandboxConfig
     from autoclave.config.service import (
         AdmissionConfig,
         AuditConfig,
@@ -110,6 +111,7 @@ else:
             "length_schedule": (
                 "AdvanceAtPlateauConfig AdvanceAtStepsConfig AdvanceConfig LengthScheduleConfig LengthStageConfig"
             ),
+            "levels": "LEVELS Level",
             "loader": "Override Resolved dump load parse_override",
             "model": "ModelConfig SamplerConfig TinyModelConfig",
             "optimizer": "OptimizerConfig",
@@ -117,7 +119,7 @@ else:
             "ProblemsConfig",
             "publish": "SyncCheckConfig PublishConfig",
             "remote": "JobPriority RemoteJudgeConfig",
-            "sandbox": "LEVELS JudgeConfig Level SandboxConfig",
+            "sandbox": "JudgeConfig SandboxConfig",
             "service": "AdmissionConfig AuditConfig CompatibleConfig Protocol RayServeConfig ServeConfig TlsConfig",
             "task": "CodeGenerationConfig JudgeRunConfig MathematicsConfig TaskConfig",
             "trainer": "LoraConfig TrainerConfig",

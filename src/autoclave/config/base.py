@@ -11,9 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Config(BaseModel):
     """Frozen, and closed: a key that is not declared is an error. The text under a field is its documentation."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def dependent_defaults(cls, tree: Mapping[str, Any], stated: Collection[str]) -> Mapping[str, Any]:

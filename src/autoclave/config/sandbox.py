@@ -10,12 +10,8 @@ from pydantic import field_validator, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
+from autoclave.config.levels import LEVELS, Level
 from autoclave.config.remote import RemoteJudgeConfig
-
-Level = Literal["sealed", "restricted", "open"]
-LEVELS: tuple[Level, ...] = ("open", "restricted", "sealed")
-"""From least to most isolated."""
-
 
 OWN_BACKENDS = ("namespace", "container", "subprocess")
 BACKEND_GROUP = "autoclave.sandbox_backends"

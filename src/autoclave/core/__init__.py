@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from autoclave.core.alignment_sample import AlignmentSample
 from autoclave.core.closing import Closing
 from autoclave.core.errors import (
     AutoclaveError,
@@ -23,32 +22,42 @@ from autoclave.core.errors import (
     WorkerFault,
 )
 from autoclave.core.lazy import lazily
-from autoclave.core.outcome import Ended, Outcome
-from autoclave.core.problem import (
-    AnswerTests,
-    CallCase,
-    CallTests,
-    CheckTests,
-    CustomChecker,
-    FloatChecker,
-    Problem,
-    StdinCase,
-    StdinTests,
-    StoredTests,
-    Tests,
-    read_problems,
-)
-from autoclave.core.program import Program, Submission, read_submissions
-from autoclave.core.trace import MAIN_PROGRAM, Primitive, Trace, TraceStatus
-from autoclave.core.verdict import Fault, Status, TestResult, Verdict
 
 if TYPE_CHECKING:
+    from autoclave.core.alignment_sample import AlignmentSample
+    from autoclave.core.outcome import Ended, Outcome
+    from autoclave.core.problem import (
+        AnswerTests,
+        CallCase,
+        CallTests,
+        CheckTests,
+        CustomChecker,
+        FloatChecker,
+        Problem,
+        StdinCase,
+        StdinTests,
+        StoredTests,
+        Tests,
+        read_problems,
+    )
+    from autoclave.core.program import Program, Submission, read_submissions
     from autoclave.core.rollout import Completion, FinishReason, Group, MaskReason, Reward, Rollout, TaskItem
+    from autoclave.core.trace import MAIN_PROGRAM, Primitive, Trace, TraceStatus
+    from autoclave.core.verdict import Fault, Status, TestResult, Verdict
 else:
     __getattr__ = lazily(
         __name__,
         {
+            "alignment_sample": "AlignmentSample",
+            "outcome": "Ended Outcome",
+            "problem": (
+                "AnswerTests CallCase CallTests CheckTests CustomChecker FloatChecker Problem StdinCase StdinTests "
+                "StoredTests Tests read_problems"
+            ),
+            "program": "Program Submission read_submissions",
             "rollout": "Completion FinishReason Group MaskReason Reward Rollout TaskItem",
+            "trace": "MAIN_PROGRAM Primitive Trace TraceStatus",
+            "verdict": "Fault Status TestResult Verdict",
         },
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.config.sandbox import LEVELS
+from autoclave.config.levels import LEVELS
 from autoclave.core import (
     CallCase,
     CallTests,
@@ -36,7 +36,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.judge.interface import Judge, JudgeJob
-from autoclave.judge.stream import stream
+from autoclave.judge.streaming import stream
 
 DEADLINE_S = 120.0
 """A verdict that takes longer will not come."""

@@ -34,7 +34,7 @@ from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
-from autoclave.judge.stream import in_order
+from autoclave.judge.streaming import in_order
 
 _KEPT_PROBLEMS = 32
 _KEPT_BYTES = 16 << 20

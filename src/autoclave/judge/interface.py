@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.core import Problem, Program, Trace, Verdict
 
 

@@ -16,7 +16,8 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import (
     AnswerTests,
     Closing,

@@ -23,7 +23,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
-from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
 from autoclave.judge.examination import Examination
 from autoclave.judge.interface import JudgeJob

@@ -13,7 +13,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
-from autoclave.config.sandbox import JudgeConfig, Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Problem, Program
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.local import LocalJudge

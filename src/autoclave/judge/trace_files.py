@@ -30,7 +30,7 @@ from autoclave.core.json import from_plain, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.files import ProblemIndex
 from autoclave.judge.interface import Judge, JudgeJob
-from autoclave.judge.stream import done_in_order
+from autoclave.judge.streaming import done_in_order
 from autoclave.judge.traces import is_traceable
 
 NO_TRACE = "no_trace"

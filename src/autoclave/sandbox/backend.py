@@ -11,7 +11,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from autoclave.config.sandbox import BACKEND_GROUP, Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import BACKEND_GROUP, SandboxConfig
 from autoclave.core import HostError
 from autoclave.sandbox.host import HostCheck
 from autoclave.sandbox.interface import Sandbox

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.core import Ended, Outcome, SandboxFault
 from autoclave.core.outcome import LIMIT_OF_ERRNO
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.sandbox.interface import Limits, Profile
 
 

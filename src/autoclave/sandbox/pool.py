@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.core import SandboxFault
 from autoclave.sandbox.cell import ZygoteCell
 from autoclave.sandbox.interface import Limits, Profile, Runner

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from autoclave.config.sandbox import LEVELS, Level, SandboxConfig
+from autoclave.config.levels import LEVELS, Level
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import HostError, IsolationError, SandboxFault
 from autoclave.sandbox.backend import Backend, find_backend
 from autoclave.sandbox.interface import Sandbox

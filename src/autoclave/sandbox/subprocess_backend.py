@@ -6,7 +6,8 @@ would notice: use it for nothing that a model wrote.
 
 from __future__ import annotations
 
-from autoclave.config.sandbox import Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.sandbox.host import HostCheck
 from autoclave.sandbox.interface import Sandbox
 from autoclave.sandbox.pool import ZygotePool

@@ -8,7 +8,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from autoclave.config.sandbox import Level, SandboxConfig, backend_names
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import SandboxConfig, backend_names
 from autoclave.core import AutoclaveError
 from autoclave.sandbox.backend import find_backend
 from autoclave.sandbox.host import HostCheck

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.core import IsolationError
 from autoclave.sandbox.cgroups import find_place, remove_stale_groups
 from autoclave.sandbox.guest.leftovers import empty_folder

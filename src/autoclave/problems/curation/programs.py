@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from autoclave.core import IncompleteError, InputError, Problem, Program, Verdict
 from autoclave.judge import Judge, JudgeJob
-from autoclave.judge.stream import in_order
+from autoclave.judge.streaming import in_order
 from autoclave.problems.candidate import Candidate
 from autoclave.problems.curation.stage import Dropped
 from autoclave.problems.curation.verdict_cache import VerdictCache

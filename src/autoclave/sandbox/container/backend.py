@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autoclave.config.sandbox import Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import HostError
 from autoclave.sandbox.container.engine import FIXES, EngineName, find_engine
 from autoclave.sandbox.container.launch import ContainerLauncher

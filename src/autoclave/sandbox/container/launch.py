@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autoclave.config.sandbox import Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment
 from autoclave.sandbox.container.engine import Engine, find_engine, new_name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from autoclave.config.sandbox import Level, SandboxConfig
+from autoclave.config.levels import Level
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.sandbox.host import HostCheck, examine_host
 from autoclave.sandbox.interface import Sandbox
 from autoclave.sandbox.namespace.launch import NamespaceLauncher

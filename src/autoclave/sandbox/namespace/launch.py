@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from autoclave.config.sandbox import Level
+from autoclave.config.levels import Level
 from autoclave.core import SandboxFault
 from autoclave.sandbox.cgroups import Place, find_place, remove_stale_groups
 from autoclave.sandbox.exhaustion import named_faults

@@ -88,12 +88,13 @@ $(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
 	@$(BIN)/uv pip install --quiet --python $(OAUTH)/canaille/bin/python -r tests/runtime/oauth/canaille.txt
 	@touch $@
 
-check: setup  ## Lint, types, import directions
+check: setup  ## Lint, types, import directions, retired words
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m benchmarks.figures --check
+	@$(BIN)/python .ci/vocabulary.py
 	@echo "Lines of code:"; for p in src/autoclave/*/; do printf "%7d  %s\n" "$$(find $$p -name '*.py' | xargs cat | wc -l)" "$$(basename $$p)"; done
 
 format: setup  ## Put the code into form

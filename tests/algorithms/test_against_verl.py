@@ -420,7 +420,7 @@ def test_a_group_of_one_has_advantage_0_here_and_its_reward_there(verl):
     assert theirs.item() == pytest.approx(1)
 
 
-def test_a_masked_row_does_not_vote_here_and_votes_there(verl):
+def test_a_masked_row_is_in_the_baseline_there_and_not_here(verl):
     rewards, group, mask = torch.tensor([1.0, 0.0, 0.0]), torch.zeros(3, dtype=torch.int64), torch.ones(3, 1)
     mask[2] = 0
     theirs, _ = verl.core.compute_grpo_outcome_advantage(rewards[:, None].clone(), mask, group.numpy())

@@ -262,7 +262,7 @@ def test_a_bonus_that_has_ended_pulls_no_row_into_the_computation(make_batch, le
     assert not algorithm.rows_to_compute(ended).any()
 
 
-def test_before_models_are_asked_all_rows_count_that_train_or_vote(make_batch):
+def test_before_models_are_asked_all_rows_count_that_are_in_loss_or_baseline(make_batch):
     batch = make_batch(5)
     assert torch.equal(BUILT["ppo"].rows_to_compute(batch), batch["in_loss"])
     asked = build_algorithm(RlooConfig(include_masked_in_baseline=True))

@@ -39,14 +39,14 @@ def test_every_rollout_says_what_it_was_compared_with_and_how_much_it_counted():
     assert [entry.importance for entry in entries()] == [None] * 4
 
 
-def test_masked_rows_vote_when_they_are_asked():
+def test_masked_rows_are_in_the_baseline_where_settings_say_so():
     first, _, masked, lost = entries(include_masked_in_baseline=True)
     assert first.group_mean == pytest.approx(2 / 3)
     assert (masked.in_baseline, masked.advantage) == (True, None)
     assert not lost.in_baseline  # no verdict, not in the baseline
 
 
-def test_a_group_that_masks_shrink_to_one_voter_has_no_advantage():
+def test_a_group_that_masks_shrink_to_one_row_has_no_advantage():
     columns = COLUMNS | {"in_loss": torch.tensor([True, False, False, False])}
     (first, *_) = ledger(build_algorithm(GrpoPlusConfig()).prepare(columns))
     assert (first.advantage, first.group_mean, first.group_std) == (0.0, 1.0, None)

@@ -85,7 +85,7 @@ def test_who_has_ended_uses_nothing():
     made.hold(0, 1)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    made._seats[0]["process"] = ended.pid
+    made._readers[0]["process"] = ended.pid
     write(made, 2)
     write(made, 3)
 
@@ -95,7 +95,7 @@ def test_a_process_with_the_number_of_one_that_ended_is_another():
     made.register(0, "a")
     write(made, 1)
     made.hold(0, 1)
-    made._seats[0]["started"] -= 1
+    made._readers[0]["started"] -= 1
     assert made.users(0) == []
 
 

@@ -3,7 +3,7 @@
     python examples/acting/change_rows.py                                   # proposals that were recorded
     python examples/acting/change_rows.py --endpoint URL --model NAME       # those of a model, at any OpenAI server
 
-Works on an SQLite file that it makes, and removes it at the end. Needs `pip install 'autoclave[databases]'`.
+Works on an SQLite file that it makes, and removes it at the end. Needs the extra `databases`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Without --url it starts a calendar server on this machine (`pip install radicale`), and stops it. At a server of yours
 it works in a calendar that it makes, and removes that at the end; mails that the server sends to people who are invited
-are not taken back. Needs `pip install 'autoclave[runtime]'`.
+are not taken back. Needs the extra `runtime`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Without --url it starts a Matrix server on this machine (`pip install matrix-synapse`), and stops it. At a server of
 yours the messages are sent for good: what is taken back stays as an empty message. Needs
-`pip install 'autoclave[runtime]'`.
+the extra `runtime`.
 """
 
 from __future__ import annotations

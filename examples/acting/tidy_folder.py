@@ -3,7 +3,7 @@
     python examples/acting/tidy_folder.py                                   # proposals that were recorded
     python examples/acting/tidy_folder.py --endpoint URL --model NAME       # those of a model, at any OpenAI server
 
-Works on a folder that it makes, and removes it at the end. Needs `pip install 'autoclave[runtime]'` for a model.
+Works on a folder that it makes, and removes it at the end. Needs the extra `runtime` for a model.
 """
 
 from __future__ import annotations

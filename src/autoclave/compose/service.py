@@ -14,6 +14,7 @@ from autoclave.config import ServeConfig, TlsConfig
 from autoclave.config.service import is_database
 from autoclave.core import ConfigError, HostError, Verdict
 from autoclave.core.files import alone_with, existing_file
+from autoclave.core.install import install_command
 from autoclave.judge import PlainRunner, ProcessJudge
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def open_store(place: str | Path) -> Store:
         from autoclave.service.store.postgres import PostgresStore
     except ImportError:
         raise HostError(
-            "store: PostgreSQL needs a library that is not installed. Fix: pip install 'autoclave[serve-postgres]'"
+            f"store: PostgreSQL needs a library that is not installed. Fix: {install_command('serve-postgres')}"
         ) from None
     return PostgresStore(str(place))
 

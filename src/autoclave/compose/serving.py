@@ -8,6 +8,7 @@ from collections.abc import Callable
 from autoclave.compose.service import open_parts, url_of
 from autoclave.config import ServeConfig
 from autoclave.core import HostError
+from autoclave.core.install import install_command
 
 
 def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
@@ -32,5 +33,5 @@ def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
     try:
         from autoclave.compose.ray_service import run_on_ray
     except ImportError as error:
-        raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: pip install 'autoclave[serve-ray]'") from None
+        raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: {install_command('serve-ray')}") from None
     run_on_ray(config, announce)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autoclave.config.sandbox import JudgeConfig
 from autoclave.core import HostError, InputError, Problem
+from autoclave.core.install import install_command
 from autoclave.judge.compilation import Cpp
 from autoclave.judge.languages import Environment, Language, Python
 from autoclave.judge.mathematics import mathematics_profile
@@ -81,7 +82,7 @@ def _check_mathematics() -> HostCheck:
         not problem,
         False,
         "lets answers be compared by math-verify",
-        "pip install 'autoclave[math]' into the environment of autoclave",
+        install_command("math"),
         problem or "math-verify",
         "languages",
     )

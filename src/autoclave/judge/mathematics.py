@@ -6,11 +6,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from autoclave.core import HostError
+from autoclave.core.install import install_command
 from autoclave.sandbox import Profile, require_package
 
 _PACKAGES = ("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath")
 _RUNTIME = "antlr4-python3-runtime"
-_FIX = "Fix: pip install 'autoclave[math]' into the environment of autoclave."
 _PREAMBLE = r"""
 import importlib.metadata, logging
 logging.disable(logging.CRITICAL)
@@ -42,7 +42,7 @@ def mathematics_profile() -> Profile:
             require_package(package)
         known = {_RUNTIME: version(_RUNTIME)}
     except HostError as error:
-        raise HostError(f"{str(error).partition(' Fix:')[0]} {_FIX}") from None
+        raise HostError(f"{str(error).partition(' Fix:')[0]} Fix: {install_command('math')}") from None
     except PackageNotFoundError:
-        raise HostError(f"package {_RUNTIME!r} is not installed. {_FIX}") from None
+        raise HostError(f"package {_RUNTIME!r} is not installed. Fix: {install_command('math')}") from None
     return Profile(name="mathematics", preamble=_PREAMBLE.format(known=known), packages=_PACKAGES)

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from autoclave.core import ConfigError, HostError
+from autoclave.core.install import install_command
 
 
 def require_liger(device: torch.device) -> None:
@@ -24,7 +25,7 @@ def require_liger(device: torch.device) -> None:
         )
     if find_spec("liger_kernel") is None:
         raise HostError(
-            "trainer.liger = true: liger-kernel is not installed; pip install 'autoclave[liger]', "
+            f"trainer.liger = true: liger-kernel is not installed. Fix: {install_command('liger')}, "
             "or set trainer.liger=false"
         )
 

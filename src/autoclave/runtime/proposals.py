@@ -15,6 +15,7 @@ from typing import Any
 
 from autoclave.config import Config
 from autoclave.core import EngineFault, HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.core.json import foreign_json
 from autoclave.runtime.operations import operation_from
 from autoclave.runtime.personal_data import PersonalData
@@ -75,7 +76,7 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_to
     try:
         import openai
     except ImportError:
-        raise HostError("models at an endpoint need a library. Fix: pip install 'autoclave[runtime]'") from None
+        raise HostError(f"models at an endpoint need a library. Fix: {install_command('runtime')}") from None
 
     client = openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout_s)
 

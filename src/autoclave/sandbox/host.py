@@ -175,7 +175,7 @@ def _compiled_parts() -> HostCheck:
         is_present,
         False,
         "make judging faster; without them the same is done in Python",
-        "install gcc, then install autoclave again",
+        "install gcc, then reinstall Autoclave",
         "in use" if is_present else "they were not built when autoclave was installed",
     )
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from autoclave.config import TrainConfig
 from autoclave.core import HostError
 from autoclave.core.files import write_atomically
+from autoclave.core.install import install_command
 from autoclave.core.json import leaves
 from autoclave.runs.folder import MetricSink
 
@@ -35,7 +36,7 @@ def require_loggers(names: Sequence[str]) -> None:
     for name in names:
         if find_spec(name) is None:
             raise HostError(
-                f"loggers = [{', '.join(names)}]: {name} is not installed here. Fix: pip install 'autoclave[{name}]', "
+                f"loggers = [{', '.join(names)}]: {name} is not installed here. Fix: {install_command(name)}, "
                 "or leave it out"
             )
 

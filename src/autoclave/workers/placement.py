@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autoclave.config import PoolConfig
 from autoclave.core import HostError
+from autoclave.core.install import install_command
 from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.pool import ResourcePool
 from autoclave.workers.spawn_executor import SpawnExecutor
@@ -73,7 +74,7 @@ def _ray_executors(pools: Mapping[str, Sequence[int]]) -> dict[str, Executor]:
     except ModuleNotFoundError as error:
         raise HostError(
             f"pools.{next(iter(pools))}.executor = ray: {error.name} is not installed here. "
-            "Fix: pip install 'autoclave[ray]'"
+            f"Fix: {install_command('ray')}"
         ) from None
     demands = {name: Demand(len(devices), devices[0]) for name, devices in pools.items()}
     check_cluster(demands, cluster_nodes())

@@ -62,7 +62,7 @@ class TestMariadb(EngineConformance):
 def test_what_is_not_installed_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
     settings = DatabaseConnection(engine=engine, **({"path": "x"} if engine == "sqlite" else {"dbname": "x"}))
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(HostError, match=rf"needs {missing}. Fix: pip install 'autoclave\[databases\]'"):
+    with pytest.raises(HostError, match=rf"needs {missing}. Fix: pip install .*\[databases\]"):
         open_engine("here", settings, "")
 
 

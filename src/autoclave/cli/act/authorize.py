@@ -15,6 +15,7 @@ import click
 
 from autoclave.cli.act.opened_vault import in_vault, opened_vault, trusting, value_given
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 
 if TYPE_CHECKING:
     from autoclave.runtime.oauth import Device, Granted, Provider, TokenSource, Wish
@@ -86,7 +87,7 @@ def _wish(kept: Vault, service: str, verify: ssl.SSLContext | None, given: Mappi
     try:
         from autoclave.runtime.oauth import Wish, shipped, wish_again
     except ImportError as error:
-        raise HostError(f"authorize needs a library ({error.name}). Fix: pip install 'autoclave[runtime]'") from None
+        raise HostError(f"authorize needs a library ({error.name}). Fix: {install_command('runtime')}") from None
     before, known = wish_again(kept, service), shipped(service)
     start = before.provider if before else known.provider if known else None
     provider = _provider(start, known.client_secret_by if known else "basic", verify, given)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import HostError
+from autoclave.core.install import install_command
 from autoclave.problems.curation.similarity import WordFrequencies
 from autoclave.problems.curation.store import TraitStore
 
@@ -57,7 +58,7 @@ def _signatures(topics: Iterable[Any], config: DeduplicationConfig) -> Iterator[
         from datasketch import MinHash
     except ImportError as error:
         raise HostError(
-            f"deduplication.near: {error.name} is not installed. Fix: pip install 'autoclave[curate]'"
+            f"deduplication.near: {error.name} is not installed. Fix: {install_command('curate')}"
         ) from None
     empty = MinHash(config.permutations, seed=_SEED, hashfunc=int)
     for topic in topics:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.problems.candidate import Unread
 from autoclave.problems.readers.row import Row
 
@@ -54,7 +55,7 @@ def _opened(address: str, name: str, config: str, revision: str, files: Sequence
         import datasets
     except ModuleNotFoundError:
         raise HostError(
-            f"hub = {address!r}: needs the library `datasets`; pip install 'autoclave[curate]', or give path"
+            f"hub = {address!r}: needs the library `datasets`. Fix: {install_command('curate')}, or give path"
         ) from None
     try:
         if files:

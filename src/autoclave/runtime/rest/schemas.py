@@ -11,16 +11,20 @@ from functools import partial
 from typing import Any
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.core.json import shown
 
 _MOST_STEPS = 200_000
 """Keywords of schemas that are looked at for one value: about two seconds."""
 _MATCH_S = 1.0
-_MISSING = "arguments of services need a library. Fix: pip install 'autoclave[runtime]'"
 
 
 class _TooLong(Exception):
     """It takes longer than it may."""
+
+
+def _missing() -> HostError:
+    return HostError(f"arguments of services need a library. Fix: {install_command('runtime')}")
 
 
 def require_schema(where: str, form: Mapping[str, Any]) -> None:
@@ -37,7 +41,7 @@ def require_schema(where: str, form: Mapping[str, Any]) -> None:
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
     except ImportError:
-        raise HostError(_MISSING) from None
+        raise _missing() from None
     try:
         Draft202012Validator.check_schema(dict(form))
     except SchemaError as error:
@@ -107,7 +111,7 @@ def _validator(form: Mapping[str, Any]) -> Any:
         from jsonschema import Draft202012Validator, validators
         from referencing import Registry
     except ImportError:
-        raise HostError(_MISSING) from None
+        raise _missing() from None
     num_steps = 0
 
     def counted(check: Callable[..., Any], *given: Any) -> Iterator[Any]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name, without_collection
 from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
 from autoclave.runtime.databases.limits import require_limits
@@ -303,9 +304,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> M
         import pymysql  # noqa: F401
         import sqlglot  # noqa: F401
     except ImportError as error:
-        raise HostError(
-            f"database {name}: MariaDB needs {error.name}. Fix: pip install 'autoclave[databases]'"
-        ) from None
+        raise HostError(f"database {name}: MariaDB needs {error.name}. Fix: {install_command('databases')}") from None
     if not connection.dbname:
         raise InputError(f"database {name}: engine mariadb needs dbname")
     if connection.role:

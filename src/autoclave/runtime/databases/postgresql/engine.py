@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect, without_collection
 from autoclave.runtime.databases.engine import Held, Json, Keep, Reading
 from autoclave.runtime.databases.limits import require_limits
@@ -393,7 +394,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> P
         import sqlglot  # noqa: F401
     except ImportError as error:
         raise HostError(
-            f"database {name}: PostgreSQL needs {error.name}. Fix: pip install 'autoclave[databases]'"
+            f"database {name}: PostgreSQL needs {error.name}. Fix: {install_command('databases')}"
         ) from None
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.core.json import canonical_json
 from autoclave.runtime.databases.effects import as_name
 from autoclave.runtime.databases.redis.commands import Commands
@@ -302,7 +303,7 @@ def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError:
-        raise HostError(f"{where}: Redis needs redis. Fix: pip install 'autoclave[databases]'") from None
+        raise HostError(f"{where}: Redis needs redis. Fix: {install_command('databases')}") from None
     if not settings.dbname.isdigit():
         raise InputError(f"{where}: engine redis needs dbname, the number of a database")
     given: dict[str, Any] = {

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.runtime.databases.effects import (
     Definition,
     Effect,
@@ -398,9 +399,7 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
         import apsw  # noqa: F401
         import sqlglot  # noqa: F401
     except ImportError as error:
-        raise HostError(
-            f"database {name}: SQLite needs {error.name}. Fix: pip install 'autoclave[databases]'"
-        ) from None
+        raise HostError(f"database {name}: SQLite needs {error.name}. Fix: {install_command('databases')}") from None
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")
     if connection.schemas not in ((), ("main",)):

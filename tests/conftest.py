@@ -70,6 +70,7 @@ ALLOWED_SKIPS = (
     "AUTOCLAVE_DATA is not set",
     "AUTOCLAVE_SOAK is not set",
     "AUTOCLAVE_OLDEST is not set",
+    "AUTOCLAVE_INSTALL is not set",
     "AUTOCLAVE_VERL is not set",
     "AUTOCLAVE_VLLM is not set",
     "presidio-analyzer is not installed",
@@ -80,7 +81,7 @@ ALLOWED_SKIPS = (
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _has_gpu():
         pytest.skip("no GPU")
-    for name in ("soak", "oldest", "verl", "vllm"):
+    for name in ("soak", "oldest", "install", "verl", "vllm"):
         variable = f"AUTOCLAVE_{name.upper()}"
         if item.get_closest_marker(name) and os.environ.get(variable) != "1":
             pytest.skip(f"{variable} is not set")

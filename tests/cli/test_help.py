@@ -111,6 +111,15 @@ def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callabl
     assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(json.loads(ended.stderr))
 
 
+def test_the_list_of_commands_loads_no_command_and_no_settings():
+    script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True)
+    assert {"pydantic", "yaml", "autoclave.cli.train", "autoclave.judge"}.isdisjoint(ended.stderr.split())
+    listed = ended.stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == [words[0] for words in ALL if len(words) == 1]
+    assert all(line.endswith(".") and not line.endswith("..") for line in listed)
+
+
 def test_a_command_loads_no_other_command():
     script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", script, "report", "-h"], capture_output=True, text=True, check=True)

@@ -11,6 +11,7 @@ import click
 
 from autoclave import __version__
 from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
+from autoclave.core.install import install_command
 
 FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -24,11 +25,33 @@ EXTRAS: dict[str, str] = {
 }
 """Libraries that a plain installation lacks, and the extra that brings them."""
 
-_COMMANDS = (
-    "act", "config", "curate", "doctor", "evaluate", "export", "judge", "launch", "models", "plan", "probe", "problems",
-    "report", "run", "serve", "sft", "timeline", "trace", "train", "view",
-)  # fmt: skip
-_MODULES = {"sft": "train"}
+_COMMANDS = {
+    "act": "Perform actions on files, databases and services, and undo them.",
+    "config": "Show settings, check them, and say where each came from.",
+    "curate": "Make a training set from public problem sets.",
+    "demo": "Train the embedded policy from nothing, in minutes on 2 cores.",
+    "doctor": "Check what this machine offers for isolation.",
+    "evaluate": "Measure a model on held-out problems or a benchmark.",
+    "export": "Write the policy of a checkpoint in Hugging Face form.",
+    "judge": "Judge the programs of a file on the tests of problems.",
+    "launch": "Write the files that start a run on a cluster.",
+    "models": "Get pretrained models without a model hub.",
+    "plan": "Estimate prompts, tokens, steps, time and memory of a run.",
+    "probe": "Measure what the layers of a model know of its programs.",
+    "problems": "Inspect files of problems.",
+    "recipes": "List the recipes that come with Autoclave, or copy one.",
+    "report": "Write the report of a run, or a comparison of runs.",
+    "run": "Run one program sealed.",
+    "serve": "Judge programs for others over HTTP.",
+    "sft": "Fine-tune a policy on demonstrations.",
+    "timeline": "Show how busy sampler, judge and trainer were.",
+    "trace": "Run one program sealed and print the final values.",
+    "train": "Train a policy by reinforcement learning.",
+    "view": "Write a page of rollouts.",
+}
+"""Each command with its line in the list: the list imports no command."""
+
+_MODULES = {"demo": "train", "sft": "train"}
 """The modules of this package that have commands, where they are not called as these."""
 
 
@@ -37,6 +60,10 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -49,7 +76,7 @@ class _Commands(click.Group):
 def cli() -> None:
     """Reinforcement learning of code LLMs with rewards that cannot be hacked.
 
-    Example: autoclave train recipes/demo.yaml
+    Example: autoclave demo
     """
 
 
@@ -72,7 +99,7 @@ def main() -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if not extra:
             raise
-        click.echo(f"Error: this command needs {error.name}. Fix: pip install 'autoclave[{extra}]'", err=True)
+        click.echo(f"Error: this command needs {error.name}. Fix: {install_command(extra)}", err=True)
         sys.exit(HOST_LACKS)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain at exit

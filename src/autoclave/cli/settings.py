@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
 from autoclave.config import Config, Override, Resolved, TrainConfig, load, parse_override
 from autoclave.config.model_fit import require_recipe_of_model
+from autoclave.config.recipe import find_recipe
 from autoclave.core import ConfigError
 from autoclave.core.json import shown
 
@@ -57,7 +57,7 @@ def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] |
         Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
     ]
     overrides += [parse_override(text) for text in settings if "=" in text]
-    recipe = Path(recipes[0]) if recipes else None
+    recipe = find_recipe(recipes[0]) if recipes else None
     found = load(schema, recipe, overrides)
     if isinstance(found.config, TrainConfig):
         require_recipe_of_model(cast("Resolved[TrainConfig]", found), recipe)

@@ -49,6 +49,20 @@ def train(
         click.echo(json.dumps(finite(summary), indent=2))
 
 
+@click.command()
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="Folder of the run.")
+@click.pass_context
+def demo(context: click.Context, settings: tuple[str, ...], out: Path) -> None:
+    """Train the embedded policy from nothing, in minutes on 2 cores: warm start by demonstrations, then RL.
+
+    It is `autoclave train demo --fresh`.
+
+    Example: autoclave demo steps=20
+    """
+    context.invoke(train, settings=("demo", *settings), out=out, fresh=True)
+
+
 def _dry_run(config: TrainConfig, out: Path | None, *, as_json: bool) -> None:
     """Print the table of a dry run. Its files are kept only in the folder `out`."""
     from autoclave.compose.dry_run import describe, dry_run, to_json

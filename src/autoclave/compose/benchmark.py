@@ -20,6 +20,7 @@ from tqdm import tqdm
 from autoclave.compose.curation import judge_settings, open_source, selection_of
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
+from autoclave.config.recipe import find_recipe
 from autoclave.core import AlignmentSample, ConfigError, IncompleteError, InputError, Problem
 from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
 from autoclave.core.json import nearest
@@ -65,7 +66,7 @@ def definition_of(name: str) -> Path:
     if name in definition_names():
         return Path(str(_DEFINITIONS / f"{name}.yaml"))
     if name.endswith((".yaml", ".yml")):
-        return Path(name)
+        return find_recipe(name)
     raise ConfigError(f"--benchmark {name}: {nearest(name, definition_names())}; or give a YAML file of your own")
 
 

@@ -1,4 +1,4 @@
-"""YAML to plain dicts, lists, text and numbers; the only place that reads or writes YAML.
+"""Recipes: where they are, and YAML to plain dicts, lists, text and numbers; the only place that reads or writes YAML.
 
 Stricter than PyYAML where its habits hide mistakes: a key given twice, a key that is not text, a value that is no plain
 value or contains itself are errors. 3e-4 is a number, and a date stays the text that it is.
@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import yaml
 
-from autoclave.core.errors import ConfigError
+from autoclave.core.errors import ConfigError, InputError
 from autoclave.core.files import existing_file
-from autoclave.core.json import shown
+from autoclave.core.json import nearest, shown
 
 Tree = dict[str, Any]
 
@@ -74,6 +74,30 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(str(error).partition(";")[0]) from None
     except TypeError as error:
         raise ValueError(f"not a plain value ({error})") from None
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the recipes that come with Autoclave, by name. A wheel has them in the package, a checkout at its root."""
+    package = Path(__file__).parents[1]
+    folder = package / "recipes"
+    if not folder.is_dir():
+        folder = package.parents[1] / "recipes"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}
+
+
+def find_recipe(given: str) -> Path:
+    """Return the path of a recipe: a file, or the name of a shipped one (also as recipes/NAME.yaml).
+
+    Raises:
+        InputError: a name that no file and no shipped recipe has.
+    """
+    shipped, name = shipped_recipes(), given.removeprefix("recipes/").removesuffix(".yaml")
+    path = Path(given)
+    if name in shipped and not path.is_file():
+        return shipped[name]
+    if not path.exists() and not {".", "/"} & set(given):
+        raise InputError(f"recipe {given}: no such file, and no recipe of Autoclave; {nearest(name, list(shipped))}")
+    return path
 
 
 def read_recipe(path: Path) -> Tree:

@@ -31,6 +31,21 @@ def test_no_module_has_the_name_of_something_that_is_asked_for(package: str):
     assert not modules & set(module.__all__)
 
 
+def test_importing_the_judge_loads_neither_settings_nor_pydantic():
+    program = (
+        "import sys, autoclave.judge; print([name for name in ('pydantic', 'autoclave.config') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_protocol_of_a_judge_loads_no_settings():
+    program = (
+        "import sys; from autoclave.judge import Judge, JudgeJob\n"
+        "print([name for name in ('autoclave.config.base', 'autoclave.sandbox') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_a_judge_starts_without_what_only_training_needs():
     program = (
         "import sys; from autoclave.judge import LocalJudge\n"

@@ -82,6 +82,12 @@ def test_no_page_or_message_installs_autoclave_by_a_name_on_an_index():
     assert found == []
 
 
+def test_no_package_of_ours_asks_an_index_for_autoclave():
+    projects = [tomllib.loads(path.read_text()) for path in (ROOT / "examples").rglob("pyproject.toml")]
+    assert projects
+    assert [name for each in projects for name in each["project"]["dependencies"] if name.startswith("autoclave")] == []
+
+
 def test_every_extra_that_a_page_installs_exists():
     text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES if path.suffix == ".md")
     named = re.findall(r"install [^\n]*?(?:autoclave|\.)\[([a-z0-9,-]+)\]", text)

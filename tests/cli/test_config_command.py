@@ -1,4 +1,4 @@
-"""`autoclave config show`: every setting, its value and where it comes from."""
+"""`autoclave config show`: every setting and where it comes from; `config import`: settings of other frameworks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
+from autoclave.cli.config import FRAMEWORKS
 from autoclave.cli.main import cli
+from autoclave.config.frameworks import frameworks
 
 DEMO = Path(__file__).parents[2] / "recipes" / "demo.yaml"
 
@@ -59,3 +61,48 @@ def test_a_reader_that_goes_away_is_no_traceback():
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert len(ended.stdout.splitlines()) == 1
     assert ended.stderr == ""
+
+
+TOML = """\
+max_steps = 20
+[model]
+name = "Qwen/Qwen3-0.6B"
+[orchestrator]
+batch_size = 128
+group_size = 16
+typo = 3
+"""
+
+
+def test_import_writes_a_recipe_that_show_reads_and_prints_what_differs(tmp_path: Path):
+    given, recipe = tmp_path / "rl.toml", tmp_path / "recipe.yaml"
+    given.write_text(TOML)
+    result = CliRunner().invoke(cli, ["config", "import", str(given), "--out", str(recipe)], catch_exceptions=False)
+    assert "Means something else here:\n- " in result.output
+    assert "- orchestrator.typo = 3" in result.output
+    settings = json.loads(show(str(recipe), "--json"))
+    assert settings["problems_per_step"]["value"] == 8
+    assert settings["problems_per_step"]["origin"] == str(recipe)
+
+
+def test_import_prints_the_recipe_with_the_report_as_comments(tmp_path: Path):
+    given = tmp_path / "rl.toml"
+    given.write_text(TOML)
+    output = CliRunner().invoke(cli, ["config", "import", str(given)], catch_exceptions=False).output
+    assert "# - orchestrator.typo = 3" in output
+    assert yaml.safe_load(output)["group_size"] == 16
+
+
+def test_import_as_json_has_settings_and_every_part_of_the_report(tmp_path: Path):
+    given = tmp_path / "settings"
+    given.write_text("x --orchestrator.group_size 4 --orchestrator.batch_size 8 --odd 1")
+    words = ["config", "import", str(given), "--from", "prime-rl", "--json"]
+    found = json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).output)
+    assert found["from"].startswith("prime-rl")
+    assert (found["settings"]["group_size"], found["settings"]["problems_per_step"]) == (4, 2)
+    assert found["unknown"] == ["odd = 1"]
+    assert {"to_set", "differs", "missing"} < set(found)
+
+
+def test_the_choices_of_from_are_the_frameworks_of_the_table():
+    assert list(frameworks()) == list(FRAMEWORKS)

@@ -1,18 +1,21 @@
-"""`autoclave config show`."""
+"""`autoclave config show` and `autoclave config import`."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
 
+FRAMEWORKS = ("verl", "trl", "trl-rloo", "openrlhf", "prime-rl")
+
 
 @click.group()
 def config() -> None:
-    """Look at settings.
+    """Look at settings, and import those of other frameworks.
 
     Example: autoclave config show recipes/demo.yaml
     """
@@ -34,3 +37,31 @@ def show(settings: tuple[str, ...], as_json: bool, **short: object) -> None:
     width = max(len(f"{path} = {json.dumps(value)}") for path, value, _ in rows)
     for path, value, origin in rows:
         click.echo(f"{f'{path} = {json.dumps(value)}':<{min(width, 64)}}  # {origin}")
+
+
+@config.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from", "framework", type=click.Choice(FRAMEWORKS), help="The framework; by default it is recognised.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of the TRL run.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the recipe here, and print what differs.")
+@click.option("--json", "as_json", is_flag=True, help="Print settings and what differs as JSON.")
+def import_settings(file: Path, framework: str | None, processes: int, out: Path | None, as_json: bool) -> None:
+    """Turn settings of verl, TRL, OpenRLHF or prime-rl into a recipe.
+
+    FILE is YAML, JSON or TOML, or a script with the command line of the run. What means something else here, or has no
+    counterpart, stands in comments of the recipe.
+
+    Example: autoclave config import grpo_config.yaml --from trl --out recipe.yaml
+    """
+    from autoclave.config.foreign_files import read_foreign
+    from autoclave.config.importing import convert, detect
+    from autoclave.core.files import write_atomically
+
+    found = read_foreign(file)
+    result = convert(found, framework or detect(found), processes)
+    if out:
+        write_atomically(out, result.recipe(str(file)))
+    if as_json:
+        click.echo(json.dumps(result.as_json(), indent=2))
+    else:
+        click.echo("\n".join(result.report()) if out else result.recipe(str(file)), nl=bool(out))

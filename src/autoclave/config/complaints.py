@@ -10,8 +10,9 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from autoclave.config.base import Config
+from autoclave.config.frameworks import ours_by_theirs
 from autoclave.config.renamed import RENAMED
-from autoclave.core.json import first_error, nearest, rule_of, shown
+from autoclave.core.json import first_error, leaves, nearest, rule_of, shown
 
 Path = tuple[str, ...]
 
@@ -20,6 +21,7 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     """The first error, about the settings `tree`, whose `origins` say who set what."""
     first = first_error(error)
     kind, path = first["type"], _as_written(tree, first["loc"])
+    path = _with_parts_below(tree, path) if kind == "extra_forbidden" else path
     dotted = ".".join(part if part.isprintable() else shown(part) for part in path)
     if kind == "extra_forbidden":
         new = RENAMED.get(".".join(path))
@@ -73,43 +75,6 @@ def _fix_of_choice(given: Any, known: Sequence[str]) -> str:
     return f"did you mean {near[0]}? Known are {', '.join(known)}" if near else f"known are {', '.join(known)}"
 
 
-ELSEWHERE = {
-    "adv_estimator": "algorithm.name",
-    "advantage_estimator": "algorithm.name",
-    "init_kl_coef": "algorithm.kl_coefficient",
-    "kl_coef": "algorithm.kl_coefficient",
-    "kl_loss_coef": "algorithm.kl_coefficient",
-    "kl_loss_type": "algorithm.kl_estimator",
-    "cliprange": "algorithm.clip_lower",
-    "clip_ratio": "algorithm.clip_lower",
-    "clip_ratio_low": "algorithm.clip_lower",
-    "clip_ratio_high": "algorithm.clip_upper",
-    "epsilon_high": "algorithm.clip_upper",
-    "entropy_coeff": "algorithm.entropy_coefficient",
-    "num_generations": "group_size",
-    "n_samples_per_prompt": "group_size",
-    "train_batch_size": "problems_per_step",
-    "rollout_batch_size": "problems_per_step",
-    "max_completion_length": "sampler.max_new_tokens",
-    "max_response_length": "sampler.max_new_tokens",
-    "generate_max_len": "sampler.max_new_tokens",
-    "model_name_or_path": "model.path",
-    "pretrain": "model.path",
-    "lr": "optimizer.learning_rate",
-    "actor_learning_rate": "optimizer.learning_rate",
-    "max_grad_norm": "optimizer.gradient_clip",
-    "max_steps": "steps",
-    "total_training_steps": "steps",
-    "save_steps": "checkpoint.every",
-    "save_freq": "checkpoint.every",
-    "test_freq": "evaluation.every",
-    "gradient_checkpointing": "trainer.activation_checkpointing",
-    "report_to": "loggers",
-    "logger": "loggers",
-}
-"""Names that verl, TRL and OpenRLHF give to settings, and the setting here."""
-
-
 def _fix_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> str:
     """Who else has this setting, or the closest name beside it or anywhere."""
     *parents, name = path
@@ -123,16 +88,24 @@ def _fix_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> s
     known = [field for member in members for field in member.model_fields]
     if "." in name:
         return "in a recipe, write the parts as blocks inside each other"
-    everywhere = {path.rpartition(".")[2]: path for path in _all_paths(schema)}
-    if (ours := ELSEWHERE.get(name)) and ours in {*_all_paths(schema)}:
-        return f"did you mean {ours}?"
-    if name in everywhere:
-        return f"did you mean {everywhere[name]}?"
+    paths, elsewhere = [*_all_paths(schema)], ours_by_theirs()
+    settings_and_blocks = {*paths, *(path.rpartition(".")[0] for path in paths)}
+    everywhere = {path.rpartition(".")[2]: path for path in paths}
+    for ours in (elsewhere.get(".".join(path)) if parents else None, everywhere.get(name), elsewhere.get(name)):
+        if ours in settings_and_blocks:
+            return f"did you mean {ours}?"
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {'.'.join([*parents, near[0]])}?"
     if near := difflib.get_close_matches(name, everywhere, n=1, cutoff=0.8):
         return f"did you mean {everywhere[near[0]]}?"
     return nearest(name, known)
+
+
+def _with_parts_below(tree: Mapping[str, Any], path: Path) -> Path:
+    """Return the path of the first setting in an unknown block that has a name of another framework."""
+    known, block = ours_by_theirs(), _block(tree, path)
+    below = (f"{'.'.join(path)}.{name}" for name, _ in leaves(block))
+    return next((tuple(name.split(".")) for name in below if name in known), path)
 
 
 def _choice(member: type[BaseModel]) -> str:

@@ -107,8 +107,6 @@ def _names(path: Path) -> frozenset[str]:
                     visit(node.body, f"{prefix}{name}.")
                 case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
                     found.add(prefix + name)
-                case ast.If(body=inner, orelse=other):
-                    visit([*inner, *other], prefix)
                 case _:
                     pass
 

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 
 import torch
 
-from autoclave.config import AlgorithmSettings
+from autoclave.config import AlgorithmSettings, Config
 
 Numbers = list[float]
 
@@ -104,15 +104,14 @@ def penalties(config: AlgorithmSettings, batch: Batch, estimator: str) -> Number
     return [config.kl_coefficient * divergence(estimator, p, q) for p, q in pairs]
 
 
-def ppo_advantages(config: AlgorithmSettings, batch: Batch) -> tuple[Numbers, Numbers]:
+def gae(config: Config, batch: Batch, rewards: Numbers, penalty: Numbers) -> tuple[Numbers, Numbers]:
     """Advantages and returns, backwards through each response."""
-    penalty = penalties(config, batch, config.kl_estimator)
     advantages, returns = [0.0] * len(batch.row), [0.0] * len(batch.row)
     for i in batch.trained:
         later, next_value = 0.0, 0.0
         for position, t in reversed(list(enumerate(batch.tokens_of[i]))):
             is_last = position == len(batch.tokens_of[i]) - 1
-            reward = (batch.rewards[i] if is_last else 0.0) - penalty[t]
+            reward = (rewards[i] if is_last else 0.0) - penalty[t]
             delta = reward + config.discount * next_value - batch.old_values[t]
             later = delta + config.discount * config.gae_lambda * later
             next_value = batch.old_values[t]
@@ -120,32 +119,22 @@ def ppo_advantages(config: AlgorithmSettings, batch: Batch) -> tuple[Numbers, Nu
     return (standardised(batch, advantages) if config.whiten else advantages), returns
 
 
-def reinforce_plus_plus_advantages(config: AlgorithmSettings, batch: Batch) -> Numbers:
-    if config.baseline == "group":
-        centred = [in_group(config, batch, batch.rewards, i, "centred") for i in range(len(batch.group))]
-        return standardised(batch, spread_over_tokens(batch, lambda i: centred[i]))
-    penalty = penalties(config, batch, "k1")
+def rewards_to_go(batch: Batch, rewards: Numbers, penalty: Numbers) -> Numbers:
     advantages = [0.0] * len(batch.row)
     for i in batch.trained:
         for position, t in enumerate(batch.tokens_of[i]):
-            advantages[t] = batch.rewards[i] - sum(penalty[later] for later in batch.tokens_of[i][position:])
+            advantages[t] = rewards[i] - sum(penalty[later] for later in batch.tokens_of[i][position:])
     return standardised(batch, advantages)
 
 
-def rloo_advantages(config: AlgorithmSettings, batch: Batch) -> Numbers:
-    penalty = penalties(config, batch, config.kl_estimator)
-    rewards = [r - sum(penalty[t] for t in batch.tokens_of[i]) for i, r in enumerate(batch.rewards)]
-    return spread_over_tokens(batch, lambda i: in_group(config, batch, rewards, i, "others"))
-
-
-def dapo_advantages(config: AlgorithmSettings, batch: Batch) -> Numbers:
+def softened(config: AlgorithmSettings, batch: Batch) -> Numbers:
     rewards = []
     for i, reward in enumerate(batch.rewards):
         length, buffer = len(batch.tokens_of[i]), config.overlong_buffer * batch.limits[i]
         begins = batch.limits[i] - buffer
         lost = 0.0 if length <= begins else min(1.0, (length - begins) / buffer)
         rewards.append(reward - config.overlong_penalty * lost)
-    return spread_over_tokens(batch, lambda i: in_group(config, batch, rewards, i, "std"))
+    return rewards
 
 
 def drop_dominant(config: AlgorithmSettings, batch: Batch) -> None:
@@ -164,17 +153,24 @@ def drop_dominant(config: AlgorithmSettings, batch: Batch) -> None:
 
 
 def advantages_of(config: AlgorithmSettings, batch: Batch) -> tuple[Numbers, Numbers | None]:
-    if config.name == "ppo":
-        return ppo_advantages(config, batch)
-    if config.name in ("reinforce_plus_plus", "rloo", "dapo"):
-        special = {
-            "reinforce_plus_plus": reinforce_plus_plus_advantages,
-            "rloo": rloo_advantages,
-            "dapo": dapo_advantages,
-        }
-        return special[config.name](config, batch), None
-    kind = "centred" if config.name == "dr_grpo" else "std"
-    return spread_over_tokens(batch, lambda i: in_group(config, batch, batch.rewards, i, kind)), None
+    """What the algorithm makes of rewards, then its estimator or the one that is chosen in its place."""
+    rewards = softened(config, batch) if config.name == "dapo" else batch.rewards
+    penalty = [0.0] * len(batch.row)
+    if config.name in ("ppo", "rloo") or (config.name == "reinforce_plus_plus" and config.baseline == "none"):
+        penalty = penalties(config, batch, getattr(config, "kl_estimator", "k1"))
+    estimator, settings = config.name, config
+    if config.advantage:
+        estimator, settings = config.advantage.name, config.advantage
+    elif estimator == "reinforce_plus_plus" and config.baseline == "group":
+        estimator = "reinforce_plus_plus_baseline"
+    if estimator in ("ppo", "gae"):
+        return gae(settings, batch, rewards, penalty)
+    if estimator == "reinforce_plus_plus":
+        return rewards_to_go(batch, rewards, penalty), None
+    whole = [r - sum(penalty[t] for t in batch.tokens_of[i]) for i, r in enumerate(rewards)]
+    kind = {"rloo": "others", "dr_grpo": "centred", "reinforce_plus_plus_baseline": "centred"}.get(estimator, "std")
+    advantages = spread_over_tokens(batch, lambda i: in_group(config, batch, whole, i, kind))
+    return standardised(batch, advantages) if estimator == "reinforce_plus_plus_baseline" else advantages, None
 
 
 # --- Weights -------------------------------------------------------------------------------------------------------
@@ -258,7 +254,7 @@ def bonus(config: AlgorithmSettings, batch: Batch, t: int) -> torch.Tensor:
     return coefficient * batch.entropy[t]
 
 
-def critic_loss(config: AlgorithmSettings, batch: Batch, t: int, target: float) -> torch.Tensor:
+def critic_loss(config: Config, batch: Batch, t: int, target: float) -> torch.Tensor:
     value, old = batch.values[t], batch.old_values[t]
     error = (value - target) ** 2
     if config.value_clip is not None:
@@ -289,7 +285,7 @@ def reference(config: AlgorithmSettings, columns: dict[str, torch.Tensor]) -> Ex
     if returns is not None:
         of_critic = torch.zeros((), dtype=torch.float64)
         for t in batch.trained_tokens:
-            of_critic = of_critic + weights[t] * critic_loss(config, batch, t, returns[t])
+            of_critic = of_critic + weights[t] * critic_loss(config.advantage or config, batch, t, returns[t])
         if of_critic.requires_grad:
             of_critic.backward()
         expected.returns, expected.critic_loss = returns, of_critic.item()

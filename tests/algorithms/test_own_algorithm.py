@@ -100,10 +100,10 @@ def test_a_built_in_name_cannot_be_taken(tmp_path: Path):
     install(tmp_path, {"autoclave.algorithm_settings": {"grpo": "autoclave.config:GrpoConfig"}})
     shown = run(tmp_path, "-m", "autoclave", "config", "show", "--algorithm", "grpo")
     assert shown.returncode == 0
-    assert "an algorithm of this name is there already" in shown.stderr
+    assert "the name grpo is taken" in shown.stderr
 
 
 def test_settings_without_an_algorithm_are_an_error(tmp_path: Path):
     install(tmp_path, {"autoclave.algorithm_settings": {"damped": "damped.settings:DampedConfig"}})
     built = run(tmp_path, "-c", BUILD)
-    assert "damped: its package must have one entry point damped in autoclave.algorithms" in built.stderr
+    assert "Fix: install the package that has the entry point damped in autoclave.algorithms" in built.stderr

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.config.sandbox import SandboxConfig, backend_names
+from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import HostError, IsolationError, SandboxFault
 from autoclave.sandbox import open_sandbox
 from autoclave.sandbox.backend import find_backend
@@ -86,9 +86,6 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     points = "[autoclave.sandbox_backends]\nmine = autoclave.sandbox.subprocess_backend:BACKEND\n"
     (tmp_path / "mine-1.dist-info/entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    backend_names.cache_clear()
-    yield
-    backend_names.cache_clear()
 
 
 @pytest.mark.usefixtures("other_package")

@@ -34,6 +34,7 @@ from autoclave.algorithms.choices import build_algorithm
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient, entropy_until_saturation, fixed
 from autoclave.algorithms.diagnostics import Diagnostics, batch_metrics, step_metrics
 from autoclave.algorithms.entropy import entropy, token_log_probs
+from autoclave.algorithms.estimators import Estimator, chain
 from autoclave.algorithms.groups import is_uniform
 from autoclave.algorithms.importance import masked_importance, truncated_importance
 from autoclave.algorithms.kl import k1, k2, k3
@@ -69,6 +70,7 @@ __all__ = [
     "Controller",
     "Diagnostics",
     "Equation",
+    "Estimator",
     "LedgerEntry",
     "LossTerm",
     "StepLoss",
@@ -77,6 +79,7 @@ __all__ = [
     "batch_metrics",
     "budget_mean",
     "build_algorithm",
+    "chain",
     "clipped_policy_loss",
     "controlled_entropy_bonus",
     "entropy",

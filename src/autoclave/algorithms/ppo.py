@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from autoclave.algorithms.advantages import generalised_advantages, returns, whitened
 from autoclave.algorithms.aggregation import token_mean
-from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, Equation, LossTerm
+from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, Equation
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient
-from autoclave.algorithms.losses import clipped_policy_loss, value_loss
+from autoclave.algorithms.estimators import gae
+from autoclave.algorithms.losses import clipped_policy_loss
 from autoclave.algorithms.options import correction, entropy_term, filters, fixed_kl, kl_in_token_rewards, policy_term
 from autoclave.algorithms.rewards import outcome_token_rewards
 from autoclave.config.algorithm import AdaptiveKlConfig, PpoConfig
@@ -26,21 +26,18 @@ def ppo(config: PpoConfig) -> Algorithm:
         clip_upper=config.clip_upper,
         dual_clip=config.dual_clip,
     )
-    estimate = partial(generalised_advantages, discount=config.discount, gae_lambda=config.gae_lambda)
-    critic = partial(value_loss, clip=config.value_clip)
+    estimator = gae(config)
     return Algorithm(
         name=config.name,
         filters=filters(config),
         advantage=(
             Equation(Column.TOKEN_REWARDS, ColumnFunction(outcome_token_rewards)),
             *kl_in_token_rewards(config.kl_coefficient, config.kl_estimator),
-            Equation(Column.ADVANTAGES, ColumnFunction(estimate)),
-            Equation(Column.RETURNS, ColumnFunction(returns)),
-            *((Equation(Column.ADVANTAGES, ColumnFunction(whitened)),) if config.whiten else ()),
+            *estimator.equations,
         ),
         weighting=ColumnFunction(token_mean),
         terms=(policy_term(ColumnFunction(policy)), *entropy_term(config.entropy_coefficient)),
-        critic_terms=(LossTerm("value", ColumnFunction(critic)),),
+        critic_terms=estimator.critic_terms,
         correction=correction(config),
         controllers=_kl_controller(config),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from autoclave.config import (
@@ -12,11 +13,23 @@ from autoclave.config import (
     VllmEngineConfig,
 )
 from autoclave.core import ConfigError
+from autoclave.core.plugins import find_plugin
 from autoclave.models import load_policy
 from autoclave.rollout import Engine
 from autoclave.rollout.http_engine import openai_engine, sglang_engine
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.rollout.vllm_engine import VllmEngine
+
+_BUILT_IN = ("transformers", "vllm", "sglang", "openai")
+
+
+def find_engine(name: str) -> Callable[[TrainConfig, Path], Engine]:
+    """Return what another package makes the engine of this name with; called as `make_engine` is.
+
+    Raises:
+        HostError: no installed package has it, or it cannot be loaded.
+    """
+    return find_plugin("autoclave.engines", name, "sampler.engine.name", _BUILT_IN)
 
 
 def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
@@ -47,21 +60,26 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
             return sglang_engine(settings, model_folder)
         case OpenAiEngineConfig() as settings:
             return openai_engine(settings, model_folder)
+        case settings:
+            return find_engine(settings.name)(config, model_folder)
 
 
 def require_trainable(config: TrainConfig) -> None:
-    """Find out whether the engine can take over weights, before anything is loaded.
+    """Find out whether the engine exists and can take over weights, before anything is loaded.
 
     Raises:
         ConfigError: it cannot.
+        HostError: no installed package has it, or it cannot be loaded.
     """
     engine = config.sampler.engine
+    if engine.name not in _BUILT_IN:
+        find_engine(engine.name)
     if engine.name == "openai":
         raise ConfigError(
             "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
             "use transformers, vllm or sglang"
         )
-    if engine.name == "sglang" and not engine.weights_folder:
+    if isinstance(engine, SglangEngineConfig) and not engine.weights_folder:
         raise ConfigError(
             "sampler.engine.weights_folder: name a folder that this process can write and the server can read; new "
             "weights go through it"

@@ -63,7 +63,7 @@ def evaluate(
     """
     settle_libraries(config)
     asked = list(read_problems(problems)) if problems else ProblemSets(config).heldout
-    require_fitting(asked, config.task.name, f"--problems {problems}")
+    require_fitting(asked, config.task, f"--problems {problems}")
     with build_judge(config.judge, config.sandbox) as judge:
         for problem in asked:
             judge.check(problem)

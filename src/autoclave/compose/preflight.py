@@ -15,8 +15,10 @@ from pathlib import Path
 import torch
 from transformers import PretrainedConfig
 
+from autoclave.algorithms import build_algorithm
 from autoclave.compose.engines import require_trainable
 from autoclave.compose.models import policy_architecture, require_usable_models
+from autoclave.compose.tasks import find_task
 from autoclave.config import TrainConfig, TransformersEngineConfig, VllmEngineConfig
 from autoclave.config.model_fit import require_problems, require_rates_above_rounding, require_rates_within_limits
 from autoclave.config.model_size import count_parameters, parameters_of
@@ -56,6 +58,8 @@ def preflight(
             lambda: require_rates_above_rounding(config),
             lambda: require_loggers(config.loggers),
             lambda: require_trainable(config),
+            lambda: find_task(config.task.name),
+            lambda: build_algorithm(config.algorithm),
             lambda: require_packages(config),
             lambda: require_cores(config),
             lambda: require_cache_for_one_request(config),

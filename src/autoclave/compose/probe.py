@@ -69,7 +69,7 @@ def probe(
         load_tokenizer(model)  # what cannot be used is found out before there is any work
     asked = (list(read_problems(problems)) if problems else ProblemSets(config).heldout)[: options.problems]
     where = f"--problems {problems}" if problems else "the held-out problems"
-    require_fitting(asked, config.task.name, where)
+    require_fitting(asked, config.task, where)
     subtasks = subtasks_of(asked, test_share=options.test_share, seed=config.seed, most=options.examples)
     if not subtasks:
         raise InputError(f"{where}: none has an example; give Python problems with tests of kind stdin or call")

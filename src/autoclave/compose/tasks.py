@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from autoclave.config import MathematicsConfig, TaskConfig
+from collections.abc import Callable
+from typing import Any
+
+from autoclave.config import CodeGenerationConfig, TaskConfig
+from autoclave.core.plugins import find_plugin
 from autoclave.judge import Judge
 from autoclave.tasks import CodeGeneration, Mathematics, Task
+
+_BUILT_IN: dict[str, Callable[[Judge, Any], Task]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
+
+
+def find_task(name: str) -> Callable[[Judge, Any], Task]:
+    """Return what makes the task of this name from the judge and its settings.
+
+    Raises:
+        HostError: no installed package has it, or it cannot be loaded.
+    """
+    return _BUILT_IN.get(name) or find_plugin("autoclave.tasks", name, "task.name", _BUILT_IN)
 
 
 def build_task(config: TaskConfig, judge: Judge) -> Task:
     """What the policy is asked, and how its responses are rewarded by `judge`."""
-    if isinstance(config, MathematicsConfig):
-        return Mathematics(judge, config)
-    return CodeGeneration(judge, config)
+    return find_task(config.name)(judge, config)
 
 
 def build_task_by_all_tests(config: TaskConfig, judge: Judge) -> Task | None:
     """The task with rewards by all tests, where `config` chooses some of them; else None."""
-    if isinstance(config, MathematicsConfig) or config.tests == "all":
+    if not isinstance(config, CodeGenerationConfig) or config.tests == "all":
         return None
     return CodeGeneration(judge, config.model_copy(update={"tests": "all", "reward": "binary"}))

@@ -5,12 +5,25 @@ from typing import TYPE_CHECKING
 from autoclave.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from autoclave.config.advantage import (
+        AdvantageSettings,
+        DrGrpoAdvantageConfig,
+        GaeAdvantageConfig,
+        GaeSettings,
+        GroupAdvantageSettings,
+        GrpoAdvantageConfig,
+        ReinforcePlusPlusAdvantageConfig,
+        ReinforcePlusPlusBaselineAdvantageConfig,
+        RlooAdvantageConfig,
+    )
     from autoclave.config.algorithm import (
         AdaptiveKlConfig,
+        AdvantageConfig,
         AlgorithmSettings,
         CispoConfig,
         DapoConfig,
         DrGrpoConfig,
+        ExchangeableAdvantage,
         FixedKlConfig,
         GroupSettings,
         GrpoConfig,
@@ -23,15 +36,15 @@ if TYPE_CHECKING:
         RlooConfig,
         TruncatedCorrectionConfig,
     )
-    from autoclave.config.algorithm_choice import AlgorithmConfig
     from autoclave.config.alignment import AlignmentConfig, AlignmentGrowthConfig, AlignmentLimitsConfig
     from autoclave.config.base import Config
     from autoclave.config.benchmark import BenchmarkConfig, EndpointConfig, EvaluatedModelConfig, RatingConfig
+    from autoclave.config.choices import AlgorithmConfig, EngineConfig, TaskConfig
     from autoclave.config.critic import CriticConfig, RewardModelConfig
     from autoclave.config.curate import CurateConfig, DifficultyConfig, SourceConfig, StrengthConfig, VerificationConfig
     from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
     from autoclave.config.engine import (
-        EngineConfig,
+        EngineSettings,
         OpenAiEngineConfig,
         RemoteEngineSettings,
         SglangEngineConfig,
@@ -71,7 +84,7 @@ if TYPE_CHECKING:
         ServeConfig,
         TlsConfig,
     )
-    from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskConfig
+    from autoclave.config.task import CodeGenerationConfig, JudgeRunConfig, MathematicsConfig, TaskSettings
     from autoclave.config.trainer import LoraConfig, TrainerConfig
     from autoclave.config.training import (
         AsynchronousConfig,
@@ -90,20 +103,26 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "algorithm": (
-                "AdaptiveKlConfig AlgorithmSettings CispoConfig DapoConfig DrGrpoConfig FixedKlConfig "
-                "GroupSettings GrpoConfig GrpoPlusConfig GspoConfig MaskedCorrectionConfig NoCorrectionConfig "
-                "PpoConfig ReinforcePlusPlusConfig RlooConfig TruncatedCorrectionConfig"
+            "advantage": (
+                "AdvantageSettings DrGrpoAdvantageConfig GaeAdvantageConfig GaeSettings GroupAdvantageSettings "
+                "GrpoAdvantageConfig ReinforcePlusPlusAdvantageConfig ReinforcePlusPlusBaselineAdvantageConfig "
+                "RlooAdvantageConfig"
             ),
-            "algorithm_choice": "AlgorithmConfig",
+            "algorithm": (
+                "AdaptiveKlConfig AdvantageConfig AlgorithmSettings CispoConfig DapoConfig DrGrpoConfig "
+                "ExchangeableAdvantage FixedKlConfig GroupSettings GrpoConfig GrpoPlusConfig GspoConfig "
+                "MaskedCorrectionConfig NoCorrectionConfig PpoConfig ReinforcePlusPlusConfig RlooConfig "
+                "TruncatedCorrectionConfig"
+            ),
             "alignment": "AlignmentConfig AlignmentGrowthConfig AlignmentLimitsConfig",
             "base": "Config",
             "benchmark": "BenchmarkConfig EndpointConfig EvaluatedModelConfig RatingConfig",
+            "choices": "AlgorithmConfig EngineConfig TaskConfig",
             "critic": "CriticConfig RewardModelConfig",
             "curate": "CurateConfig DifficultyConfig SourceConfig StrengthConfig VerificationConfig",
             "curation": "DecontaminationConfig DeduplicationConfig",
             "engine": (
-                "EngineConfig OpenAiEngineConfig RemoteEngineSettings SglangEngineConfig "
+                "EngineSettings OpenAiEngineConfig RemoteEngineSettings SglangEngineConfig "
                 "TransformersEngineConfig VllmEngineConfig"
             ),
             "health": "HealthActions HealthConfig",
@@ -121,7 +140,7 @@ else:
             "remote": "JobPriority RemoteJudgeConfig",
             "sandbox": "JudgeConfig SandboxConfig",
             "service": "AdmissionConfig AuditConfig CompatibleConfig Protocol RayServeConfig ServeConfig TlsConfig",
-            "task": "CodeGenerationConfig JudgeRunConfig MathematicsConfig TaskConfig",
+            "task": "CodeGenerationConfig JudgeRunConfig MathematicsConfig TaskSettings",
             "trainer": "LoraConfig TrainerConfig",
             "training": (
                 "AsynchronousConfig CheckpointConfig EvaluationConfig MinibatchPipelineConfig "
@@ -139,6 +158,8 @@ __all__ = [
     "AdvanceAtPlateauConfig",
     "AdvanceAtStepsConfig",
     "AdvanceConfig",
+    "AdvantageConfig",
+    "AdvantageSettings",
     "AlgorithmConfig",
     "AlgorithmSettings",
     "AlignmentConfig",
@@ -161,14 +182,21 @@ __all__ = [
     "DecontaminationConfig",
     "DeduplicationConfig",
     "DifficultyConfig",
+    "DrGrpoAdvantageConfig",
     "DrGrpoConfig",
     "EndpointConfig",
     "EngineConfig",
+    "EngineSettings",
     "EvaluatedModelConfig",
     "EvaluationConfig",
+    "ExchangeableAdvantage",
     "FixedKlConfig",
     "FunctionsConfig",
+    "GaeAdvantageConfig",
+    "GaeSettings",
+    "GroupAdvantageSettings",
     "GroupSettings",
+    "GrpoAdvantageConfig",
     "GrpoConfig",
     "GrpoPlusConfig",
     "GspoConfig",
@@ -200,11 +228,14 @@ __all__ = [
     "PublishConfig",
     "RatingConfig",
     "RayServeConfig",
+    "ReinforcePlusPlusAdvantageConfig",
+    "ReinforcePlusPlusBaselineAdvantageConfig",
     "ReinforcePlusPlusConfig",
     "RemoteEngineSettings",
     "RemoteJudgeConfig",
     "Resolved",
     "RewardModelConfig",
+    "RlooAdvantageConfig",
     "RlooConfig",
     "SamplerConfig",
     "SandboxConfig",
@@ -218,6 +249,7 @@ __all__ = [
     "SyncCheckConfig",
     "SynchronousConfig",
     "TaskConfig",
+    "TaskSettings",
     "TinyModelConfig",
     "TlsConfig",
     "TrainConfig",

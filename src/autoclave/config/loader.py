@@ -76,6 +76,7 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
     block: Any = given.get("problems")
     if isinstance(block, dict) and "path" in block and "name" not in block:
         given["problems"] = {"name": "files", **block}
+    _name_as_block(given)
     origins = {path: str(recipe) for path, value in leaves(given) if value != {}}
     defaults = schema()
     tree = _over_defaults(given, defaults)
@@ -150,8 +151,16 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
         block["name"] = "files"
     is_text = isinstance(block.get(last), str)
     block[last] = "" if override.value is None and is_text else override.value  # `model.path=` is the empty text
+    _name_as_block(tree)
     _forget(origins, f"{override.path}.")
     origins[override.path] = override.origin
+
+
+def _name_as_block(tree: Tree) -> None:
+    """Let `algorithm.advantage: NAME` stand for the block of that name with its defaults."""
+    algorithm: Any = tree.get("algorithm")
+    if isinstance(algorithm, dict) and isinstance(name := cast("Tree", algorithm).get("advantage"), str):
+        algorithm["advantage"] = {"name": name}
 
 
 def _forget(origins: dict[str, str], prefix: str) -> None:

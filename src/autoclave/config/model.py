@@ -8,7 +8,8 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
-from autoclave.config.engine import EngineConfig, TransformersEngineConfig
+from autoclave.config.choices import EngineConfig
+from autoclave.config.engine import TransformersEngineConfig
 from autoclave.core.files import cache_folder
 
 

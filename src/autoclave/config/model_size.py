@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from autoclave.config.algorithm_choice import AlgorithmConfig
+from autoclave.config.choices import AlgorithmConfig
 
 EMBEDDED = 10_000_000
 """Models with fewer parameters have the defaults of the embedded policy."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
@@ -12,16 +10,16 @@ from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 from autoclave.config.languages import BUILT_IN_PROFILES, CppConfig, ProfileConfig
 from autoclave.config.levels import LEVELS, Level
 from autoclave.config.remote import RemoteJudgeConfig
+from autoclave.core.plugins import plugin_names
 
 OWN_BACKENDS = ("namespace", "container", "subprocess")
 BACKEND_GROUP = "autoclave.sandbox_backends"
 """Entry points of this group are backends of other packages."""
 
 
-@cache
 def backend_names() -> tuple[str, ...]:
     """Every backend that can be chosen: our own, then those that installed packages add."""
-    return tuple(dict.fromkeys((*OWN_BACKENDS, *sorted(entry_points(group=BACKEND_GROUP).names))))
+    return tuple(dict.fromkeys((*OWN_BACKENDS, *plugin_names(BACKEND_GROUP))))
 
 
 class SandboxConfig(Config):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,20 @@ Answer = Literal["final", "boxed", "answer_line", "whole"]
 TestChoice = Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]{0,8})$")]
 
 
-class CodeGenerationConfig(Config):
+class TaskSettings(Config):
+    """What every task has. Settings of a task of another package derive from this."""
+
+    name: Any
+    """The task: in each a literal of its own."""
+
+    template: Any = "plain"
+    """How a problem becomes a prompt: `plain`, `code` or `math`."""
+
+    asks_for_answers: ClassVar[bool] = False
+    """Its problems have `answer` tests, and not tests of programs."""
+
+
+class CodeGenerationConfig(TaskSettings):
     """Writing programs: how problems become prompts and verdicts become rewards."""
 
     name: Literal["code_generation"] = "code_generation"
@@ -33,8 +46,10 @@ class CodeGenerationConfig(Config):
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
 
 
-class MathematicsConfig(Config):
+class MathematicsConfig(TaskSettings):
     """Solving mathematics: how problems become prompts, and where the final answer stands."""
+
+    asks_for_answers: ClassVar[bool] = True
 
     name: Literal["mathematics"] = "mathematics"
     """Problems with `answer` tests are solved; the final answer decides. The reward is 1 or 0."""
@@ -44,9 +59,6 @@ class MathematicsConfig(Config):
 
     answer: Answer = "final"
     """Where the final answer stands in a response."""
-
-
-TaskConfig = Annotated[CodeGenerationConfig | MathematicsConfig, Field(discriminator="name")]
 
 
 class JudgeRunConfig(Config):

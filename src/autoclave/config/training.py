@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from autoclave.config.algorithm import GrpoPlusConfig
-from autoclave.config.algorithm_choice import AlgorithmConfig
 from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
+from autoclave.config.choices import AlgorithmConfig, TaskConfig
 from autoclave.config.critic import CriticConfig, RewardModelConfig
+from autoclave.config.engine import VllmEngineConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.length_schedule import LengthScheduleConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
@@ -20,7 +21,7 @@ from autoclave.config.optimizer import OptimizerConfig
 from autoclave.config.problems import CurriculumConfig, ProblemsConfig
 from autoclave.config.publish import PublishConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
-from autoclave.config.task import CodeGenerationConfig, TaskConfig
+from autoclave.config.task import CodeGenerationConfig
 from autoclave.config.trainer import TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
 from autoclave.core.json import nearest
@@ -365,8 +366,8 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _problems_are_of_the_task(self) -> Self:
-        task = BUILT_IN_PROBLEMS.get(self.problems.name, self.task.name)
-        if task != self.task.name:
+        task = BUILT_IN_PROBLEMS.get(self.problems.name)
+        if task and (task == "mathematics") != self.task.asks_for_answers:
             raise ValueError(
                 f"problems.name = {self.problems.name}: is for task.name={task}, and task.name = {self.task.name}; "
                 "choose the other of one of them, or problems.name=files"
@@ -377,7 +378,7 @@ class TrainConfig(Config):
     def _group_can_be_compared(self) -> Self:
         if self.algorithm.compares_group and self.group_size < 2:
             raise ValueError(
-                f"group_size = {self.group_size}: {self.algorithm.name} compares rollouts of one problem, "
+                f"group_size = {self.group_size}: {self.algorithm.label} compares rollouts of one problem, "
                 "so it needs at least 2; algorithm.name=reinforce_plus_plus needs 1"
             )
         return self
@@ -403,7 +404,8 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _models_beside_the_policy_are_used(self) -> Self:
-        needless = f"{self.algorithm.name} has no critic; choose algorithm.name=ppo, or remove it"
+        one = "algorithm.advantage=gae" if getattr(self.algorithm, "advantage", None) else "algorithm.name=ppo"
+        needless = f"{self.algorithm.label} has no critic; choose {one}, or remove it"
         if not self.algorithm.needs_critic and self.critic != CriticConfig():
             raise ValueError(f"critic is ignored: {needless}")
         if not self.algorithm.needs_critic and self.workers.critic:
@@ -443,7 +445,7 @@ class TrainConfig(Config):
                 )
         if trainer.critic_sharding and not self.algorithm.needs_critic:
             raise ValueError(
-                f"trainer.critic_sharding = {trainer.critic_sharding}: {self.algorithm.name} has no critic; remove it"
+                f"trainer.critic_sharding = {trainer.critic_sharding}: {self.algorithm.label} has no critic; remove it"
             )
         for pool in spread:
             if self.pools[pool].processes % trainer.parts(self.pools[pool].processes):
@@ -471,7 +473,7 @@ class TrainConfig(Config):
     @model_validator(mode="after")
     def _sampler_has_its_devices(self) -> Self:
         engine, home = self.sampler.engine, self.workers.places()["sampler"]
-        if engine.name != "vllm":
+        if not isinstance(engine, VllmEngineConfig):
             return self
         if engine.gpu_memory_utilization and self.model.device == "cpu":
             raise ValueError(
@@ -535,8 +537,8 @@ class TrainConfig(Config):
         contexts: dict[str, int] = {}
         if not self.model.path:  # else its context is known when the model is
             contexts["model.tiny.context"] = self.model.tiny.context
-        if self.sampler.engine.name == "vllm" and self.sampler.engine.context:
-            contexts["sampler.engine.context"] = self.sampler.engine.context
+        if context := getattr(self.sampler.engine, "context", 0):
+            contexts["sampler.engine.context"] = context
         for place, context in contexts.items():
             for name, limit in self.length_limits.items():
                 if limit >= context:
@@ -630,9 +632,8 @@ class TrainConfig(Config):
         over which is alone there.
         """
         given, engine = self.pools[pool].devices_per_process, self.sampler.engine
-        if given is None and engine.name == "vllm" and self.sampler_is_alone and self.workers.sampler == pool:
-            return engine.tensor_parallel
-        return given
+        is_alone = self.sampler_is_alone and self.workers.sampler == pool
+        return engine.tensor_parallel if given is None and is_alone and isinstance(engine, VllmEngineConfig) else given
 
     @property
     def publishes_adapter(self) -> bool:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoclave.config import ArithmeticConfig, CurriculumConfig, FunctionsConfig, ProblemFilesConfig, TrainConfig
+from autoclave.config import (
+    ArithmeticConfig,
+    CurriculumConfig,
+    FunctionsConfig,
+    ProblemFilesConfig,
+    TaskSettings,
+    TrainConfig,
+)
 from autoclave.config.model_fit import require_problems
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
@@ -49,7 +56,7 @@ class ProblemSets:
             self.train, self.heldout = build_functions(config.problems)
             self.heldout_description = _HELDOUT_FUNCTIONS
         elif isinstance(config.problems, ProblemFilesConfig):
-            self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task.name)
+            self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task)
 
     def demonstrations(self) -> list[Demonstration]:
         """What the warm start imitates: of problems from files, every solution that they have, in their order.
@@ -92,7 +99,7 @@ class ProblemSets:
         return iter(found)
 
 
-def _of_files(files: ProblemFilesConfig, task: str) -> tuple[list[Problem], list[Problem], str]:
+def _of_files(files: ProblemFilesConfig, task: TaskSettings) -> tuple[list[Problem], list[Problem], str]:
     if files.path:
         problems = list(read_problems(files.path))
         require_fitting(problems, task, f"problems.path = {files.path}")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import BACKEND_GROUP, SandboxConfig
-from autoclave.core import HostError
+from autoclave.core.plugins import find_plugin
 from autoclave.sandbox.host import HostCheck
 from autoclave.sandbox.interface import Sandbox
 
@@ -48,10 +47,8 @@ def find_backend(name: str) -> Backend:
     """The backend of this name.
 
     Raises:
-        HostError: no installed package has it.
+        HostError: no installed package has it, or it cannot be loaded.
     """
     if name in _OWN:
         return import_module(_OWN[name]).BACKEND
-    for entry_point in entry_points(group=BACKEND_GROUP, name=name):
-        return entry_point.load()
-    raise HostError(f'sandbox.backend = "{name}": no installed package has it. Fix: install the one that does.')
+    return find_plugin(BACKEND_GROUP, name, "sandbox.backend", _OWN)

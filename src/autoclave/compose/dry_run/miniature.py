@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,16 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.warm_start import fine_tune
-from autoclave.config import ModelConfig, OptimizerConfig, SftConfig, TinyModelConfig, TrainConfig
+from autoclave.config import (
+    EngineConfig,
+    EngineSettings,
+    ModelConfig,
+    OptimizerConfig,
+    SftConfig,
+    TinyModelConfig,
+    TrainConfig,
+    VllmEngineConfig,
+)
 from autoclave.config.training import SHARDED
 from autoclave.core import AnswerTests, CallCase, CallTests, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
@@ -67,7 +75,7 @@ def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_l
     tree["problems"] = {"name": "files", **{part: str(folder / f"{part}.jsonl") for part in ("train", "heldout")}}
     tree["health"]["actions"] = dict.fromkeys(tree["health"]["actions"], "alert")  # limits are for the real model
     tree["loggers"] = []
-    tree["sampler"]["engine"] = _engine(tree["sampler"]["engine"])
+    tree["sampler"]["engine"] = _engine(config.sampler.engine)
     _shrink_models(tree, folder, is_llama=is_llama)
     _shrink_lengths(tree, config)
     _shrink_pools(tree, config)
@@ -83,10 +91,12 @@ def _cap(block: dict[str, Any], **limits: int) -> None:
     block |= {name: min(block[name], limit) for name, limit in limits.items() if block.get(name) is not None}
 
 
-def _engine(settings: Mapping[str, Any]) -> dict[str, Any]:
-    if settings["name"] == "vllm" and find_spec("vllm"):
-        return {"name": "vllm", "batch_size": 8, "cache_mb": 64, "prefix_caching": settings["prefix_caching"]}
-    return {"name": "transformers", "batch_size": 8}
+def _engine(engine: EngineConfig) -> dict[str, Any]:
+    if not isinstance(engine, EngineSettings) or (engine.name == "vllm" and not find_spec("vllm")):
+        return {"name": "transformers", "batch_size": 8}
+    if isinstance(engine, VllmEngineConfig):
+        return {"name": "vllm", "batch_size": 8, "cache_mb": 64, "prefix_caching": engine.prefix_caching}
+    return engine.model_dump(mode="json") | {"batch_size": 8}
 
 
 def _shrink_models(tree: dict[str, Any], folder: Path, *, is_llama: bool) -> None:
@@ -226,7 +236,7 @@ def _problems(config: TrainConfig, offset: int) -> list[Problem]:
 
     `offset` makes problems with the same solutions and other tests.
     """
-    make = _mathematics if config.task.name == "mathematics" else _program
+    make = _mathematics if config.task.asks_for_answers else _program
     return [make(number, offset, config) for number in range(10, 10 + NUM_PROBLEMS)]
 
 

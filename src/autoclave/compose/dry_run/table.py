@@ -132,7 +132,7 @@ def _learning(run: Run) -> Iterator[Row]:
     steps, trained = run.num("train"), run.steps_with("policy/gradient_norm")
     yield _did("schedule", steps, f"{recipe.schedule.name}, {steps} steps", "no step was done")
     equal = "no step had a gradient: all rewards were equal"
-    yield _did("algorithm", trained, f"{recipe.algorithm.name}, {trained} of {steps} steps had a gradient", equal)
+    yield _did("algorithm", trained, f"{recipe.algorithm.label}, {trained} of {steps} steps had a gradient", equal)
     if algorithm.needs_critic:
         learned = run.steps_with("critic/gradient_norm")
         yield _did("critic", learned, f"{learned} steps had a gradient", "no step had a gradient")

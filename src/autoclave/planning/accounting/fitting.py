@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from autoclave.config import TrainConfig
+from autoclave.config import TrainConfig, TransformersEngineConfig, VllmEngineConfig
 from autoclave.core import ConfigError
 from autoclave.planning.accounting.devices import Gpu
 from autoclave.planning.accounting.plan import PoolPlan, RunPlan, plan_run
@@ -48,9 +48,9 @@ def _changes(config: TrainConfig, plan: RunPlan) -> Iterator[Change]:
     """Single settings, those that cost least first."""
     engine, trainer = config.sampler.engine, config.trainer
     for divisor in (2, 4, 8, 16):
-        if engine.name == "transformers" and engine.batch_size > divisor:
+        if isinstance(engine, TransformersEngineConfig) and engine.batch_size > divisor:
             yield {"sampler.engine.batch_size": engine.batch_size // divisor}
-        if engine.name == "vllm" and not share_of_device(config) and engine.cache_mb > 256 * divisor:
+        if isinstance(engine, VllmEngineConfig) and not share_of_device(config) and engine.cache_mb > 256 * divisor:
             yield {"sampler.engine.cache_mb": engine.cache_mb // divisor}
     for divisor in (2, 4, 8):
         if config.micro_batch_tokens // divisor >= plan.lengths.whole:

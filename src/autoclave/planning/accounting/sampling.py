@@ -1,7 +1,7 @@
 """What a sampler holds, by the rule of its engine: on each device, in the phase in which it samples.
 
-`transformers` keeps whole rows for as many responses as it samples side by side. `vllm` has a cache of pages of a size
-that is set, whatever the rows are; what does not fit waits. Engines behind HTTP hold all on devices of their own.
+`vllm` has a cache of pages of a size that is set, whatever the rows are; what does not fit waits. Engines behind HTTP
+hold all on devices of their own. Every other engine keeps whole rows for as many responses as it samples side by side.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from autoclave.config import (
     ArithmeticConfig,
     CurriculumConfig,
     ProblemFilesConfig,
+    RemoteEngineSettings,
     TrainConfig,
-    TransformersEngineConfig,
     VllmEngineConfig,
 )
 from autoclave.core import AutoclaveError
@@ -88,8 +88,8 @@ def share_of_device(config: TrainConfig) -> float:
 def sampling_bytes(config: TrainConfig, shape: ModelShape, requests: Requests) -> dict[str, int]:
     """What sampling takes beside the weights."""
     engine = config.sampler.engine
-    if isinstance(engine, TransformersEngineConfig):
-        return _of_whole_rows(config, shape, requests)
+    if isinstance(engine, RemoteEngineSettings):
+        return {}
     if isinstance(engine, VllmEngineConfig):
         width, parts = WIDTHS[config.sampling_dtype], engine.tensor_parallel
         one = math.ceil(key_value_bytes(shape, 1, requests.prompt + requests.response, width) / parts)
@@ -98,7 +98,7 @@ def sampling_bytes(config: TrainConfig, shape: ModelShape, requests: Requests) -
             "activations": layer_output_bytes(shape, engine.batch_tokens, width, parts),
             "logits": draw_bytes(shape, min(engine.batch_size, requests.count), width),
         }
-    return {}
+    return _of_whole_rows(config, shape, requests)
 
 
 def rows_side_by_side(config: TrainConfig, shape: ModelShape, requests: Requests, cache: int) -> int:

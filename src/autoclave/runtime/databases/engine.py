@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
+from autoclave.core.plugins import find_plugin
 from autoclave.runtime.databases.effects import Effect, Image, as_name
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
@@ -227,10 +227,4 @@ def _opener(name: str, connection: DatabaseConnection) -> Open:
     kind = connection.engine
     if kind in _OWN:
         return import_module(_OWN[kind]).open_database
-    for entry in entry_points(group=GROUP, name=kind):
-        return entry.load()
-    known = ", ".join(sorted({REDIS, *_OWN, *entry_points(group=GROUP).names}))
-    raise HostError(
-        f'database {name}: engine = "{kind}": no installed package has it; there are {known}. Fix: install the one '
-        "that does"
-    )
+    return find_plugin(GROUP, kind, f"database {name}: engine", [REDIS, *_OWN])

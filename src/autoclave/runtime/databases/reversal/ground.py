@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Protocol, cast
 
 from autoclave.core import InputError
+from autoclave.core.plugins import find_plugin, plugin_names
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.places import name_of
@@ -126,8 +126,8 @@ def reversals_of(name: str, kind: str) -> Reversals:
     """
     if kind in _OWN:
         return cast("Reversals", import_module(_OWN[kind]))
-    for entry in entry_points(group=GROUP, name=kind):
-        return entry.load()
+    if kind in plugin_names(GROUP):
+        return find_plugin(GROUP, kind, f"database {name}: engine")
     raise InputError(
         f"database {name}: undo: reverse statements cannot be tested for {kind}; leave them out, and rows are kept"
     )

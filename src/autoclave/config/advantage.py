@@ -1,0 +1,88 @@
+"""Settings of advantage estimators, which an algorithm can take in place of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from autoclave.config.base import Config, Fraction, PositiveFloat
+
+
+class AdvantageSettings(Config):
+    """What every estimator has. Settings of an estimator of another package derive from this."""
+
+    name: Any
+    """The estimator: in each a literal of its own."""
+
+    compares_group: ClassVar[bool] = False
+    """Rollouts are compared with others of their group, so a group needs two."""
+
+    needs_critic: ClassVar[bool] = False
+    """Values of a critic are read, which is trained along with the policy."""
+
+
+class GroupAdvantageSettings(AdvantageSettings):
+    """What every estimator has that compares the rollouts of a group."""
+
+    compares_group: ClassVar[bool] = True
+
+
+class GaeSettings(Config):
+    """The generalised advantage estimate, and the loss of the critic that it reads."""
+
+    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Gamma: worth of a reward one token later."""
+
+    gae_lambda: Fraction = 0.95
+    """Lambda of the generalised advantage estimate: 0 trusts the critic, 1 the rewards."""
+
+    whiten: bool = True
+    """Advantages are brought to mean 0 and deviation 1 over the tokens of the batch."""
+
+    value_clip: PositiveFloat | None = 0.2
+    """The critic's loss lets values change by at most this per step, in units of reward; null: no bound."""
+
+
+class GaeAdvantageConfig(GaeSettings, AdvantageSettings):
+    """Of `ppo`: rewards of tokens against the values of a critic (Schulman et al., arXiv:1506.02438)."""
+
+    needs_critic: ClassVar[bool] = True
+
+    name: Literal["gae"] = "gae"
+    """The estimator."""
+
+
+class GrpoAdvantageConfig(GroupAdvantageSettings):
+    """Of `grpo`: the reward minus the mean of the group, divided by the deviation of the group."""
+
+    name: Literal["grpo"] = "grpo"
+    """The estimator."""
+
+
+class DrGrpoAdvantageConfig(GroupAdvantageSettings):
+    """Of `dr_grpo`: the reward minus the mean of the group."""
+
+    name: Literal["dr_grpo"] = "dr_grpo"
+    """The estimator."""
+
+
+class RlooAdvantageConfig(GroupAdvantageSettings):
+    """Of `rloo`: the reward minus the mean of the other rollouts of the group."""
+
+    name: Literal["rloo"] = "rloo"
+    """The estimator."""
+
+
+class ReinforcePlusPlusAdvantageConfig(AdvantageSettings):
+    """Of `reinforce_plus_plus`: the rewards from each token on, normalised over the whole batch."""
+
+    name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
+    """The estimator."""
+
+
+class ReinforcePlusPlusBaselineAdvantageConfig(GroupAdvantageSettings):
+    """Of `reinforce_plus_plus` with `baseline: group`: as `dr_grpo`, normalised over the whole batch."""
+
+    name: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
+    """The estimator."""

@@ -11,7 +11,7 @@ from autoclave.algorithms import build_algorithm
 from autoclave.algorithms.estimators import ESTIMATORS
 from autoclave.cli.main import cli
 from autoclave.config import GrpoConfig, RlooAdvantageConfig, TrainConfig, dump, load, parse_override
-from autoclave.config.algorithm import ADVANTAGES, AdvantageSettings
+from autoclave.config.advantage import ADVANTAGES, AdvantageSettings
 from autoclave.core import ConfigError
 from tests.algorithms.choices import VARIANTS
 

@@ -86,3 +86,13 @@ class ReinforcePlusPlusBaselineAdvantageConfig(GroupAdvantageSettings):
 
     name: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
     """The estimator."""
+
+
+ADVANTAGES = (
+    GaeAdvantageConfig,
+    GrpoAdvantageConfig,
+    DrGrpoAdvantageConfig,
+    RlooAdvantageConfig,
+    ReinforcePlusPlusAdvantageConfig,
+    ReinforcePlusPlusBaselineAdvantageConfig,
+)

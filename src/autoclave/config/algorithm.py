@@ -9,28 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autoclave.config.advantage import (
-    AdvantageSettings,
-    DrGrpoAdvantageConfig,
-    GaeAdvantageConfig,
-    GaeSettings,
-    GrpoAdvantageConfig,
-    ReinforcePlusPlusAdvantageConfig,
-    ReinforcePlusPlusBaselineAdvantageConfig,
-    RlooAdvantageConfig,
-)
+from autoclave.config.advantage import ADVANTAGES, AdvantageSettings, GaeSettings
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
 from autoclave.config.plugins import with_plugins
 
 KlEstimator = Literal["k1", "k2", "k3"]
-ADVANTAGES = (
-    GaeAdvantageConfig,
-    GrpoAdvantageConfig,
-    DrGrpoAdvantageConfig,
-    RlooAdvantageConfig,
-    ReinforcePlusPlusAdvantageConfig,
-    ReinforcePlusPlusBaselineAdvantageConfig,
-)
 if TYPE_CHECKING:
     AdvantageConfig = AdvantageSettings
 else:  # which classes there are is known only here

@@ -7,7 +7,7 @@ from autoclave.tasks.execution_semantics import (
     TestOutputPrediction,
     TraceInference,
 )
-from autoclave.tasks.interface import Task
+from autoclave.tasks.interface import Task, badly_formed, full_marks, item_of, rewarded
 from autoclave.tasks.mathematics import Mathematics
 
 __all__ = [
@@ -18,4 +18,8 @@ __all__ = [
     "Task",
     "TestOutputPrediction",
     "TraceInference",
+    "badly_formed",
+    "full_marks",
+    "item_of",
+    "rewarded",
 ]

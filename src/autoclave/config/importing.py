@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from autoclave.config.algorithm_choice import BUILT_IN
+from autoclave.config.choices import ALGORITHMS
 from autoclave.config.engine import TransformersEngineConfig, VllmEngineConfig
 from autoclave.config.frameworks import Correspondence, Framework, Kind, frameworks, kinds, meanings, reason_without
 from autoclave.config.loader import Override, load
@@ -26,7 +26,7 @@ SECRET = re.compile(r"token$|secret|password|api_key|wandb\.key|use_wandb")
 COMMON: dict[str, Any] = {"sft.steps": 0, "problems.name": "none", "schedule.name": "synchronous"}
 """What a recipe says whatever the framework: none has a warm start, and each has problems of its own."""
 _CHOICES = (
-    *BUILT_IN,
+    *ALGORITHMS,
     SynchronousConfig,
     AsynchronousConfig,
     OneOffPipelineConfig,

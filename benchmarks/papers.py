@@ -1,7 +1,7 @@
-"""Check `docs/papers.yaml`, which says where each part of the four papers is, and render it. Not a benchmark.
+"""Check `docs/reference/papers.yaml`, which says where each part of the four papers is, and render it. Not a benchmark.
 
     python -m benchmarks.papers            report rows whose module, test, command or setting does not exist
-    python -m benchmarks.papers --write    the same, then render the tables of docs/papers.md
+    python -m benchmarks.papers --write    the same, then render the tables of docs/reference/papers.md
 
 The data maps each paper to its sections, and each section to its rows. A row has `what` the paper describes, the
 `value` it prints, `module` (dotted symbols, or paths of files that are not Python), `test` (`FILE::NAME`), `command`,
@@ -31,7 +31,7 @@ from autoclave.config.loader import parse_override
 from autoclave.core import AutoclaveError
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA, PAGE = ROOT / "docs" / "papers.yaml", ROOT / "docs" / "papers.md"
+DATA, PAGE = ROOT / "docs" / "reference" / "papers.yaml", ROOT / "docs" / "reference" / "papers.md"
 DEFINITIONS = ROOT / "src" / "autoclave" / "evaluation" / "definitions"
 STATUSES = {
     "tested": "implemented and tested",
@@ -277,7 +277,7 @@ def main() -> int:
     if write and not found:
         PAGE.write_text(rendered(page, papers), encoding="utf-8")
     elif rendered(page, papers) != page:
-        found.append("docs/papers.md differs from docs/papers.yaml. Fix: python -m benchmarks.papers --write")
+        found.append("docs/reference/papers.md differs from docs/reference/papers.yaml. Fix: python -m benchmarks.papers --write")
     print("\n".join(found) or f"{len(list(rows(papers)))} rows, all found")
     return 1 if found else 0
 

@@ -107,7 +107,7 @@ def test_where_the_program_came_from_is_told():
     ]
 
 
-def test_without_a_alignment_sample_there_is_no_answer():
+def test_without_an_alignment_sample_there_is_no_answer():
     assert shown_answer(RecordedRollout({"response": '{"n": 3}', "reward": 1.0})) is None
     assert shown_answer(RecordedRollout({"response": '{"n": 3}', "reward": 1.0, "alignment_sample": None})) is None
 

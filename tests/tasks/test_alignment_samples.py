@@ -53,7 +53,7 @@ def why_not(program: str, variables: dict[str, str], problem: Problem = SCRIPT, 
     return found.reason
 
 
-def test_a_alignment_sample_has_program_input_values_and_where_it_came_from():
+def test_an_alignment_sample_has_program_input_values_and_where_it_came_from():
     found = alignment_sample("a, b = map(int, input().split())\nc = a - b", {"a": "3", "b": "4", "c": "-1"}, version=7)
     assert isinstance(found, AlignmentSample)
     assert (found.problem_id, found.test, found.entry, found.input) == ("add", 0, "<module>", "3 4\n")

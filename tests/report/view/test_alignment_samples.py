@@ -83,7 +83,7 @@ def test_a_malformed_answer_says_why(record, answer):
     assert cells(page) == [["n", "3", "none", "wrong"], ["m", "6", "none", "wrong"]]
 
 
-def test_a_alignment_sample_about_an_output_has_one_value(record, answer):
+def test_an_alignment_sample_about_an_output_has_one_value(record, answer):
     alignment_sample = {"variables": {}, "result": "[6]", "entry": "f", "input": "f(3)", "source": "reference"}
     page = view(
         record({1: [answer("a", alignment_sample=alignment_sample, response='{"final_output": [6]}', reward_parts={})]})
@@ -149,7 +149,7 @@ def test_one_kind_of_prompt_does_not_crowd_out_the_other(record, answer, program
     assert "a" in {each["data-problem"] for each in Page(page).all("group")}
 
 
-def test_two_sides_of_a_alignment_sample_show_their_answers(record, answer):
+def test_two_sides_of_an_alignment_sample_show_their_answers(record, answer):
     folder = record({1: [answer("a", 0, "wrong")], 2: [answer("a", 0)]})
     page = view(folder, steps=(2,), against_step=1)
     assert [row[2:] for row in cells(page)] == [["1", "wrong"], ["none", "wrong"], ["3", "right"], ["6", "right"]]

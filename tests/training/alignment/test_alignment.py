@@ -173,7 +173,7 @@ def test_only_wrong_answers_become_alignment_samples(status: Status | None):
     assert not tracer.asked
 
 
-def test_any_program_may_become_a_alignment_sample_where_random_ones_are_asked_for():
+def test_any_program_may_become_an_alignment_sample_where_random_ones_are_asked_for():
     tracer = Tracer()
     rows = go(alignment(tracer, programs="random"), 2, status=Status.ACCEPTED)
     assert tracer.asked
@@ -322,7 +322,7 @@ def test_a_judge_that_makes_no_traces_ends_the_run():
         go(alignment(Tracer(answer)), 1)
 
 
-def test_solutions_without_a_alignment_sample_end_the_run_before_it_begins():
+def test_solutions_without_an_alignment_sample_end_the_run_before_it_begins():
     found = alignment(Tracer(lambda candidate: replace(trace_of(candidate), variables={})), programs="reference")
     with pytest.raises(
         ConfigError, match=r"no solution of a training problem is an alignment sample \(nothing_informative \d+\)"

@@ -277,7 +277,7 @@ def main() -> int:
     if write and not found:
         PAGE.write_text(rendered(page, papers), encoding="utf-8")
     elif rendered(page, papers) != page:
-        found.append("docs/reference/papers.md differs from docs/reference/papers.yaml. Fix: python -m benchmarks.papers --write")
+        found.append("docs/reference/papers.md differs from papers.yaml. Fix: python -m benchmarks.papers --write")
     print("\n".join(found) or f"{len(list(rows(papers)))} rows, all found")
     return 1 if found else 0
 

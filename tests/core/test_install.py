@@ -69,7 +69,9 @@ PAGES = [
     for path in [ROOT / name, *(ROOT / name).rglob("*")]
     if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".yml", ".sh", ".j2", ".toml", ".ipynb", "")
 ]
-BY_NAME = re.compile(r"""\b(install|add)( (?!into |from )\S+)*? ["'`]?autoclave(\[[^\]]*\])?(?! ?@)["'`\s;,)]""")
+BY_NAME = re.compile(
+    r"""\b(install|uv add|poetry add)( (?!into |from )\S+)*? ["'`]?autoclave(\[[^\]]*\])?(?! ?@)(["'`\s;,.)]|$)"""
+)
 
 
 def test_no_page_or_message_installs_autoclave_by_a_name_on_an_index():

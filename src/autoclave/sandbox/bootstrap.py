@@ -31,15 +31,14 @@ _MODULES = (
 )  # in order of import
 _START = f"""
 import sys, types
-package = sys.modules["guest"] = sys.modules["autoclave.sandbox.guest"] = types.ModuleType("guest")
+package = sys.modules["guest"] = types.ModuleType("guest")
 package.__path__ = []
-_, called, *arguments = sys.argv[1:]
+called, *arguments = sys.argv[2:]
 files = {{name: name + ".py" for name in {_MODULES}}}
 if called not in files:
     files["called"], called = called, "called"
 for name, path in files.items():
-    module = types.ModuleType("guest." + name)
-    sys.modules["guest." + name] = sys.modules["autoclave.sandbox.guest." + name] = module
+    module = sys.modules["guest." + name] = types.ModuleType("guest." + name)
     module.__package__ = "guest"
     with open(path, encoding="utf-8") as file:
         exec(compile(file.read(), "<guest " + name + ">", "exec", dont_inherit=True), module.__dict__)
@@ -57,7 +56,7 @@ def is_compiled() -> bool:
 def guest_command(executable: str, module: str, *arguments: str, use_compiled: bool = True) -> list[str]:
     """The command line that runs `main(*arguments)` of a guest module, without site-packages or user settings.
 
-    `module` is a name, or the path of a file whose code may import modules of `autoclave.sandbox.guest` by name.
+    `module` is a name, or the path of a file whose code imports the modules of `guest/` from the package `guest`.
     """
     compiled = str(_COMPILED) if use_compiled and is_compiled() else ""
     return [executable, "-S", "-s", "-P", "-c", _START, compiled, module, *arguments]

@@ -15,10 +15,14 @@ import signal
 import socket
 import stat
 import struct
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from autoclave.sandbox.guest import linux
-from autoclave.sandbox.guest.filter import command_filter
+if TYPE_CHECKING:
+    from autoclave.sandbox.guest import linux
+    from autoclave.sandbox.guest.filter import command_filter
+else:  # what the package is called in a bare interpreter, which must not learn our name
+    from guest import linux
+    from guest.filter import command_filter
 
 _ALL = (
     linux.CLONE_NEWUSER

@@ -42,7 +42,7 @@ demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 co
 
 demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functions in words, on 2 cores
 	@$(BIN)/autoclave models get smollm2-135m
-	@$(BIN)/autoclave train recipes/smollm2-135m.yaml --out runs/demo-real steps=24 evaluation.every=8 evaluation.final_samples=4
+	@$(BIN)/autoclave train recipes/smollm2-135m.yaml --out runs/demo-real steps=20 evaluation.every=0 evaluation.final_samples=4
 
 test: setup setup-services  ## Run the tests, three files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not alone"

@@ -1,4 +1,4 @@
-"""What is learnt from rewards, and how: pure functions on tensors, and the algorithms that choose among them.
+"""Learning from rewards: pure functions on tensors, and the algorithms that choose among them.
 
 Letters, in every docstring here: **B** rollouts, **N** response tokens of all rollouts together, **T** response tokens
 of one rollout, **G** rollouts of one group, **V** size of the vocabulary.

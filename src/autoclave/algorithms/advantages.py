@@ -1,4 +1,4 @@
-"""How much better each rollout did than was to be expected. Pure functions; no gradient flows through them.
+"""Advantages: reward of each rollout above what was expected. Pure functions; no gradient flows through them.
 
 Sums are formed in float64: in float32 the mean of equal rewards is off by more than any epsilon, and rollouts that
 teach nothing would be pulled apart.
@@ -52,7 +52,7 @@ def group_advantages(
     scale: Literal["std", "none"] = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """How much better each rollout did than the others of its group.
+    """Advantage of each rollout over the others of its group.
 
         A_i = (r_i - b_i) / (std_g + epsilon),   g = group of i, over the n rows of g in the baseline
         b_i = mean_g, or the mean of the other n - 1, so that r_i - b_i is n / (n - 1) times as large
@@ -157,7 +157,7 @@ def generalised_advantages(
 
 
 def reward_to_go(token_rewards: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
-    """What is earned at a token and after it, without discount.
+    """Reward to go: sum of rewards at a token and after it, without discount.
 
         A_t = sum of r_s over the tokens s of the response from t on
 
@@ -211,7 +211,7 @@ def whitened(advantages: Tensor, row: Tensor, in_loss: Tensor, *, epsilon: float
 
 
 def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
-    """What the critic should have expected: R_t = A_t + V_t, from advantages (N,) that are not yet normalised.
+    """Targets of the critic: R_t = A_t + V_t, from advantages (N,) that are not yet normalised.
 
     Source: Schulman et al., GAE, arXiv:1506.02438, section 5, footnote 2; with lambda = 1 it is the discounted sum of
     rewards, which that paper itself uses.
@@ -220,7 +220,8 @@ def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
 
 
 def rows_with_signal(values: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
-    """Which trained rows have a token whose value is not 0; a loss that vanishes with the value cannot move the others.
+    """Mask of trained rows with a token whose value is not 0; a loss that vanishes with the value cannot move the
+    others.
 
     Args:
         values: (N,) float, such as advantages.

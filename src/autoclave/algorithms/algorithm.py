@@ -1,4 +1,4 @@
-"""What an algorithm is: a frozen, picklable list of choices, and the questions that training asks of it.
+"""An algorithm: a frozen, picklable list of choices, and the questions that training asks of it.
 
 Training does not know which algorithm it runs. It asks, in this order:
 
@@ -153,7 +153,7 @@ class ColumnFunction(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """How one column follows from others. One that gives TRAINS only takes rows out of it, for `mask_reason`."""
+    """Computes one column from others. One that gives TRAINS only takes rows out of it, for `mask_reason`."""
 
     gives: Column
     compute: ColumnFunction[Tensor]
@@ -259,7 +259,7 @@ class Algorithm:
 
     @property
     def discard_reason(self) -> MaskReason | None:
-        """Why rows are masked that `prepare` takes out of TRAINS; None if it takes out none."""
+        """Reason of rows that `prepare` takes out of TRAINS; None if it takes out none."""
         return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.IN_LOSS), None)
 
     # --- Before the update -------------------------------------------------------------------------------------------

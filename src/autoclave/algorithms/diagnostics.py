@@ -1,4 +1,4 @@
-"""What is measured beside a loss, in a form that adds up over micro-batches and ranks. Plain numbers, fit for JSON."""
+"""Measurements beside a loss, in a form that adds up over micro-batches and ranks. Plain numbers, fit for JSON."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def step_metrics(parts: Iterable[Diagnostics]) -> dict[str, float]:
 
 
 def batch_metrics(columns: Mapping[str, Tensor]) -> dict[str, float]:
-    """What is known of a batch before it is learnt from, over the tokens that train.
+    """Metrics of a batch before it is trained on, over the tokens that train.
 
     Args:
         columns: of all rows that were computed, as `Algorithm.prepare` and `Algorithm.correct` gave them.

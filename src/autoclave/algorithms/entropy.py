@@ -32,7 +32,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: float = 1.0)
 
 
 def entropy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """How undecided the policy is at each token: 0 if one token is certain, log V if all are equally likely.
+    """Entropy of the policy at each token: 0 if one token is certain, log V if all are equally likely.
 
         H = -sum over x of p(x) log p(x),   p = softmax(logits / temperature)
 

@@ -1,4 +1,4 @@
-"""Which groups teach nothing: the decision of dynamic sampling. Pure.
+"""Groups with zero advantage: the decision of dynamic sampling. Pure.
 
 Source: Yu et al., DAPO, arXiv:2503.14476, section 3.2.
 """

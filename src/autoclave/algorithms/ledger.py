@@ -15,10 +15,10 @@ from autoclave.algorithms.packed import row_lengths, row_sums
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What the algorithm made of one rollout. Why it does not train, if so, is `Rollout.mask_reason`."""
+    """Account of one rollout by the algorithm. `Rollout.mask_reason` says why one does not train."""
 
     reward: float | None
-    """What the advantage is of: the judge's reward with what the algorithm added or took; None without a verdict."""
+    """The reward behind the advantage: the judge's with what the algorithm added or took; None without a verdict."""
     in_baseline: bool
     """It counts in mean and deviation of its group."""
     group_mean: float | None

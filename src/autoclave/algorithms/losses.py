@@ -169,7 +169,7 @@ def weighted_policy_loss(
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, *, clip: float | None) -> TokenLoss:
-    """How far the critic's expectation is from what came, in squares.
+    """Squared error of the critic's values.
 
         loss = 1/2 max((V - R)^2, (V' - R)^2),   V' = V_old + clip(V - V_old, -clip, clip)
 
@@ -206,7 +206,7 @@ def kl_penalty(
     coefficient: float,
     estimator: Callable[[Tensor, Tensor], Tensor] = k3,
 ) -> TokenLoss:
-    """What it costs to leave the reference policy.
+    """Penalty for leaving the reference policy.
 
         loss = coefficient * estimator of KL(policy || reference)
 

@@ -1,4 +1,4 @@
-"""Which rollouts do not train, and why. Pure functions from rollouts to rollouts, in the same order.
+"""Masks: rollouts that do not train, each with its reason. Pure functions from rollouts to rollouts, in the same order.
 
 A masked rollout does not train, nor does it count in the baseline of its group unless the algorithm asks for it. The
 first reason given to a rollout stays.

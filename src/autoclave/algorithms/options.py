@@ -1,4 +1,4 @@
-"""What several algorithms offer as an option: from settings to filters, a correction, and terms that 0 leaves out."""
+"""Options that several algorithms share: from settings to filters, a correction, and terms that 0 leaves out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def filters(settings: AlgorithmSettings) -> tuple[RolloutFilter, ...]:
-    """What masks rollouts; one without a verdict never trains."""
+    """Masks of rollouts; one without a verdict never trains."""
     chosen: list[RolloutFilter] = [mask_no_verdict]
     if settings.mask_overlong:
         chosen.append(mask_overlong)
@@ -63,13 +63,13 @@ def entropy_term(coefficient: float) -> tuple[LossTerm, ...]:
 
 
 def kl_in_token_rewards(coefficient: float, estimator: KlEstimator) -> tuple[Equation, ...]:
-    """What the KL to the reference costs at each token, taken from TOKEN_REWARDS; nothing at 0."""
+    """Cost of the KL to the reference at each token, taken from TOKEN_REWARDS; nothing at 0."""
     penalised = Equation(Column.TOKEN_REWARDS, ColumnFunction(penalised_token_rewards))
     return (_kl(estimator), penalised) if coefficient else ()
 
 
 def kl_in_rewards(coefficient: float, estimator: KlEstimator) -> tuple[Equation, ...]:
-    """What the KL of each response to the reference costs, taken from REWARDS; nothing at 0."""
+    """Cost of the KL of each response to the reference, taken from REWARDS; nothing at 0."""
     penalised = Equation(Column.REWARDS, ColumnFunction(penalised_rewards))
     return (_kl(estimator), penalised) if coefficient else ()
 

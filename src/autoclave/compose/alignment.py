@@ -191,7 +191,7 @@ def _runs_of(
 
 
 def _is_told(working: Sequence[str], settings: AlignmentConfig) -> bool:
-    """Whether every value on the way is as short as one that is asked, and one is of primitive type."""
+    """Return whether every value on the way is as short as one that is asked, and one is of primitive type."""
     values = [line.partition(": ")[2] for line in working]
     is_short = all(len(value) <= settings.limits.value_characters for value in values)
     return is_short and not all(value.startswith(("[", "{", "(")) for value in values)

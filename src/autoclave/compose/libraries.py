@@ -42,5 +42,5 @@ def settle_determinism(is_on: bool) -> None:
 
 
 def sampling_parameters(config: SamplerConfig) -> SamplingParameters:
-    """How responses are sampled in training."""
+    """Sampling of responses in training."""
     return SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)

@@ -36,7 +36,7 @@ class Figure:
 
     @property
     def is_equal(self) -> bool:
-        """Whether they differ by rounding alone."""
+        """True if they differ by rounding alone."""
         return abs(self.published - self.ours) <= _TOLERANCE
 
 

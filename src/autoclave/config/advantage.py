@@ -23,7 +23,7 @@ class AdvantageSettings(Config):
 
 
 class GroupAdvantageSettings(AdvantageSettings):
-    """What every estimator has that compares the rollouts of a group."""
+    """Settings of estimators that compare the rollouts of a group."""
 
     compares_group: ClassVar[bool] = True
 

@@ -104,7 +104,7 @@ KlControllerConfig = Annotated[FixedKlConfig | AdaptiveKlConfig, Field(discrimin
 
 
 class AlgorithmSettings(Config):
-    """What every algorithm has. Settings of an algorithm of your own derive from this."""
+    """Settings that every algorithm has. Settings of an algorithm of your own derive from this."""
 
     name: Any
     """The algorithm: in each a literal of its own."""
@@ -135,7 +135,7 @@ class AlgorithmSettings(Config):
 
 
 class GroupSettings(AlgorithmSettings):
-    """What every algorithm has that compares the rollouts of a group."""
+    """Settings of algorithms that compare the rollouts of a group."""
 
     include_masked_in_baseline: bool = False
     """Masked rollouts with a reward count in the mean and deviation of their group all the same."""
@@ -147,7 +147,7 @@ class GroupSettings(AlgorithmSettings):
 
 
 class ExchangeableAdvantage(AlgorithmSettings):
-    """What every algorithm has whose estimator of advantages can be exchanged."""
+    """Settings of algorithms whose estimator of advantages can be exchanged."""
 
     advantage: AdvantageConfig | None = None
     """Estimator of advantages, by its name or as a block with its settings; null: the algorithm's own."""
@@ -204,13 +204,13 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
     """For negative advantages the ratio counts as at most this (dual clip); null: no such bound."""
 
     kl_coefficient: NonNegativeFloat = 0.02
-    """What a nat of KL to the reference costs, in units of reward; 0: there is no reference."""
+    """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
 
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""
 
     kl_controller: KlControllerConfig = FixedKlConfig()
-    """Whether `kl_coefficient` is only where it starts."""
+    """Adapt the coefficient; `kl_coefficient` is its start."""
 
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
@@ -257,7 +257,7 @@ class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
     """The algorithm."""
 
     reading: Literal["report", "introduction"] = "report"
-    """Which description of GRPO+ in the thesis is followed: chapter 4, as in the DeepCoder report, or chapter 1."""
+    """Description of GRPO+ in the thesis that is followed: chapter 4, as in the DeepCoder report, or chapter 1."""
 
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this."""
@@ -330,7 +330,7 @@ class DapoConfig(ExchangeableAdvantage, GroupSettings):
     """Last part of the length limit over which a response loses up to `overlong_penalty`; 0: it loses nothing."""
 
     overlong_penalty: PositiveFloat = 1.0
-    """What a response that fills the length limit loses, in units of reward."""
+    """Penalty of a response that fills the length limit, in units of reward."""
 
     max_resamples: NonNegative = 3
     """Dynamic sampling: how often groups with equal rewards are sampled again in one step."""
@@ -353,7 +353,7 @@ class RlooConfig(ExchangeableAdvantage, GroupSettings):
     """The algorithm."""
 
     kl_coefficient: NonNegativeFloat = 0.05
-    """What a nat of KL to the reference costs, in units of reward; 0: there is no reference."""
+    """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
 
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""

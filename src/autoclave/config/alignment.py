@@ -15,7 +15,7 @@ from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloa
 
 
 class AlignmentLimitsConfig(Config):
-    """How large an alignment sample may be."""
+    """Limits on the size of an alignment sample."""
 
     variables: Positive = 8
     """Most variables that are asked of a program; informative ones come first."""
@@ -54,11 +54,11 @@ class AlignmentConfig(Config):
     """Factor on the alignment samples' term of the objective. Each term is a mean over its own prompts."""
 
     programs: Literal["failed", "random", "reference"] = "failed"
-    """What alignment samples are made from: responses of the run with a wrong answer; any of its responses that run to
+    """Source of alignment samples: responses of the run with a wrong answer; any of its responses that run to
     the end; or, before training, the solutions of the training problems (off-policy)."""
 
     asks: Literal["variables", "output"] = "variables"
-    """What is to be inferred: final values of variables, or the result alone."""
+    """Values to infer: final values of variables, or the result alone."""
 
     template: Literal["plain", "code"] = "code"
     """`plain`: program, input and names alone, for the embedded model. `code`: with instructions."""
@@ -71,7 +71,7 @@ class AlignmentConfig(Config):
     literal."""
 
     limits: AlignmentLimitsConfig = AlignmentLimitsConfig()
-    """How large an alignment sample may be."""
+    """Limits on the size of an alignment sample."""
 
     growth: AlignmentGrowthConfig | None = None
     """Limits at the beginning; null: those of `limits` from the first step."""
@@ -136,7 +136,7 @@ class AlignmentConfig(Config):
         return self
 
     def limits_at(self, step: int) -> AlignmentLimitsConfig:
-        """How large an alignment sample of a step, counted from 0, may be."""
+        """Limits on the size of an alignment sample of a step, counted from 0."""
         if self.growth is None or step >= self.growth.steps:
             return self.limits
         done = step / self.growth.steps

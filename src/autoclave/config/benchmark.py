@@ -32,16 +32,16 @@ class EvaluatedModelConfig(Config):
     """The model that is evaluated, where it is a folder."""
 
     engine: EngineConfig = TransformersEngineConfig()
-    """What samples."""
+    """Engine that samples."""
 
     chat_template: str = ""
-    """How messages become a prompt (Jinja), in place of the tokenizer's own."""
+    """Chat template (Jinja) that makes a prompt of messages, in place of the tokenizer's own."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of weights and activations."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where it runs; `auto` is CUDA where there is a GPU."""
+    """Device; `auto` is CUDA where there is a GPU."""
 
     seed: Seed = 0
     """Of sampling. The same seed and model give the same responses."""
@@ -66,11 +66,11 @@ class EndpointConfig(Config):
     """Longest silence of the server, in seconds, before a request counts as failed."""
 
     retries: NonNegative = 8
-    """How often a request is tried again after a refused, broken or damaged answer, status 429 or 5xx; the waits in
+    """Number of retries of a request after a refused, broken or damaged answer, status 429 or 5xx; the waits in
     between double from half a second, and follow Retry-After."""
 
     token_limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """How the server calls the most tokens of a response."""
+    """Name of the limit of new tokens in the server's API."""
 
     input_price: NonNegativeFloat = 0.0
     """Price of a million prompt tokens, in any currency, for the sum that is reported."""
@@ -103,10 +103,10 @@ class BenchmarkConfig(Config):
     """A benchmark, and how a model is evaluated on it."""
 
     name: str = "benchmark"
-    """What reports call it."""
+    """Name in reports."""
 
     source: SourceConfig | None = None
-    """Where its problems are."""
+    """Files of its problems."""
 
     asks: Literal["problems", "trace_inference"] = "problems"
     """`problems`: each is asked as it is. `trace_inference`: what its solutions compute on its inputs, output and
@@ -120,20 +120,20 @@ class BenchmarkConfig(Config):
     """The system message; null: that of the prompt. Empty: none."""
 
     chat: bool = True
-    """Whether the prompt is a message to a chat model. false: its text is what the response goes on from."""
+    """Send the prompt as a message to a chat model. false: as text that the response continues."""
 
     thinking_end: str = "</think>"
-    """What stands between reasoning and answer: only what comes after it is graded. Empty: all is."""
+    """Separator of reasoning and answer: only what comes after it is graded. Empty: all of it."""
 
     thinking_opened: bool = False
-    """Whether the chat template of a server begins the reasoning (`<think>` is in the prompt, not in the response):
+    """True if the chat template of a server begins the reasoning (`<think>` is in the prompt, not in the response):
     then a response without its end is all reasoning. Of a model in a folder it is seen."""
 
     extraction: SubmissionRule = "last_fence"
-    """Where the program or the answer stands in a response."""
+    """Rule that extracts the program or the answer from a response."""
 
     score: Literal["all_tests", "share_of_tests"] = "all_tests"
-    """What a response counts: 1 if all tests pass and else 0, or the share of tests that pass."""
+    """Score of a response: 1 if all tests pass and else 0, or the share of tests that pass."""
 
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""

@@ -30,7 +30,7 @@ class SourceConfig(Config):
     """Of sets that grow by files: `v1` to `v6` of LiveCodeBench; empty: all files there are."""
 
     name: str = ""
-    """What reports call it; empty: the layout."""
+    """Name in reports; empty: the layout."""
 
     licence: str = ""
     """Its licence, for the manifest; empty: as published with the set."""
@@ -48,11 +48,11 @@ class SourceConfig(Config):
     """Profile of its problems, such as `lcb_numpy` or one of `judge.profiles`; empty: as its layout has it."""
 
     needs_solutions: bool = True
-    """Whether problems without official solutions are dropped, where solutions are verified."""
+    """Drop problems without official solutions, where solutions are verified."""
 
     @property
     def label(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self.name or self.set
 
     @model_validator(mode="after")
@@ -72,7 +72,8 @@ class VerificationConfig(Config):
     that are left with none."""
 
     repeats: Positive = 5
-    """How often a solution has to pass. One that fails every other time passes five times in 3 of 100 cases."""
+    """Number of times that a solution has to pass. One that fails every other time passes five times in 3 of 100
+    cases."""
 
     special_judge_share: Fraction | None = 0.3
     """Problems are dropped as ones with several right answers where at least two solutions, and this share of them,
@@ -81,7 +82,7 @@ class VerificationConfig(Config):
 
 
 class StrengthConfig(Config):
-    """Whether tests tell right programs from wrong ones."""
+    """Strength of tests: they must tell right programs from wrong ones."""
 
     mutants: NonNegative = 12
     """Programs with one small change that are made of a solution."""
@@ -107,7 +108,7 @@ class CurateConfig(Config):
     """A training set from public sets."""
 
     name: str = "curated"
-    """What the set is called in its report."""
+    """Name of the set in its report."""
 
     sources: tuple[SourceConfig, ...] = ()
     """Sets that problems come from. Of duplicates the one of the set that stands first is kept."""
@@ -122,16 +123,16 @@ class CurateConfig(Config):
     """Longest statement with starter code; null: any."""
 
     tokenizer: str = "words"
-    """What counts tokens: `words` (words, numbers and single signs), or the folder of a model."""
+    """Tokenizer: `words` (words, numbers and single signs), or the folder of a model."""
 
     difficulty: DifficultyConfig | None = None
     """Selection by pass rates; null: none."""
 
     decontamination: DecontaminationConfig = DecontaminationConfig()
-    """How close to a problem of the evaluation sets is too close."""
+    """Decontamination against evaluation sets."""
 
     deduplication: DeduplicationConfig | None = DeduplicationConfig()
-    """When two problems are one; null: none is dropped for another."""
+    """Deduplication; null: none."""
 
     verification: VerificationConfig | None = VerificationConfig()
     """null: solutions are not run."""

@@ -23,7 +23,7 @@ RULES: tuple[Rule, ...] = ("identity", "title", "exact", "ngrams", "near", "test
 
 
 class DeduplicationConfig(Config):
-    """When two problems are one. Here precision counts: what is dropped wrongly is lost."""
+    """Deduplication. Here precision counts: what is dropped wrongly is lost."""
 
     exact: bool = True
     """Drop a problem whose statement has the same words as another's, whatever the mark-up."""
@@ -75,7 +75,7 @@ class DeduplicationConfig(Config):
 
 
 class DecontaminationConfig(Config):
-    """When a problem is too close to one of an evaluation set. Here recall counts: a doubtful one is dropped."""
+    """Decontamination. Here recall counts: a doubtful problem is dropped."""
 
     ngram_words: Annotated[int, Field(ge=3, le=50)] = 10
     """Words in a row that are looked up; 8, 10 and 13 are usual."""

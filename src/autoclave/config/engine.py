@@ -81,7 +81,7 @@ class RemoteEngineSettings(Config):
     """The engine: in each a literal of its own."""
 
     url: str = ""
-    """Where the server is, such as http://host:30000."""
+    """Address of the server, such as http://host:30000."""
 
     api_key_variable: str = ""
     """Environment variable that holds the key to the server; empty: it asks for none."""
@@ -93,7 +93,7 @@ class RemoteEngineSettings(Config):
     """Longest silence of the server, in seconds, before a request counts as failed."""
 
     retries: NonNegative = 5
-    """How often a request is tried again after a refused or broken connection, status 429 or 5xx; the waits in between
+    """Number of retries of a request after a refused or broken connection, status 429 or 5xx; the waits in between
     double from half a second, and follow Retry-After."""
 
     @property
@@ -129,5 +129,5 @@ class OpenAiEngineConfig(RemoteEngineSettings):
     """The model's name at the server; empty: the only one that it lists."""
 
     log_probs: Literal["temperature_1", "sampling_temperature"] = "temperature_1"
-    """Which distribution the server's log-probs are of. vLLM: temperature_1, and sampling_temperature if it was started
+    """Distribution of the server's log-probs. vLLM: temperature_1, and sampling_temperature if it was started
     with --logprobs-mode processed_logprobs."""

@@ -14,7 +14,7 @@ least three steps older, with other samples. `stop`: end the run without another
 
 
 class HealthActions(Config):
-    """What happens when the alert of a rule begins."""
+    """Action when the alert of a rule begins."""
 
     kl_limit: HealthAction = "alert"
     """The policy moved too far in one step, in KL."""
@@ -84,13 +84,13 @@ class HealthActions(Config):
 
 
 class HealthConfig(Config):
-    """When a training run raises an alert, and what follows. A number that is not finite always ends the run."""
+    """Alerts of a training run, and their actions. A number that is not finite always ends the run."""
 
     actions: HealthActions = HealthActions()
-    """What happens when an alert begins, by rule."""
+    """Action when an alert begins, by rule."""
 
     max_rollbacks: NonNegative = 2
-    """How often a run is rolled back; the next time it ends."""
+    """Number of rollbacks of a run; the next one ends it."""
 
     kl_limit: PositiveFloat = 0.1
     """Alert when `policy/approx_kl`, which is of one step, is above this, in nats per token. From the first step on."""

@@ -40,7 +40,7 @@ class ProfileConfig(Config):
 
 
 class CppConfig(Config):
-    """How C++ programs are compiled. They are linked statically and run in a cell without the compiler."""
+    """Compilation of C++ programs. They are linked statically and run in a cell without the compiler."""
 
     compiler: str = "g++"
     """The GCC compiler driver: a command or a path."""

@@ -54,7 +54,7 @@ class LengthScheduleConfig(Config):
     """The stages in their order; each allows more tokens than the one before."""
 
     advance: AdvanceConfig = AdvanceAtPlateauConfig()
-    """When the next stage begins."""
+    """Rule by which the next stage begins."""
 
     @property
     def limits(self) -> tuple[int, ...]:

@@ -63,13 +63,14 @@ class ModelConfig(Config):
     """The embedded model, used when `path` is empty."""
 
     chat_template: str = ""
-    """How messages become a prompt (Jinja), in place of the tokenizer's own; for base models, which have none."""
+    """Chat template (Jinja) that makes a prompt of messages, in place of the tokenizer's own; for base models, which
+    have none."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of weights and activations."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where it runs; `auto` is CUDA where there is a GPU."""
+    """Device; `auto` is CUDA where there is a GPU."""
 
     threads: NonNegative = 0
     """CPU threads of the tensor library in each process; 0 means one per core, shared by the processes of all pools."""
@@ -89,10 +90,10 @@ class ModelConfig(Config):
 
 
 class SamplerConfig(Config):
-    """How responses are sampled in training."""
+    """Sampling of responses in training."""
 
     engine: EngineConfig = TransformersEngineConfig()
-    """What samples."""
+    """Engine that samples."""
 
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Softmax temperature; rollouts are trained at the temperature they were sampled at."""
@@ -107,7 +108,8 @@ class SamplerConfig(Config):
     """Strings that end a response; the text is cut after the first."""
 
     restarts: NonNegative = 3
-    """How often each replica may be started anew after its process died; what it had not finished is sampled again."""
+    """Number of times that each replica may be restarted after its process died; what it had not finished is sampled
+    again."""
 
     timeout_s: PositiveFloat = 600.0
     """Seconds after which a sampler that does not answer is ended, as if it had died."""

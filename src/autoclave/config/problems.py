@@ -36,7 +36,7 @@ class CurriculumConfig(Config):
         "text",
         "integer",
     )
-    """What the problems, and the demonstrations, are about."""
+    """Task of the problems and demonstrations."""
 
 
 class NoProblemsConfig(Config):

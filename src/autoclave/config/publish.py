@@ -11,7 +11,7 @@ class SyncCheckConfig(Config):
     """Checks that samplers compute with what was published: digests of weights, and log-probs of the same tokens."""
 
     prompts: Positive = 4
-    """How many prompts."""
+    """Number of prompts."""
 
     tokens: Positive = 8
     """Most tokens sampled for each."""
@@ -23,7 +23,7 @@ class SyncCheckConfig(Config):
 
 
 class PublishConfig(Config):
-    """How new weights get from the trainer to the samplers."""
+    """Transfer of new weights from the trainer to the samplers."""
 
     content: Literal["weights", "adapter"] | None = None
     """`adapter`: with `trainer.lora` the matrices of the adapters alone. null: that with `trainer.lora`, else all

@@ -15,10 +15,10 @@ class RemoteJudgeConfig(Config):
     """The servers that judge for this process (`autoclave serve`), and how they are asked."""
 
     urls: tuple[str, ...] = ()
-    """Where the servers are, such as http://host:8750. Programs go where slots are free."""
+    """Addresses of the servers, such as http://host:8750. Programs go where slots are free."""
 
     protocol: Literal["autoclave", "sandbox_fusion"] = "autoclave"
-    """What the servers speak. `autoclave`: as `autoclave serve` does. `sandbox_fusion`: SandboxFusion servers, for
+    """Protocol of the servers. `autoclave`: that of `autoclave serve`. `sandbox_fusion`: SandboxFusion servers, for
     problems with standard input, one request per test; how they isolate is not known, so that needs
     sandbox.minimum_level=open."""
 
@@ -38,7 +38,7 @@ class RemoteJudgeConfig(Config):
     """Longest silence of a server, in seconds, before it counts as gone. A server that judges says so more often."""
 
     retries: NonNegative = 8
-    """How often a program is asked again, of any server, after a server did not answer, broke off or had a fault. The
+    """Number of retries of a program, at any server, after a server did not answer, broke off or had a fault. The
     waits in between double from a quarter of a second to 30 seconds. Then there is no verdict, and the fault names the
     server. A server that is busy is waited for instead."""
 
@@ -49,7 +49,7 @@ class RemoteJudgeConfig(Config):
     """Most programs in one request."""
 
     priority: JobPriority = 4
-    """How urgent programs of this process are: 9 goes first, 0 last."""
+    """Priority of programs of this process: 9 goes first, 0 last."""
 
     @model_validator(mode="after")
     def _urls_can_be_used(self) -> Self:

@@ -23,17 +23,17 @@ def backend_names() -> tuple[str, ...]:
 
 
 class SandboxConfig(Config):
-    """How untrusted programs are confined."""
+    """Confinement of untrusted programs."""
 
     backend: str = "namespace"
-    """What makes the cells. `namespace`: Linux namespaces, no daemon, no privileges needed. `container`: podman or
-    docker. `subprocess`: nothing, the program can do what you can. Installed packages may add more."""
+    """Backend that makes the cells. `namespace`: Linux namespaces, no daemon, no privileges needed. `container`: podman
+    or docker. `subprocess`: nothing, the program can do what you can. Installed packages may add more."""
 
     container_engine: Literal["auto", "podman", "docker"] = "auto"
-    """What the container backend uses; `auto` is podman, else docker."""
+    """Engine of the container backend; `auto` is podman, else docker."""
 
     container_runtime: str = ""
-    """What the engine starts containers with, such as `runc` or `crun`; empty for its own choice."""
+    """Runtime that the engine starts containers with, such as `runc` or `crun`; empty for its own choice."""
 
     level: Literal["auto", "sealed", "restricted", "open"] = "auto"
     """Isolation wanted: `auto` is the best this host gives, a name is exactly that level."""
@@ -74,10 +74,10 @@ class SandboxConfig(Config):
 
 
 class JudgeConfig(Config):
-    """How programs are judged."""
+    """Judging of programs."""
 
     backend: Literal["local", "remote"] = "local"
-    """Where judging happens. `local`: on this machine. `remote`: by servers (`autoclave serve`), see `remote`; workers,
+    """Place of the judge. `local`: on this machine. `remote`: by servers (`autoclave serve`), see `remote`; workers,
     limits, profiles and isolation are then the servers' own settings."""
 
     remote: RemoteJudgeConfig = RemoteJudgeConfig()

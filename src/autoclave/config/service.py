@@ -16,7 +16,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 def is_database(store: str) -> bool:
-    """Whether a store is the address of a database, not a file."""
+    """Return whether a store is the address of a database, not a file."""
     return store.startswith(("postgresql://", "postgres://"))
 
 
@@ -45,11 +45,13 @@ class AuditConfig(Config):
     """File that lines are appended to; empty: `audit.jsonl` beside the store, or here if that is a database."""
 
     sources: bool = False
-    """Whether the text of programs is recorded too."""
+    """Record the text of programs too."""
 
 
 class AdmissionConfig(Config):
-    """What one client, and all together, may ask for. What is more is refused with status 413 or 429."""
+    """Limits on the requests of one client and of all together. Requests beyond them are refused with status 413 or
+    429.
+    """
 
     queue_limit: Positive = 20_000
     """Most programs that wait, of all clients together."""
@@ -145,7 +147,7 @@ class RayServeConfig(Config):
     """Seconds for which there must be too few requests before a server ends."""
 
     proxies: Literal["nodes", "head"] = "nodes"
-    """Where requests are taken: on every node of the cluster that has a server, or on its head alone."""
+    """Nodes that take requests: every node of the cluster that has a server, or on its head alone."""
 
     @model_validator(mode="after")
     def _replicas_are_ordered(self) -> Self:
@@ -164,16 +166,16 @@ class ServeConfig(Config):
     """Port to listen on; 0: any that is free."""
 
     store: str = "autoclave-serve.sqlite"
-    """Where problems, tokens and jobs are. A file (SQLite), for one server; it is made if it is not there. Or a
+    """Store of problems, tokens and jobs. A file (SQLite), for one server; it is made if it is not there. Or a
     database that several servers share: postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD or
     ~/.pgpass."""
 
     node_lease_s: PositiveFloat = 15.0
-    """Where several servers share a store: seconds after which one that gives no sign of life is taken for dead, and
+    """Seconds after which a server that shares the store and gives no sign of life is taken for dead, and
     the others judge what it had."""
 
     require_token: bool = False
-    """Whether every client must show a token (`autoclave serve token create`). Without, every user of this machine may
+    """Require a token of every client (`autoclave serve token create`). Without, every user of this machine may
     do everything."""
 
     tls: TlsConfig = TlsConfig()
@@ -183,7 +185,7 @@ class ServeConfig(Config):
     """Limits of what clients may ask for."""
 
     audit: AuditConfig = AuditConfig()
-    """Who ran what."""
+    """Audit log."""
 
     compatible: CompatibleConfig = CompatibleConfig()
     """Protocols of other sandboxes."""
@@ -221,7 +223,7 @@ class ServeConfig(Config):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can connect."""
+        """True if only this machine can connect."""
         if self.host == "localhost":
             return True
         try:

@@ -37,7 +37,7 @@ class CodeGenerationConfig(TaskSettings):
     """`plain`: the statement alone, for the embedded model. `code`: with instructions, for general models."""
 
     extraction: Extraction = "last_fence"
-    """Where the program stands in a response."""
+    """Rule that extracts the program from a response."""
 
     reward: Literal["binary", "fraction"] = "binary"
     """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
@@ -58,7 +58,7 @@ class MathematicsConfig(TaskSettings):
     """`plain`: the statement alone, for the embedded model. `math`: with instructions, for general models."""
 
     answer: Answer = "final"
-    """Where the final answer stands in a response."""
+    """Rule that extracts the final answer from a response."""
 
 
 class JudgeRunConfig(Config):
@@ -71,16 +71,16 @@ class JudgeRunConfig(Config):
     """Isolation."""
 
     extraction: Extraction = "last_fence"
-    """Where the program stands in a `response`; a `source` is taken as it is."""
+    """Rule that extracts the program from a `response`; a `source` is taken as it is."""
 
     answer: Answer = "final"
-    """Where the final answer stands in a `response`, for problems with `answer` tests."""
+    """Rule that extracts the final answer from a `response`, for problems with `answer` tests."""
 
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
 
     stop_at_failure: bool = True
-    """Whether the first failing test ends the judging of a program."""
+    """Stop judging a program at its first failing test."""
 
     @model_validator(mode="after")
     def _isolation_is_in_use(self) -> Self:

@@ -29,14 +29,14 @@ class LoraConfig(Config):
 
 
 class TrainerConfig(Config):
-    """How the models that learn are held and computed; the frozen reference is sharded and rounded as they are."""
+    """Sharding and precision of the models that train; the frozen reference is sharded and rounded as they are."""
 
     lora: LoraConfig | None = None
     """Reinforcement learning trains adapters of policy and critic and leaves all other weights as they are; null: it
     trains all weights. The warm start always trains all."""
 
     sharding: Sharding = "zero3"
-    """What the processes of a worker group share (FSDP2); one process has all. `zero3` (FULL_SHARD): each keeps its
+    """Sharding over the processes of a worker group (FSDP2). `zero3` (FULL_SHARD): each keeps its
     part of weights, gradients and optimizer state, and has one whole layer at a time. `zero2` (SHARD_GRAD_OP): the
     same, but layers stay whole from the forward to the backward pass. `none` (NO_SHARD): each keeps everything."""
 
@@ -71,7 +71,7 @@ class TrainerConfig(Config):
     512 MiB in float32."""
 
     packing: Literal["auto", "always", "never"] = "auto"
-    """Whether a micro-batch of policy and reference is one row, sequence after sequence without padding. `auto`: where
+    """Pack a micro-batch of policy and reference into one row, sequence after sequence without padding. `auto`: where
     attention has a kernel for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16). `always`:
     elsewhere too, by a mask that grows with the square of the micro-batch. Padded or packed, results are the same."""
 

@@ -76,7 +76,7 @@ class SftConfig(Config):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a warm start."""
+        """True if there is a warm start."""
         return self.steps != 0
 
     @property
@@ -92,7 +92,7 @@ class SftConfig(Config):
 
 
 class ScheduleSettings(Config):
-    """What schedules ask of the other parts of a run."""
+    """Properties of schedules that other parts of a run depend on."""
 
     @property
     def learns_in_parts(self) -> bool:
@@ -139,7 +139,7 @@ class MinibatchPipelineConfig(ScheduleSettings):
     """The schedule."""
 
     order: Literal["completion", "prompt"] = "completion"
-    """Which groups are a minibatch: those that complete first, or those that `synchronous` puts together."""
+    """Groups of a minibatch: those that complete first, or those that `synchronous` puts together."""
 
     @property
     def learns_in_parts(self) -> bool:
@@ -173,7 +173,7 @@ class AsynchronousConfig(ScheduleSettings):
     """Responses in the making go on with new weights. Without it new weights wait until these are done."""
 
     order: Literal["prompt", "completion"] = "prompt"
-    """Which groups are a batch: those of `synchronous`, or those that complete first."""
+    """Groups of a batch: those of `synchronous`, or those that complete first."""
 
     @property
     def mixes_batches(self) -> bool:
@@ -223,7 +223,7 @@ class EvaluationConfig(Config):
 
 
 class CheckpointConfig(Config):
-    """When the state of a run is saved, and how much of it is kept."""
+    """Checkpoints: interval and number kept."""
 
     every: Positive = 10
     """Steps between checkpoints; one is also taken at the end and on Ctrl-C."""
@@ -274,7 +274,7 @@ class TrainConfig(Config):
     """Largest share of rollouts of a step without a verdict; above it the run stops."""
 
     problems: ProblemsConfig = CurriculumConfig()
-    """What is learnt from, and what is held out."""
+    """Problems to train on and to hold out."""
 
     model: ModelConfig = ModelConfig()
     """The policy."""
@@ -295,7 +295,7 @@ class TrainConfig(Config):
     """Alignment samples about what programs do, beside writing them; null: none."""
 
     algorithm: AlgorithmConfig = GrpoPlusConfig()
-    """What is learnt from rewards, and how."""
+    """Algorithm."""
 
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimisation of the policy."""
@@ -304,13 +304,13 @@ class TrainConfig(Config):
     """The critic of algorithms that have one."""
 
     reward_model: RewardModelConfig = RewardModelConfig()
-    """What is added to rewards."""
+    """Reward model, whose scores are added to rewards."""
 
     trainer: TrainerConfig = TrainerConfig()
-    """How the models that learn are held and computed."""
+    """Sharding and precision of the models that train."""
 
     schedule: ScheduleConfig = SynchronousConfig()
-    """When sampling, learning and publishing happen."""
+    """Schedule of sampling, learning and publishing."""
 
     publish: PublishConfig = PublishConfig()
     """New weights for the samplers."""
@@ -326,8 +326,8 @@ class TrainConfig(Config):
     that says what everybody was doing. 0: never. Longer than the longest single update."""
 
     worker_restarts: NonNegative = 0
-    """How often a run goes on from its newest checkpoint by itself after the process of a worker died; after that, and
-    if it is 0, the run stops."""
+    """Number of times that a run resumes by itself from its newest checkpoint after the process of a worker died; after
+    that, and if it is 0, the run stops."""
 
     judge: JudgeConfig = JudgeConfig()
     """Judging."""

@@ -13,8 +13,8 @@ class PoolConfig(Config):
     """Processes with devices of their own. Groups on one pool share its devices and run one at a time."""
 
     executor: Literal["inline", "spawn", "ray"] = "inline"
-    """What runs the workers. `inline`: a thread of this process. `spawn`: processes of this machine. `ray`: actors in a
-    Ray cluster: that of RAY_ADDRESS, or one that runs here, or one that is started here."""
+    """Executor of the workers. `inline`: a thread of this process. `spawn`: processes of this machine. `ray`: actors in
+    a Ray cluster: that of RAY_ADDRESS, or one that runs here, or one that is started here."""
 
     processes: Positive = 1
     """Processes of each worker group on the pool; the ranks that its data is split over."""
@@ -42,7 +42,7 @@ class PoolConfig(Config):
 
 
 class WorkersConfig(Config):
-    """Which pool each worker group lives on."""
+    """Pool of each worker group."""
 
     actor: str = "main"
     """Pool of the policy in training."""

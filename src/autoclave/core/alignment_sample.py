@@ -19,7 +19,7 @@ from autoclave.core.trace import value_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignmentSample:
-    """What is asked of one run of one program.
+    """One question about one run of one program.
 
     Attributes:
         problem_id: the problem that the program was written for.

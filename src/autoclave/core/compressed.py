@@ -11,14 +11,14 @@ from typing import Any, BinaryIO, cast
 from autoclave.core.errors import InputError
 
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
-"""What reading raises where a compressed file is cut off or damaged."""
+"""Errors of reading a compressed file that is cut off or damaged."""
 _SLICE = 256
 """Compressed bytes of zstd that are taken at a time: four of them can stand for a block of 128 KiB."""
 _WINDOW = 1 << 27
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file is one that `open_plain` decompresses."""
+    """Return whether the file is one that `open_plain` decompresses."""
     return path.suffix in (".gz", ".zst")
 
 
@@ -37,7 +37,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def damage(path: Path, error: BaseException) -> str:
-    """What is wrong with the file, in words, after one of `DAMAGED`."""
+    """Description of the damage, after one of `DAMAGED`."""
     return f"damaged {'zstd' if path.suffix == '.zst' else 'gzip'} file ({error})"
 
 

@@ -28,7 +28,7 @@ class AutoclaveError(Exception):
 
 
 class InputError(AutoclaveError, ValueError):
-    """What the user gave is wrong; the message names the place, the value, the rule and the fix."""
+    """Invalid input of the user; the message names the place, the value, the rule and the fix."""
 
 
 class ConfigError(InputError):

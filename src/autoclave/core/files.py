@@ -167,7 +167,7 @@ def sync_directory(path: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where models, verdicts and responses are kept: $AUTOCLAVE_CACHE, else the user's cache folder."""
+    """Folder of cached models, verdicts and responses: $AUTOCLAVE_CACHE, else the user's cache folder."""
     if given := os.environ.get("AUTOCLAVE_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoclave"

@@ -62,7 +62,7 @@ def to_plain(noun: Any) -> Any:
 
 
 def _parts(value: Any) -> Any:
-    """What `json` does not know of a noun: dataclasses and dates. (pydantic would write infinity as null.)"""
+    """Encode what `json` cannot: dataclasses and dates. (pydantic would write infinity as null.)"""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, datetime.date):
@@ -83,7 +83,7 @@ def from_plain(noun: type[T], value: Any, where: str) -> T:
 
 
 def foreign_json(text: str | bytes, *, is_exact: bool = False) -> Any:
-    """What JSON of somebody else says, who may mean no good by it.
+    """Parse JSON of an untrusted source.
 
     `is_exact`: each number is the one that stands in the text, not the nearest that a float can hold.
 
@@ -177,7 +177,7 @@ def first_error(error: ValidationError) -> ErrorDetails:
 
 
 def rule_of(message: str) -> str:
-    """What pydantic says is wrong, as the end of a sentence about the value."""
+    """The rule that pydantic reports, as the end of a sentence about the value."""
     message = re.sub(r"^(Value error|Assertion failed), ", "", message)
     message = re.sub(r"^[A-Z][a-z]+ should ", "must ", message)
     message = re.sub(r"must be a valid dictionary or .*", "must be an object", message)

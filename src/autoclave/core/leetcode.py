@@ -37,4 +37,4 @@ def is_same_tree(first, second):
             and is_same_tree(first.right, second.right))
 """
 NAMES = ("ListNode", "TreeNode", "list_node", "is_same_list", "tree_node", "is_same_tree")
-"""What `NODES` defines."""
+"""Names that `NODES` defines."""

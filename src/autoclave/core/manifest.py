@@ -1,4 +1,4 @@
-"""What a folder of large files holds, by size and checksum: a lost or damaged file is found before it is used."""
+"""Manifest of a folder of large files, by size and checksum: a lost or damaged file is found before it is used."""
 
 from __future__ import annotations
 

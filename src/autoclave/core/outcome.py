@@ -1,4 +1,4 @@
-"""How one run of a program ended, as seen from outside of it, and the one table of its limits."""
+"""Outcome of one run of a program, as seen from outside of it, and the one table of its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FULL = (ENOSPC, EDQUOT, EFBIG)
 
 
 class Limit(NamedTuple):
-    """What a limit is wherever it appears: its field of `sandbox.Limits`, and the verdict on a test that it ended.
+    """One limit, wherever it appears: its field of `sandbox.Limits`, and the verdict on a test that it ended.
 
     `errnos` are of calls that fail by it, so that a cell's account may name it; `signal` is what ends a process by it.
     `kernel` is the limit of the kernel behind it: `RLIMIT_...`, then factor and margin from the field to its value.
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 
 class Ended(StrEnum):
-    """Why a run is over: by itself, by a signal that no limit explains, or by a limit.
+    """End of a run: by itself, by a signal that no limit explains, or by a limit.
 
     The kernel's limit of CPU time is for a judge that died: where a kernel counts it in ticks, a process on a busy
     machine seems to use half as much again as it does. That of memory has room for the interpreter's own maps, and for
@@ -88,7 +88,7 @@ def limit_named(account: str) -> Ended | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one run ended. `stdout` and `stderr` are capped; the bytes cut off are counted as far as they were read.
+    """Outcome of one run. `stdout` and `stderr` are capped; the bytes cut off are counted as far as they were read.
 
     `exit_code` is None unless the program exited, `signal` is None unless a signal ended it. `cpu_s` counts all
     processes of the run, as far as they were reaped or a control group counts them. `wait_s` is how long its threads

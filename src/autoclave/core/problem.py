@@ -1,4 +1,4 @@
-"""What is asked and how an answer is checked: `Problem` and the kinds of tests, one JSON line each.
+"""Problems and how answers are checked: `Problem` and the kinds of tests, one JSON line each.
 
 Data only; nothing here runs a program. File format `autoclave-problem/1` (docs/reference/formats.md).
 """

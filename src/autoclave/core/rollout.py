@@ -1,4 +1,4 @@
-"""What is asked of the policy and what came back: `TaskItem`, `Completion`, `Reward`, `Rollout`, `Group`.
+"""Items for the policy and its responses: `TaskItem`, `Completion`, `Reward`, `Rollout`, `Group`.
 
 These are all that driver, schedules and buffers know of a task. Arrays are numpy, so that they cross processes.
 """
@@ -20,7 +20,7 @@ LogProbKind = Literal["raw", "processed"]
 
 
 class FinishReason(StrEnum):
-    """Why sampling of a response ended."""
+    """Reason for which sampling of a response ended."""
 
     STOP = "stop"
     """The policy ended it: end-of-sequence token or a stop string."""
@@ -31,7 +31,7 @@ class FinishReason(StrEnum):
 
 
 class MaskReason(StrEnum):
-    """Why a rollout does not train."""
+    """Reason for which a rollout does not train."""
 
     OVERLONG = "overlong"
     """The length limit cut the response (overlong filtering)."""
@@ -56,7 +56,7 @@ class TaskItem:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What an engine sampled for one request.
+    """Response of an engine to one request.
 
     `tokens` (T,) int64 includes the end-of-sequence token if it was sampled; `log_probs` (T,) float32 are natural
     logarithms, `raw` = of the model's own distribution at the sampling temperature, `processed` = after top-p.
@@ -73,7 +73,7 @@ class Completion:
     submitted_at: float
     finished_at: float
     started_at: float | None = None
-    """When an engine began to sample it; None if the engine does not say."""
+    """Time at which an engine began to sample it; None if the engine does not report it."""
     sampled_by: str = ""
     """The replica, where there are several."""
 

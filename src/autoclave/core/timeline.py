@@ -1,4 +1,4 @@
-"""What happened when: `Span`, the roles that spans are of, and `Timeline`, which any thread records them on.
+"""Timelines: `Span`, the roles that spans are of, and `Timeline`, which any thread records them on.
 
 All times are of one clock, that of the process that records: seconds since 1970 when the timeline was made, counted on
 by a clock that never steps. What another process stamped by its wall clock is placed by its age (`Timeline.placed`).
@@ -27,7 +27,7 @@ SLACK_S = 1e-3
 
 
 class Role(StrEnum):
-    """What a span is of."""
+    """Role that a span belongs to."""
 
     SAMPLER = "sampler"
     """A request, from when it was asked for to its last token."""
@@ -105,7 +105,7 @@ class Timeline:
         return self._offset + time.monotonic()
 
     def placed(self, stamp: float) -> float:
-        """Where `stamp`, seconds of a wall clock, lies on this timeline: as long ago as it is by the wall clock here.
+        """Position of `stamp`, seconds of a wall clock, on this timeline: as long ago as it is by the wall clock here.
 
         So a wall clock that is set misplaces only what is under way at that moment. Of another machine, the difference
         of the two wall clocks stays in it.
@@ -177,6 +177,6 @@ class Timeline:
             return StepTimeline(self._step, self._start, end, spans, self._dropped, self._moved)
 
     def all_spans(self) -> list[Span]:
-        """What is held, of the step under way and of later ones."""
+        """Recorded spans of the step under way and of later ones."""
         with self._lock:
             return [span for spans in self._spans.values() for span in spans]

@@ -1,4 +1,4 @@
-"""What a traced run left behind: the final values of a program's variables, as the program's own cell tells them.
+"""Result of a traced run: the final values of a program's variables, as the program's own cell tells them.
 
 Values are spelled as Python literals, so that 1, 1.0, True, "1" and None stay apart in every JSON library, integers
 keep all digits and floats all bits. A trace explains a program; it never decides about one.
@@ -27,7 +27,7 @@ _NOT_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -m
 
 
 class TraceStatus(StrEnum):
-    """How the traced run ended."""
+    """Status of a traced run."""
 
     FINISHED = "finished"
     """The entry returned, or the main program ended with exit code 0. The values are final."""

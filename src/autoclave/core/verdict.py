@@ -1,4 +1,4 @@
-"""What the judge says of a program: pass, fail, invalid submission, or no verdict."""
+"""Verdict of the judge on a program: pass, fail, invalid submission, or no verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 
 
 class Status(StrEnum):
-    """What became of a program, or of one test. The first failing test decides for the program."""
+    """Status of a program, or of one test. The first failing test decides for the program."""
 
     ACCEPTED = "accepted"
     """Every test passed."""
@@ -43,7 +43,7 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why there is no verdict. Nothing follows about the program."""
+    """Fault for which there is no verdict. Nothing follows about the program."""
 
     kind: str
     detail: str

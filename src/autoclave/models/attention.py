@@ -19,7 +19,7 @@ FLASH_DTYPES = (torch.bfloat16, torch.float16)
 def can_pack(
     model: PreTrainedModel, packing: Literal["auto", "always", "never"], device: torch.device, dtype: torch.dtype
 ) -> bool:
-    """Whether micro-batches for `model` are packed; it is given the kernel for that, where there is one.
+    """Return whether micro-batches for `model` are packed; it is given the kernel for that, where there is one.
 
     Args:
         model: changed in place.

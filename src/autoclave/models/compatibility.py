@@ -1,4 +1,4 @@
-"""Whether models, tokenizers and adapters fit each other, by their settings alone: before weights are loaded."""
+"""Checks that models, tokenizers and adapters fit each other, by their settings alone: before weights are loaded."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _CLASSES: Mapping[HeadRole, Any] = {
     "reward_model": AutoModelForSequenceClassification,
 }
 _HEADS = ("score", "classifier")
-"""What families call the head."""
+"""Names of the head in model families."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def save_head_model(model: HeadModel, folder: Path, *, weights: Iterable[tuple[s
 
 
 def response_values(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, response_mask: Tensor) -> Tensor:
-    """What a critic expects before each response token is chosen.
+    """Values of a critic before each response token is chosen.
 
     Args:
         model: of a critic.
@@ -140,7 +140,7 @@ def response_values(model: PreTrainedModel, input_ids: Tensor, attention_mask: T
 
 
 def sequence_scores(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-    """What a reward model says of whole sequences, at their last tokens.
+    """Scores of a reward model for whole sequences, at their last tokens.
 
     The model's own forward pass takes every token of the padding id for padding, also the one that ends a response.
 

@@ -1,4 +1,4 @@
-"""What a model holds at some tokens, in every layer (torch). No sampling, no optimiser."""
+"""Hidden states of a model at some tokens, in every layer (torch). No sampling, no optimiser."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ from autoclave.core import ConfigError, HostError
 from autoclave.core.json import nearest
 
 NAME = "default"
-"""What `peft` calls the one adapter of a model."""
+"""Name that `peft` gives to the one adapter of a model."""
 WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-"""What `peft` puts before the names of a model's weights in files."""
+"""Prefix that `peft` puts before the names of a model's weights in files."""
 
 
 def with_adapter(model: PreTrainedModel, config: LoraConfig, *, seed: int) -> PreTrainedModel:
@@ -111,7 +111,7 @@ def merged(state: dict[str, Tensor], scale: float) -> Iterator[tuple[str, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a weight of the plain model is made of: `base`, and the names of A and B if an adapter changes it."""
+    """Parts of a weight of the plain model: `base`, and the names of A and B if an adapter changes it."""
 
     name: str
     base: str
@@ -191,15 +191,15 @@ def _adapted(model: PreTrainedModel) -> Iterator[Any]:
 
 
 def is_of_adapter(name: str) -> bool:
-    """Whether a weight of this name learns in an adapter."""
+    """Return whether a weight of this name learns in an adapter."""
     return ".lora_A." in name or ".lora_B." in name
 
 
 def _settings(model: nn.Module) -> Mapping[str, Any]:
-    """What `peft` keeps in a model or its trunk, by the name of the adapter; empty for a model without one."""
+    """Settings that `peft` keeps in a model or its trunk, by the name of the adapter; empty for a model without one."""
     return next((part.peft_config for part in model.modules() if hasattr(part, "peft_config")), {})  # pyright: ignore
 
 
 def adapter_scale(model: nn.Module) -> float:
-    """What the product of an adapter's matrices is multiplied by; 0 for a model without adapters."""
+    """Factor on the product of an adapter's matrices; 0 for a model without adapters."""
     return next((settings.lora_alpha / settings.r for settings in _settings(model).values()), 0.0)

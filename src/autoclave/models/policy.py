@@ -120,7 +120,7 @@ def load_tokenizer(path: str | Path, chat_template: str = "") -> PreTrainedToken
 
 
 def load_architecture(path: str | Path) -> PretrainedConfig:
-    """What `config.json` says of the policy at `path`.
+    """Settings in the `config.json` of the policy at `path`.
 
     Raises:
         InputError: no policy is there.

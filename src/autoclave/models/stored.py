@@ -26,7 +26,7 @@ Place = tuple[nn.Module, str]
 
 
 class StoredWeights:
-    """Where each weight of a model is on disk. One that is tied has several places in the model."""
+    """Place of each weight of a model on disk. One that is tied has several places in the model."""
 
     def __init__(self, model: nn.Module, files: Mapping[str, Path], new: Collection[str]) -> None:
         """`new` begin the names of weights that are 0 where `files` lack them.

@@ -61,7 +61,7 @@ class _Fitting:
 
     @property
     def is_of_views(self) -> bool:
-        """Whether no tensor is a copy, which would not show what is written to the weights later."""
+        """True if no tensor is a copy, which would not show what is written to the weights later."""
         places = {tensor.data_ptr() for tensor in self.weights.values()}
         return all(tensor.data_ptr() in places for _, tensor in self.pairs)
 

@@ -1,4 +1,4 @@
-"""What the timeline of a run says of rates: token times by requests running, rewards, learning, publishes, lengths.
+"""Rates from the timeline of a run: token times by requests running, rewards, learning, publishes, lengths.
 
     calibration = calibrate(read_steps(run, steps), Place(devices..., ...))
     profile     = calibration.profile(minibatches=4)
@@ -30,7 +30,7 @@ from autoclave.planning.token_times import SamplingTimes, num_tokens, sampling_t
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run was timed."""
+    """Setting in which a run was timed."""
 
     split: Split
     slots: int
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured."""
+    """Measurements of a calibration."""
 
     place: Place
     sampling: SamplingTimes

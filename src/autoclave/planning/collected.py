@@ -12,7 +12,7 @@ from autoclave.planning.profile import Work
 
 
 class Assignment(StrEnum):
-    """Which sampler device gets which request."""
+    """Rule by which requests are assigned to sampler devices."""
 
     ROUND_ROBIN = "round_robin"
     """In turn, in the order in which they are asked for."""

@@ -23,7 +23,7 @@ class Job:
     done: Callable[[], None]
 
     def span(self, role: Role, start: float, end: float, lane: int, slot: int = 0) -> Span:
-        """When `role` did it, on which of its devices, in which slot of that."""
+        """Interval in which `role` did it, with device and slot."""
         attributes = {"request": self.request, "slot": slot}
         return Span(role, str(self.request), start, end, self.iteration + 1, str(lane), attributes)
 

@@ -24,7 +24,7 @@ from autoclave.planning.profile import Profile, Work
 
 @dataclass(frozen=True, slots=True)
 class RewardTimes:
-    """How long rewards take, in seconds."""
+    """Seconds that rewards take."""
 
     median: float
     growth: float = 0.0

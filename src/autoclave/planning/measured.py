@@ -17,7 +17,7 @@ from autoclave.planning.profile import Profile, Work
 
 @dataclass(frozen=True, slots=True)
 class TokenTime:
-    """How long a token takes: token_ms (1 + batch_slope n) with n requests running."""
+    """Time of a token: token_ms (1 + batch_slope n) with n requests running."""
 
     token_ms: float
     batch_slope: float
@@ -49,7 +49,7 @@ def fit_token_time(tokens_per_s: Mapping[float, float]) -> TokenTime:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a calibration measured; the times are those of `Profile`, of one device."""
+    """Measurements of a calibration; the times are those of `Profile`, of one device."""
 
     token_ms: float
     batch_slope: float

@@ -78,7 +78,7 @@ class SchedulePlan:
     chosen: Predicted
 
     def of(self, config: Mapping[str, Any]) -> Predicted | None:
-        """What a run of these settings should take; None if that was not simulated, or is other work."""
+        """Seconds that a run of these settings should take; None if that was not simulated, or is other work."""
         if work_of(config) != self.work:
             return None
         schedule = ScheduleName(config["schedule"]["name"])

@@ -37,7 +37,7 @@ class Work:
 
     __pydantic_config__ = _STRICT
     group: Annotated[int, Field(ge=0)]
-    """Which prompt of its iteration it answers."""
+    """Number of the prompt that it answers within its iteration."""
     tokens: _Count
     reward_s: _NotNegative
 
@@ -82,7 +82,7 @@ class Profile:
 
 
 def num_groups(works: Sequence[Work]) -> int:
-    """How many groups the responses of an iteration belong to."""
+    """Number of groups that the responses of an iteration belong to."""
     return len({work.group for work in works})
 
 

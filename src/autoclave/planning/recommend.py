@@ -1,4 +1,4 @@
-"""Which schedule and split of devices to take, from rates that a short calibration measured.
+"""Recommendation of a schedule and a split of devices, from rates that a short calibration measured.
 
     rates    = Rates(token_ms=..., batch_slope=..., ...)             token times from `fit_token_time`
     profile  = measured_profile(rates, Observed(tokens, reward_s), devices=8, groups=32, minibatches=4)
@@ -65,7 +65,7 @@ def recommend(
 
 
 def advise(candidates: Iterable[Candidate]) -> Advice:
-    """Which of them to take.
+    """Recommend one of them.
 
     Chosen is, of those within `CLOSE_SHARE` of the least seconds per steady iteration, the one whose samples are
     nearest to the policy that learns from them, and of these the fastest.

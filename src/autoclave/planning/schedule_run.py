@@ -1,4 +1,4 @@
-"""What came of a schedule, simulated or measured: seconds per iteration, who was busy, what was hidden behind what."""
+"""Result of a schedule, simulated or measured: seconds per iteration, who was busy, what was hidden behind what."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ScheduleRun:
     spans: Sequence[Span]
     """Of samplers, judge, trainer and publishes; a span is of step i + 1 where it belongs to iteration i."""
     ends: Sequence[float]
-    """When the weights that learnt from each iteration were published, in seconds from the start."""
+    """Times at which the weights trained on each iteration were published, in seconds from the start."""
     ahead: int = 0
     """By how many iterations the sampler may run ahead without waiting for the last response of one."""
 
@@ -74,7 +74,7 @@ class ScheduleRun:
         return busy / (last - first) / self.samplers
 
     def bottleneck(self) -> Role:
-        """Which of sampler, judge and trainer was busy for longest."""
+        """The role among sampler, judge and trainer that was busy for longest."""
         return max((Role.SAMPLER, Role.JUDGE, Role.TRAINER), key=self.busy_share)
 
     def hidden_reward_share(self) -> float:
@@ -90,7 +90,7 @@ class ScheduleRun:
         return seconds(intersection(own, self._busy(*behind))) / seconds(own) if own else 1.0
 
     def _busy(self, *roles: Role) -> list[Interval]:
-        """When at least one of these roles worked, within `cycles`."""
+        """Intervals in which at least one of these roles worked, within `cycles`."""
         return union(clipped((span.interval for role in roles for span in self.of(role)), self.cycles))
 
     def sample_s(self, iteration: int) -> float:

@@ -1,4 +1,4 @@
-"""What a schedule comes to on given devices, by simulation of its events: the least time that an ideal run takes.
+"""Simulation of a schedule's events on given devices: the least time that an ideal run takes.
 
 The schedules are those of `training/schedules.py`, with nothing lost between two stages: rewards start when a response
 is done, the next iteration is sampled as soon as its weights are there and the sampler is free (also while rewards of
@@ -23,7 +23,7 @@ from autoclave.planning.schedule_run import ScheduleRun
 
 
 class ScheduleName(StrEnum):
-    """When the three stages run; in order of how far samples may be from the policy that learns from them."""
+    """Order in which the three stages run; in order of how far samples may be from the policy that learns from them."""
 
     SYNCHRONOUS = "synchronous"
     """Sample and judge, learn, publish."""
@@ -103,7 +103,7 @@ def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:
 
 
 class _Run:
-    """What the processes of a schedule share."""
+    """Devices that the processes of a schedule share."""
 
     def __init__(self, profile: Profile, split: Split, assignment: Assignment) -> None:
         self.profile = profile

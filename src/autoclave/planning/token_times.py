@@ -1,4 +1,4 @@
-"""How long tokens take, from spans of requests: a start, then t(n) = base + growth n a token with n requests running.
+"""Token times, from spans of requests: a start, then t(n) = base + growth n a token with n requests running.
 
 A request of T tokens takes start + T (base + growth m), where m is how many requests ran, itself counted: the mean over
 its tokens. m follows from the spans and t, t from m by least squares; a few rounds settle both. The start, in which the
@@ -32,7 +32,7 @@ MOST_START = 0.8
 
 @dataclass(frozen=True, slots=True)
 class SamplingTimes:
-    """What sampling takes on one device."""
+    """Time that sampling takes on one device."""
 
     token: TokenTime
     start_tokens: float

@@ -22,15 +22,17 @@ Resample = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
 
 Name = tuple[int, ...]
-"""What a request is known by: its seed."""
+"""Key of a request: its seed."""
 
 STALL_S = 3600.0
-"""When nothing is sampled or judged for so long, whoever waits is told."""
+"""Seconds without a sampled token or a verdict after which waiting callers get an error."""
 
 
 @dataclass(slots=True)
 class CollectionTimes:
-    """When the parts of a collection ended, in seconds of `time.monotonic`, and how many groups were asked again."""
+    """Times at which the parts of a collection ended, in seconds of `time.monotonic`, and the number of resampled
+    groups.
+    """
 
     started: float = field(default_factory=time.monotonic)
     sampled: float = 0.0
@@ -50,7 +52,7 @@ class CollectionTimes:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the requests of a collection."""
+    """Fate of the requests of a collection."""
 
     asked: list[Name]
     """Those that were made since the last account."""
@@ -110,12 +112,12 @@ class Collection:
     # --- Reading
 
     def __len__(self) -> int:
-        """How many groups there are or will be; those that were taken do not count."""
+        """Number of groups, complete or in flight; those that were taken do not count."""
         return len(self._open)
 
     @property
     def num_complete(self) -> int:
-        """How many groups can be taken now.
+        """Number of groups that can be taken now.
 
         Raises:
             Exception: as iterating does.
@@ -164,7 +166,7 @@ class Collection:
         self._wait_for(lambda: not self._unsampled and (self._resample is None or len(self._complete) == len(self)))
 
     def take_account(self) -> Account:
-        """What was asked since this was called last, and what its groups are of, all of one instant."""
+        """Requests since the last call and the state of their groups, all of one instant."""
         with self._changed:
             done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
             waited_for = (index for index in self._open if index not in self._complete)
@@ -188,7 +190,7 @@ class Collection:
             raise self._stalled()
 
     def state(self) -> str:
-        """Who is waited for, in words."""
+        """Description of what the collection waits for."""
         return (
             f"{len(self._complete)} of {len(self)} groups are complete; {self._unsampled} responses wait for the "
             f"sampler, {self._unjudged} for the judge"

@@ -1,4 +1,4 @@
-"""What every engine must do, whatever samples, as tests that any engine can run. Needs pytest; nothing imports it.
+"""Conformance suite of engines, as tests that any engine can run. Needs pytest; nothing imports it.
 
 Subclass `EngineConformance`, or for an engine that takes no weights `SamplingConformance`, and override the fixture
 `engine`, which gives one engine to all tests of the class; each begins with the same weights.
@@ -118,19 +118,19 @@ def step_until(engine: Engine, tokens: int) -> None:
 
 
 class SamplingConformance:
-    """What holds for every engine in float32."""
+    """Requirements on every engine in float32."""
 
     tolerance = 1e-4
     """Of log-probs, absolute."""
 
     knows_the_nucleus = True
-    """Whether log-probs are `raw` where a nucleus is cut."""
+    """True if log-probs are `raw` where a nucleus is cut."""
 
     shares_prompts = True
-    """Whether it says that what samples of a prompt share is computed once."""
+    """True if it says that what samples of a prompt share is computed once."""
 
     samples_in_step = True
-    """Whether all that are sampled side by side get a token each at a time, and none goes ahead of others."""
+    """True if all that are sampled side by side get a token each at a time, and none goes ahead of others."""
 
     warm, many = 1.5, 64
     """A temperature, and responses of which some end by themselves at it and others do not."""
@@ -158,7 +158,7 @@ class SamplingConformance:
 
     @pytest.fixture
     def policy(self, initial_policy: Policy) -> Policy:
-        """What the engine samples with, in this process."""
+        """Policy that the engine samples with, in this process."""
         return initial_policy
 
     # --- The distribution
@@ -356,11 +356,11 @@ class SamplingConformance:
 
 
 class EngineConformance(SamplingConformance):
-    """What holds for every engine that takes weights, besides."""
+    """Further requirements on every engine that takes weights."""
 
     @pytest.fixture
     def policy(self, initial_policy: Policy, engine: Engine) -> Policy:
-        """What the engine samples with, in this process."""
+        """Policy that the engine samples with, in this process."""
         engine.update_weights(next(_numbers), self.weights(initial_policy))
         return initial_policy
 

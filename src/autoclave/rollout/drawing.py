@@ -1,4 +1,4 @@
-"""How tokens are drawn from logits, each by a random number of its own."""
+"""Sampling of tokens from logits, each by a random number of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from torch import Tensor
 from autoclave.rollout.interface import SamplingParameters
 
 WHOLE = 2.0**48
-"""What a probability of 1 is, where tokens are drawn; sums of so many whole numbers are exact in an int64."""
+"""Weight of a probability of 1, where tokens are drawn; sums of so many whole numbers are exact in an int64."""
 WINDOW = 64
 """Tokens of each row whose random numbers are laid side by side at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowParameters:
-    """How each of R rows is sampled, on the device of their logits; known before a token is drawn, so nothing waits."""
+    """Sampling parameters of each of R rows, on the device of their logits; known before a token is drawn, so nothing
+    waits.
+    """
 
     temperature: Tensor
     """(R, 1) float32; 0 takes the most likely token, whose log-prob is then that at temperature 1."""

@@ -1,4 +1,4 @@
-"""How servers are spoken to: OpenAI's completions, and SGLang's own interface."""
+"""Protocols of servers: OpenAI's completions, and SGLang's own interface."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from autoclave.rollout.interface import SamplingParameters
 from autoclave.rollout.responses import seed_number
 
 SEED_BITS = 53
-"""What every reader of JSON takes for a whole number."""
+"""Largest integer that every reader of JSON keeps exactly."""
 
 REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is left to be sampled of a request."""
+    """Rest of a request that is still to be sampled."""
 
     name: str
     context: list[int]
@@ -39,12 +39,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a server sampled since the last one."""
+    """Tokens that a server sampled since the last piece."""
 
     tokens: list[int]
     log_probs: list[float]
     reason: FinishReason | None = None
-    """Why this is the last piece; None if it is not."""
+    """Finish reason of the last piece; None before."""
     cached_tokens: int = 0
     """Tokens of the context that the server had computed before, as it says at the end."""
 
@@ -53,7 +53,7 @@ class Dialect(Protocol):
     """A kind of server."""
 
     def kind(self, parameters: SamplingParameters) -> LogProbKind:
-        """Which log-probs the server gives.
+        """Return the kind of log-probs that the server gives.
 
         Raises:
             InputError: of a distribution that we have no use for.

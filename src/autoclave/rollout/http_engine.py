@@ -27,7 +27,7 @@ from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Growing, Responses, load_responses
 
 PATIENCE_S = 0.05
-"""How long a wait for the server lasts at most, where something else may have to be done."""
+"""Longest wait for the server in seconds, where something else may have to be done."""
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class HttpEngine:
         self._sampled_tokens += len(piece.tokens)
 
     def _reason(self, growing: Growing) -> FinishReason | None:
-        """Why the response is over, if it is; tokens after the one that completes a stop string go.
+        """Finish reason of the response, if it is over; tokens after the one that completes a stop string go.
 
         The server finds it as well, but not a stop string that began before the request was cut off.
         """

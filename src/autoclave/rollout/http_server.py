@@ -26,7 +26,7 @@ _NEVER = frozenset({501, 505})
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 LONGEST_ASKED_WAIT_S = 300.0
-"""What a server may ask for at most."""
+"""Longest wait that a server may request, in seconds."""
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Cut(Exception):
 
 @dataclass(slots=True)
 class Line:
-    """What another thread cuts a call off by."""
+    """Handle by which another thread cuts a call off."""
 
     is_cut: threading.Event = field(default_factory=threading.Event)
     socket: socket.socket | None = None
@@ -60,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it is, and how long and how often it is tried. White space around the key is no part of it.
+    """Address of a server, time limits and retries. White space around the key is no part of it.
 
     Raises:
         ConfigError: the key cannot be sent.
@@ -83,7 +83,7 @@ class Server:
         line: Line | None = None,
         read: Callable[[Any], T] = lambda answer: answer,
     ) -> T:
-        """What `read` makes of the answer from JSON, of None if it is empty or not JSON. Tried again as often as is
+        """Result of `read` on the answer from JSON, of None if it is empty or not JSON. Tried again as often as is
         allowed, also when `read` raises `Unavailable`.
 
         Raises:

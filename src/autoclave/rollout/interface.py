@@ -1,4 +1,4 @@
-"""What is asked of an engine, and two protocols: an `Engine` samples where it is, a `Sampler` reaches one."""
+"""Requests to an engine, and two protocols: an `Engine` samples where it is, a `Sampler` reaches one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
-    """How to sample. `temperature` 0 is greedy; its log-probs are those at temperature 1."""
+    """Sampling parameters. `temperature` 0 is greedy; its log-probs are those at temperature 1."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -38,12 +38,12 @@ class Request:
 
 
 RewardFunction = Callable[[TaskItem, str], Future[Reward]]
-"""What a response to an item earns. Returns at once; the future holds a reward of None after a fault of the judge."""
+"""Reward of a response to an item. Returns at once; the future holds a reward of None after a fault of the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """What an engine does at a moment, and has done since it was made."""
+    """Counters of an engine: current, and since it was made."""
 
     running: int
     """Requests that are being sampled."""
@@ -110,7 +110,7 @@ class AdapterEngine(Protocol):
 
     @property
     def holds_adapter(self) -> bool:
-        """Whether it was made with an adapter, which new weights are those of."""
+        """True if it was made with an adapter, which new weights are those of."""
         ...
 
     def adapter_digests(self) -> Mapping[str, Digest]:

@@ -56,7 +56,7 @@ def growing_cache(config: PretrainedConfig) -> DynamicCache:
 
 
 def can_be_joined(cache: DynamicCache) -> bool:
-    """Whether rows of another cache can be put beside those of this one."""
+    """Return whether rows of another cache can be put beside those of this one."""
     return all(isinstance(layer, GrowingLayer) for layer in cache.layers)
 
 

@@ -16,7 +16,7 @@ from autoclave.rollout.interface import Request
 
 
 class InTheMaking(Protocol):
-    """What a completion is made from."""
+    """Parts of a completion."""
 
     request: Request
     versions: list[tuple[int, int]]
@@ -24,7 +24,7 @@ class InTheMaking(Protocol):
     submitted_at: float
     """Seconds since 1970."""
     started_at: float | None
-    """When its first place was given; None if the engine does not say."""
+    """Time at which it got its first slot; None if the engine does not report it."""
     tokens: list[int]
     log_probs: list[float]
 
@@ -61,7 +61,7 @@ class Responses:
         """Ids that end a response."""
 
     def text(self, tokens: list[int]) -> str:
-        """What the tokens say, without special ones."""
+        """Text of the tokens, without special ones."""
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def completion(self, growing: InTheMaking, reason: FinishReason, kind: LogProbKind) -> Completion:

@@ -28,7 +28,7 @@ class Sampled:
     submitted_at: float
     """Seconds since 1970."""
     started_at: float | None = None
-    """When it had its first place."""
+    """Time at which it got its first slot."""
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class RunningBatch:
 
     @property
     def can_be_joined(self) -> bool:
-        """Whether further sequences can be sampled beside those that are here."""
+        """True if further sequences can be sampled beside those that are here."""
         return self._cache is None or can_be_joined(self._cache)
 
     def join(self, sequences: Sequence[Sampled], *, spare: Callable[[], int]) -> int:
@@ -164,7 +164,7 @@ class RunningBatch:
         self._cache = put_together(parts, self._room)
 
     def _append(self, row: Sampled, token: int, log_prob: float, is_end: bool) -> bool:
-        """Whether the row is over with this token."""
+        """Return whether the row is over with this token."""
         row.tokens.append(token)
         row.log_probs.append(log_prob)
         row.is_ended, row.is_stopped = is_end, not is_end and self._completes_a_stop(row)

@@ -24,7 +24,7 @@ NAME, NUMBER = "policy", 1
 
 
 def _folder_for(size: int) -> str | None:
-    """Where files of `size` bytes go: the memory of the host, or the folder for temporary files if it has no room."""
+    """Folder for files of `size` bytes: the memory of the host, or the folder for temporary files if it has no room."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage("/dev/shm").free > 2 * size:
             return "/dev/shm"
@@ -48,7 +48,7 @@ class HotAdapter:
         self._lora, self._shapes = lora, adapter_shapes(architecture, lora)
         self._given: Mapping[str, Tensor] = {}
         self.request: Any = None
-        """What requests that are sampled with it carry."""
+        """The `LoRARequest` of requests that are sampled with it."""
 
     def arguments(self) -> dict[str, Any]:
         """Of `EngineArgs`."""

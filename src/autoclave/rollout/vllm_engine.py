@@ -31,7 +31,7 @@ from autoclave.rollout.vllm_adapter import HotAdapter
 from autoclave.rollout.vllm_guest import Guest, require_vllm
 
 BLOCK_TOKENS = 32
-"""What prompts share is shared in blocks of so many tokens; the least that vLLM takes on a CPU."""
+"""Block size of the prefix cache in tokens; the least that vLLM takes on a CPU."""
 
 REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": FinishReason.ABORT}
 
@@ -177,7 +177,7 @@ class VllmEngine:
 
     @property
     def holds_adapter(self) -> bool:
-        """Whether it was made with one; see `AdapterEngine`."""
+        """True if it was made with one; see `AdapterEngine`."""
         return self._adapter is not None
 
     def adapter_digests(self) -> dict[str, Digest]:
@@ -237,7 +237,7 @@ class VllmEngine:
         )
 
     def _take(self, output: Any) -> None:
-        """What vLLM says of a request after a step of its own."""
+        """Output of vLLM for a request after one of its steps."""
         number, found = int(output.request_id), output.outputs[0]
         growing = self._growing[number]
         if not growing.tokens:

@@ -32,7 +32,7 @@ DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-"""What the environment says of these counts more."""
+"""Environment variables that take precedence."""
 
 BROKEN = (
     "vLLM cannot be imported, because torchvision, torchaudio or torchcodec are built for another torch; text needs "

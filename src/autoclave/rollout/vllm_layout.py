@@ -1,4 +1,4 @@
-"""Where the weights of a Hugging Face model lie in a model of vLLM: packed by layer, and spread over ranks.
+"""Places of the weights of a Hugging Face model in a model of vLLM: packed by layer, and spread over ranks.
 
 Reads attributes of vLLM's layers, and imports nothing of it. Where vLLM has repacked a weight for its kernels (on a CPU
 the matrices of linear layers), the parameter is empty and the weight absent here.

@@ -64,7 +64,7 @@ class DrawsTokens(LogitsProcessor):
     """
 
     REQUEST = "autoclave"
-    """Where `SamplingParams.extra_args` has what is asked."""
+    """Key of a request in `SamplingParams.extra_args`."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._device = device

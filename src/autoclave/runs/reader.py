@@ -32,7 +32,7 @@ _ROLLOUT_FILE = re.compile(r"step-(\d+)\.jsonl\.gz")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run folder holds. Rows are in order of their step, one per step."""
+    """Content of a run folder. Rows are in order of their step, one per step."""
 
     folder: Path
     config: Mapping[str, Any]

@@ -74,7 +74,7 @@ class RecordedRollout:
 
     @cached_property
     def alignment_sample(self) -> AlignmentSample | None:
-        """What it answers, if that is an alignment sample.
+        """The alignment sample that it answers, if it does.
 
         Raises:
             DataError: what is recorded is no alignment sample.
@@ -108,7 +108,7 @@ class RecordedRollout:
 
     @property
     def tokens(self) -> int | None:
-        """How many were sampled."""
+        """Number of sampled tokens."""
         return self._count("tokens")
 
     @property
@@ -151,7 +151,7 @@ class RecordedRollout:
 
     @property
     def message(self) -> str:
-        """What the judge says of it."""
+        """Verdict of the judge."""
         fault = self.verdict.fault if self.verdict else None
         return f"{fault.kind}: {fault.detail}" if fault else self.verdict.message if self.verdict else ""
 
@@ -165,7 +165,7 @@ class RecordedRollout:
 
     @property
     def ledger(self) -> Mapping[str, Any]:
-        """What the algorithm made of it."""
+        """Ledger entry of the algorithm."""
         ledger = self.record.get("ledger")
         return cast("Mapping[str, Any]", ledger) if isinstance(ledger, dict) else {}
 

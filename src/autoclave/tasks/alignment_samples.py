@@ -28,7 +28,7 @@ _BINDING_WORDS = frozenset({"for", "as", "global", "nonlocal", "import", "def", 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a run is no alignment sample, in a word or two, as it is counted."""
+    """Reason for which a run gives no alignment sample, in a word or two, as it is counted."""
 
     reason: str
 
@@ -67,7 +67,7 @@ def alignment_sample_of(
 
 
 def input_of(problem: Problem, test: int) -> str | None:
-    """What a program is given on a test, as text: standard input, or the call. None for tests of other kinds."""
+    """Input of a program on a test, as text: standard input, or the call. None for tests of other kinds."""
     match problem.tests:
         case StdinTests(cases=cases):
             return cases[test].input
@@ -78,7 +78,9 @@ def input_of(problem: Problem, test: int) -> str | None:
 
 
 def is_short_input(problem: Problem, test: int, most: int) -> bool:
-    """Whether the input of a test has at most so many characters. Of a long one only the beginning is looked at."""
+    """Return whether the input of a test has at most so many characters. Of a long one only the beginning is looked
+    at.
+    """
     tests = problem.tests
     if isinstance(tests, CallTests) and _room_after(tests.cases[test].arguments, most) < 0:
         return False
@@ -87,7 +89,7 @@ def is_short_input(problem: Problem, test: int, most: int) -> bool:
 
 
 def _room_after(value: Any, room: int) -> int:
-    """What is left of `room` characters, at most, when `value` is spelled; negative as soon as it is too long."""
+    """Characters left of `room`, at most, when `value` is written; negative as soon as it is too long."""
     match value:
         case str():
             return room - len(value) - 2
@@ -171,7 +173,7 @@ def _with_output(
 
 
 def is_answerable(result: str, entry: str) -> bool:
-    """Whether the result of a run can be written as JSON."""
+    """Return whether the result of a run can be written as JSON."""
     try:
         written(result if entry == "<module>" else value_of(result))
     except (TypeError, ValueError, RecursionError):
@@ -201,7 +203,7 @@ def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:
 
 
 def _values_of_text(text: str) -> set[tuple[type, Any]]:
-    """What can be read off it without computing: it, its lines, its words, and the numbers that these are."""
+    """Values that can be read off it without computing: it, its lines, its words, and the numbers that these are."""
     lines = text.splitlines()
     words = {text, text.strip(), *lines, *(line.strip() for line in lines), *text.split(), *_BETWEEN.split(text)}
     numbers = [number for number in map(_number, words) if number is not None]
@@ -229,7 +231,7 @@ def _number(word: str) -> int | float | None:
 
 
 def _is_text(*texts: str) -> bool:
-    """Whether all are well-formed Unicode, which tokenizers need."""
+    """Return whether all are well-formed Unicode, which tokenizers need."""
     try:
         return all(text.encode("utf-8") is not None for text in texts)
     except UnicodeEncodeError:

@@ -26,7 +26,7 @@ class CodeGeneration:
         self._config = config
 
     def item(self, problem: Problem) -> TaskItem:
-        """What the policy is asked for `problem`."""
+        """Messages that ask the policy for `problem`."""
         return item_of(self.name, problem, self._config.template)
 
     def program_of(self, item: TaskItem, response: str) -> str | None:
@@ -34,11 +34,11 @@ class CodeGeneration:
         return EXTRACTION_RULES[self._config.extraction](response) if item.task == self.name else None
 
     def place_of(self, item: TaskItem, response: str) -> tuple[int, int] | None:
-        """Where that program begins and ends, in characters of the response."""
+        """Start and end of that program, in characters of the response."""
         return program_place(response, self._config.extraction) if item.task == self.name else None
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """What `response` earns; starts at once. The reward is None when the judge had a fault."""
+        """Reward of `response`; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         source = self.program_of(item, response)
         if source is None:

@@ -1,4 +1,4 @@
-"""How an alignment sample becomes chat messages. What a program and its input contain stands in fences that it cannot
+"""Chat messages of alignment samples. What a program and its input contain stands in fences that it cannot
 end.
 """
 

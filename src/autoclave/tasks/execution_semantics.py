@@ -42,12 +42,12 @@ class ExecutionSemantics:
         self._float_tolerance = float_tolerance
 
     def item(self, alignment_sample: AlignmentSample) -> TaskItem:
-        """What the policy is asked about `alignment_sample`."""
+        """Messages that ask the policy about `alignment_sample`."""
         messages = values_messages if alignment_sample.variables else output_messages
         return _item(self.name, alignment_sample, messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """What `response` earns: a malformed answer 0, with the reason `bad_format`."""
+        """Reward of `response`: a malformed answer 0, with the reason `bad_format`."""
         alignment_sample: AlignmentSample = item.payload
         return _rewarded(response, lambda found: self._value(alignment_sample, found))
 
@@ -68,7 +68,7 @@ class TraceInference:
         self._float_tolerance = float_tolerance
 
     def item(self, alignment_sample: AlignmentSample) -> TaskItem:
-        """What the policy is asked about `alignment_sample`, which has a result and variables."""
+        """Messages that ask about `alignment_sample`, which has a result and variables."""
         return _item(self.name, alignment_sample, trace_messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
@@ -85,7 +85,7 @@ class TraceInference:
 
 
 class OutputPrediction:
-    """What a given program returns or prints; right or wrong."""
+    """Prediction of what a given program returns or prints; right or wrong."""
 
     name = "output_prediction"
 
@@ -94,7 +94,7 @@ class OutputPrediction:
         self._float_tolerance = float_tolerance
 
     def item(self, alignment_sample: AlignmentSample) -> TaskItem:
-        """What the policy is asked about `alignment_sample`, which has a result."""
+        """Messages that ask about `alignment_sample`, which has a result."""
         return _item(self.name, alignment_sample, output_messages(alignment_sample, self._template))
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
@@ -112,7 +112,7 @@ class TestOutputPrediction(OutputPrediction):
     name = "test_output_prediction"
 
     def item_of(self, problem: Problem, test: int) -> TaskItem | None:
-        """What the policy is asked about a test; None if its output cannot be asked for."""
+        """Messages that ask the policy about a test; None if its output cannot be asked for."""
         tests = problem.tests
         given = input_of(problem, test)
         if given is None or not isinstance(tests, StdinTests | CallTests):
@@ -155,7 +155,9 @@ def _rewarded(response: str, value: Callable[[Mapping[str, Any]], tuple[float, d
 
 
 def _output(alignment_sample: AlignmentSample) -> Any:
-    """What the program of `alignment_sample` returns or prints; of printed text without blanks at the ends of lines."""
+    """Result that the program of `alignment_sample` returns or prints; of printed text without blanks at the ends of
+    lines.
+    """
     if alignment_sample.result is None:
         raise ValueError(f"alignment sample of problem {alignment_sample.problem_id!r}: it has no result")
     return (

@@ -54,7 +54,7 @@ def which_right(
 
 
 def is_same(expected: Any, given: Any, *, float_tolerance: float = 0.0) -> bool:
-    """Whether `given`, from JSON, is `expected`, equal and of one type: 1, 1.0, True and "1" all differ.
+    """Return whether `given`, from JSON, is `expected`, equal and of one type: 1, 1.0, True and "1" all differ.
 
     NaN is NaN, and 0.0 is -0.0. A float may be off by `float_tolerance` times the expected one. Tuples and sets are
     lists in JSON, sets in any order, and keys of dicts are text (`as_json`).

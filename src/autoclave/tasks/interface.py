@@ -1,4 +1,4 @@
-"""What every task offers the stages, and what its tasks have in common: from a verdict to a reward."""
+"""Protocol of a task, and what tasks have in common: from a verdict to a reward."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Task(Protocol):
         ...
 
     def item(self, problem: Problem) -> TaskItem:
-        """What the policy is asked for `problem`."""
+        """Messages that ask the policy for `problem`."""
         ...
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """What `response` earns; starts at once. The reward is None when the judge had a fault.
+        """Reward of `response`; starts at once. The reward is None when the judge had a fault.
 
         Raises:
             InputError: at once, when the problem of the item cannot be judged.
@@ -33,7 +33,7 @@ class Task(Protocol):
 
 
 def item_of(task: str, problem: Problem, template: Template) -> TaskItem:
-    """What the policy is asked for `problem` by the task of that name."""
+    """Messages that ask the policy for `problem`, by the task of that name."""
     return TaskItem(task, problem.id, problem.id, problem_messages(problem, template), problem)
 
 

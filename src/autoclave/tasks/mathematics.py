@@ -23,11 +23,11 @@ class Mathematics:
         self._config = config
 
     def item(self, problem: Problem) -> TaskItem:
-        """What the policy is asked for `problem`."""
+        """Messages that ask the policy for `problem`."""
         return item_of(self.name, problem, self._config.template)
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """What `response` earns; starts at once. The reward is None when the judge had a fault."""
+        """Reward of `response`; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         answer = ANSWER_RULES[self._config.answer](response)
         if answer is None:

@@ -47,7 +47,7 @@ class Checkpoint:
 
 
 class State(Protocol):
-    """What is saved, by whoever holds it."""
+    """State that a checkpoint saves."""
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state as it is now, and begin to write it to `folder`.
@@ -58,7 +58,7 @@ class State(Protocol):
         ...
 
     def finish_save(self, wait: bool) -> bool:
-        """Whether all of it is written; with `wait`, it is when this returns.
+        """Return whether all of it is written; with `wait`, it is when this returns.
 
         Raises:
             HostError: the disk is full or fails.

@@ -1,4 +1,6 @@
-"""What an algorithm carries from one `learn` to the next: the states of its controllers, kept with checkpoints."""
+"""State that an algorithm carries from one `learn` to the next: the states of its controllers, kept with
+checkpoints.
+"""
 
 from __future__ import annotations
 

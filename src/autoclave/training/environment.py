@@ -1,4 +1,4 @@
-"""What a run ran on: versions and machine, for summaries, reports and benchmarks."""
+"""Environment of a run: versions and machine, for summaries, reports and benchmarks."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ REWARD, LENGTH = "reward/mean", "response_length/mean"
 VARIANCE, STANDARD_ERROR, MASKED = "reward/variance", "reward/standard_error", "masked_share"
 CHANGED = "policy/changed_share"
 KL = (APPROX_KL, "policy/reference_kl")
-"""How far the policy moved in a step, and how far it is from the reference."""
+"""Metrics of the policy's movement in a step and of its distance from the reference."""
 OVERFIT = "overfit_to_sampled_tests"
 LIMIT = "length_schedule/max_new_tokens"
 RECENT = 3
@@ -45,13 +45,13 @@ class Alert:
     rule: str
     """The setting that they break."""
     fix: str
-    """What one can do."""
+    """Actions of a rule."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.seen}; rule: {self.rule}. {self.fix}"
 
     def action(self, config: HealthConfig) -> HealthAction:
-        """What follows, as the settings say."""
+        """Action that the settings give."""
         return getattr(config.actions, self.name.partition("/")[0])
 
 
@@ -371,7 +371,7 @@ WATCHED = {
 
 
 def _watched(row: Metrics) -> Metrics:
-    """What rules read of a line of metrics; a number that is not finite, None in a file, is left out."""
+    """Numbers that rules read of a line of metrics; a number that is not finite, None in a file, is left out."""
     return {name: row[name] for name in WATCHED if row.get(name) is not None and math.isfinite(row[name])}
 
 
@@ -402,7 +402,7 @@ def _values(history: Sequence[Metrics], name: str) -> list[float]:
 def overfit_to_sampled_tests(
     groups: Sequence[Group], judge_by_all: Callable[[TaskItem, str], Future[Reward]]
 ) -> dict[str, float]:
-    """How many of the accepted programs hold on all tests of their problem.
+    """Share of the accepted programs that pass all tests of their problem.
 
     Args:
         groups: of one step, judged by the sampled tests.

@@ -1,4 +1,4 @@
-"""What is asked at each iteration."""
+"""Items of each iteration."""
 
 from __future__ import annotations
 

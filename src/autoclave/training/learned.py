@@ -1,4 +1,4 @@
-"""What a `learn` did, as everybody else is told."""
+"""Result of a `learn`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = {"log_prob_mismatch", "mismatch/max"}
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What one `learn` did: its groups with mask reasons, the account of each rollout in order, and metrics."""
+    """Result of one `learn`: its groups with mask reasons, the account of each rollout in order, and metrics."""
 
     groups: Sequence[Group]
     ledger: Sequence[LedgerEntry]

@@ -74,7 +74,7 @@ def _with_model_reward(rollout: Rollout, added: float) -> Rollout:
 
 
 def token_ledger(full_batch: Batch, computed: Batch) -> list[LedgerEntry]:
-    """What was made of each rollout of `full_batch`; `computed` are those of its rows that `computes` chose,
+    """Ledger entry of each rollout of `full_batch`; `computed` are those of its rows that `computes` chose,
     completed.
     """
     rows = np.flatnonzero(full_batch.rows["computes"])

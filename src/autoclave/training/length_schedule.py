@@ -34,7 +34,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class StageState:
-    """How far a run is in its stages."""
+    """State of a run in its stages."""
 
     starts: tuple[int, ...] = (0,)
     """The first iteration of each stage that has begun."""
@@ -83,7 +83,8 @@ def advanced(
 
 
 def has_plateau(seen: Sequence[Rewards], window: int, tolerance: float) -> bool:
-    """Whether the last `window` of `seen` are, beside as many before them, neither more or less varied nor higher.
+    """Return whether the last `window` of `seen` are, beside as many before them, neither more or less varied nor
+    higher.
 
         |v - u| <= tolerance * max(u, v)   and   r - q <= tolerance * |q|
 
@@ -167,7 +168,7 @@ class LengthSchedule:
 
 
 def _rewards(groups: Sequence[Group], limit: int) -> Rewards | None:
-    """What `groups` earned; None if one of them had another limit, or none has a verdict."""
+    """Rewards of `groups`; None if one of them had another limit, or none has a verdict."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     values = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
     if not values or any(rollout.length_limit != limit for rollout in rollouts):

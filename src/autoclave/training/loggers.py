@@ -1,4 +1,4 @@
-"""Where metrics go beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow.
+"""Destinations of metrics beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow.
 
 Their packages are imported when a logger is opened, and are configured by their own environment variables
 (WANDB_MODE, WANDB_PROJECT, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME ...).

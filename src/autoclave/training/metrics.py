@@ -88,7 +88,7 @@ def _share(flags: list[bool]) -> float:
 
 
 def source_of(item: TaskItem) -> str:
-    """What metrics are counted by: the source that a problem names, else the task."""
+    """Group that metrics are counted by: the source that a problem names, else the task."""
     is_named = isinstance(item.payload, Problem) and item.payload.source
     return item.payload.source if is_named else item.task
 

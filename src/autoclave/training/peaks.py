@@ -1,4 +1,4 @@
-"""What the workers of a run took of memory at their peaks: as figures, as lines, and against what pools may take."""
+"""Peak memory of the workers of a run: as figures, as lines, and against what pools may take."""
 
 from __future__ import annotations
 

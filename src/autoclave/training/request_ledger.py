@@ -1,4 +1,4 @@
-"""What became of every request: trained, dropped for a reason, or asked again. None is lost, none counts twice.
+"""Fate of every request: trained, dropped for a reason, or asked again. None is lost, none counts twice.
 
 A request is known by the numbers that its random numbers come from: (seed, iteration, item, sample).
 """
@@ -21,9 +21,9 @@ from autoclave.training.timing import ThreeStages
 FILE = "requests.json"
 DISPATCHED, TRAINED, DROPPED, REQUEUED = "dispatched", "trained", "dropped", "requeued"
 RESAMPLED = "resampled"
-"""Why a rollout was dropped: its group taught nothing, and its item was asked again."""
+"""Reason of a dropped rollout: its group had zero advantage, and its item was sampled again."""
 NO_SIGNAL = "no_signal"
-"""Why a rollout was dropped: no reason masks it, but its advantage is 0, and so is its share in the loss."""
+"""Reason of a dropped rollout: no reason masks it, but its advantage is 0, and so is its share in the loss."""
 
 
 class RequestLedger:
@@ -71,11 +71,11 @@ class RequestLedger:
             raise FaultError(f"request {unknown} is under way and was never dispatched")
 
     def counts(self) -> dict[str, int]:
-        """How many requests were dispatched, trained, dropped by reason and requeued, and how many are open."""
+        """Numbers of requests that were dispatched, trained, dropped by reason and requeued, and how many are open."""
         return {**self._counts, "open": len(self._open)}
 
     def state(self) -> str:
-        """What is under way, in words, a line for each batch; from any thread."""
+        """Description of what is in flight, a line for each batch; from any thread."""
         return "\n".join(f"{batch.state()}" for batch in tuple(self._batches)) or "no batch is under way"
 
     def _read(self) -> set[Name]:

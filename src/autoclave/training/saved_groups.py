@@ -37,7 +37,7 @@ def save_groups(known: Known, folder: Path) -> None:
 
 
 def load_groups(folder: Path, items: ItemSource) -> dict[int, dict[int, Group | None]]:
-    """What `save_groups` wrote, with the items that were asked.
+    """Groups that `save_groups` wrote, with their items.
 
     Raises:
         CheckpointError: it is damaged, or of other problems.

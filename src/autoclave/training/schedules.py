@@ -1,4 +1,5 @@
-"""When the three stages run. A schedule yields at its iteration barrier, with everything of that iteration applied.
+"""Order in which the three stages run. A schedule yields at its iteration barrier, with everything of that iteration
+applied.
 
 Ending, logging, checkpoints and evaluation happen outside, between two iterations. Iteration i, counted from 0, learns
 from batch i and publishes weights of version i + 1.
@@ -21,7 +22,7 @@ from autoclave.training.timing import ThreeStages
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Which iterations are to be done, and what there is of them."""
+    """Iterations that are left, and what is known of them."""
 
     done: int
     """Iterations that were done before."""
@@ -33,7 +34,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What happened until a barrier."""
+    """Result of an iteration at its barrier."""
 
     learned: Learned
     times: CollectionTimes
@@ -46,7 +47,7 @@ class Iteration:
     """All of `ahead` is sampled, with weights that are gone: a checkpoint waits for its rewards, and holds it whole."""
 
     def known(self) -> dict[int, dict[int, Group | None]]:
-        """What a checkpoint holds of `ahead`, by iteration; see `Course.known`."""
+        """Groups of `ahead` that a checkpoint holds, by iteration; see `RunProgress.known`."""
         if self.is_sampled:
             for batch in self.ahead.values():
                 batch.result()

@@ -57,7 +57,7 @@ def encode_demonstrations(policy: Policy, demonstrations: Sequence[Demonstration
 
 
 def digest(sequences: Sequences) -> str:
-    """What identifies the demonstrations as the model sees them, in order."""
+    """Digest of the demonstrations as the model sees them, in order."""
     found = hashlib.sha256()
     for prompt, response in sequences:
         found.update(np.array([len(prompt), len(response), *prompt, *response], dtype=np.int64).tobytes())
@@ -115,7 +115,7 @@ def filled(shuffled: IntArray, lengths: IntArray, max_tokens: int) -> list[IntAr
 
 
 def _stretch_starts(lengths: IntArray, max_tokens: int) -> IntArray:
-    """Where to cut, so that each piece but the last has just as many rows as reach `max_tokens`."""
+    """Positions to cut at, so that each piece but the last has just as many rows as reach `max_tokens`."""
     number = np.cumsum(lengths) // max_tokens
     return np.flatnonzero(np.diff(number)) + 2
 
@@ -160,7 +160,7 @@ class ActorState:
         self._actor.begin_save(folder / "actor").result()
 
     def finish_save(self, wait: bool) -> bool:
-        """Whether it is written."""
+        """Return whether it is written."""
         return self._actor.finish_save(wait).result()
 
     def load(self, folder: Path) -> None:

@@ -174,7 +174,7 @@ class Stages:
         self.length_schedule.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
-        """Whether what was begun is written; with `wait`, it is when this returns; see `State`."""
+        """Return whether what was begun is written; with `wait`, it is when this returns; see `State`."""
         finished = [each.result() for each in (self.actor.finish_save(wait), self.critic.finish_save(wait))]
         return all(finished)
 

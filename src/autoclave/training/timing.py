@@ -1,4 +1,4 @@
-"""How long things take: the stages of an iteration, and the phases of a run. Wrapped around from outside."""
+"""Durations of the stages of an iteration and of the phases of a run. Wrapped around from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autoclave.training.learned import Learned
 
 
 class ThreeStages(Protocol):
-    """What a schedule orders; see `Stages`."""
+    """The stages that a schedule orders; see `Stages`."""
 
     def collect(
         self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None

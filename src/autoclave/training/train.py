@@ -48,7 +48,7 @@ class Run:
     stages: Stages
     schedule: Schedule
     alignment: Alignment | NoAlignment
-    """What is asked: programs, and alignment samples if there are any."""
+    """Items of a run: programs, and alignment samples if there are any."""
     evaluate: Callable[[int, bool], Evaluation]
     """`(step, whole)`: on all held-out problems, or on the pinned few."""
     stopwatch: Stopwatch
@@ -60,20 +60,20 @@ class Run:
     pinned: frozenset[str] = frozenset()
     """Ids of the held-out problems of every evaluation, which checkpoints are compared by; empty: all."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """What a checkpoint is of besides the settings; see `policy_inputs`."""
+    """Inputs of a checkpoint besides the settings; see `policy_inputs`."""
     evaluate_others: Mapping[str, Callable[[int], Evaluation]] = field(
         default_factory=dict[str, Callable[[int], Evaluation]]
     )
     """By the name of a task, the same after a step on other held-out items."""
     requests: RequestLedger = field(default_factory=RequestLedger)
-    """What became of all that was asked."""
+    """Ledger of all requests."""
     roles: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
     """By name, what others say that they do, as the judge; for the watchdog."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """What a checkpoint holds of a run; see `State`."""
+    """State of a run that a checkpoint holds; see `State`."""
 
     stages: Stages
     requests: RequestLedger
@@ -86,7 +86,7 @@ class SavedRun:
         self.alignment.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
-        """Whether it is written."""
+        """Return whether it is written."""
         return self.stages.finish_save(wait)
 
 

@@ -24,7 +24,7 @@ from autoclave.core.files import write_atomically
 
 GRACE_S = 300.0
 LOOKS = 20
-"""How often it is looked in the time of its patience, at most every `LOOK_S`."""
+"""Checks within the time of its patience, at most every `LOOK_S`."""
 LOOK_S = 10.0
 EXIT_CODE = 3
 

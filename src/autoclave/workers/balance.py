@@ -1,4 +1,4 @@
-"""Which rows of a batch go to which part, so that all parts have about the same work. Pure functions."""
+"""Split of the rows of a batch into parts, so that all parts have about the same work. Pure functions."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Batch:
         )
 
     def response_index(self, rows: Array) -> Array:
-        """Where in the N response tokens those of `rows` (indices) stand, one row after the other."""
+        """Positions among the N response tokens of those of `rows` (indices), one row after the other."""
         starts = np.cumsum(self.response_lengths) - self.response_lengths
         return _ranges(starts[rows], self.response_lengths[rows])
 

@@ -1,4 +1,4 @@
-"""How a call to a worker group is split over its ranks, and how their results are joined. Pure functions.
+"""Dispatch: splits a call to a worker group over its ranks, and joins their results. Pure functions.
 
 Ranks stand on a mesh of pipeline stages x data-parallel replicas x tensor-parallel peers, the last counted fastest:
 
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Dispatch(StrEnum):
-    """What each rank is given and what the caller gets back."""
+    """Rule by which arguments go to ranks and results come back."""
 
     ONE_TO_ALL = "one_to_all"
     """Every rank gets all arguments; the caller gets the result of rank 0."""
@@ -51,14 +51,14 @@ def register(dispatch: Dispatch) -> Callable[[F], F]:
 
 
 def registered_methods(worker: type) -> dict[str, Dispatch]:
-    """How each registered method of a worker class is called, by name."""
+    """Return the dispatch of each registered method of a worker class, by name."""
     found = {name: getattr(getattr(worker, name), "__dispatch__", None) for name in dir(worker)}
     return {name: dispatch for name, dispatch in found.items() if dispatch is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """How many replicas of the model there are, and over how many ranks each is spread."""
+    """Number of replicas of the model, and of ranks that hold each."""
 
     data: int
     tensor: int = 1
@@ -80,7 +80,7 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """What to send, whose results are wanted, and what to make of them."""
+    """Arguments to send, ranks whose results are wanted, and the function that joins them."""
 
     arguments: Sequence[tuple[Any, ...]]
     """Of each rank."""
@@ -91,7 +91,7 @@ class CallPlan:
 
 
 def plan_call(dispatch: Dispatch, args: Sequence[Any], mesh: Mesh) -> CallPlan:
-    """How to call all ranks of `mesh` with `args`.
+    """Plan a call of all ranks of `mesh` with `args`.
 
     Raises:
         TypeError: the first argument is nothing that this dispatch can split, or has not one value for each replica.

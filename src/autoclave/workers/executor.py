@@ -1,4 +1,4 @@
-"""What a pool needs of an executor, and the one that runs workers in this process.
+"""Protocol of an executor, and the one that runs workers in this process.
 
 A pool calls its executor from one thread, one call at a time; a call returns when all ranks have answered. Another
 thread may kill the ranks meanwhile.
@@ -37,7 +37,7 @@ class Value(Held):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a worker class offers: its registered methods, and which of the hooks it has."""
+    """Interface of a worker class: its registered methods, and which of the hooks it has."""
 
     worker: str
     methods: Mapping[str, Dispatch]
@@ -62,7 +62,7 @@ class Ranks(Protocol):
 
     @property
     def are_alive(self) -> bool:
-        """Whether calls can succeed; False after a death or `kill`, until the group is started anew."""
+        """True if calls can succeed; False after a death or `kill`, until the group is started anew."""
         ...
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:

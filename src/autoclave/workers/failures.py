@@ -1,4 +1,4 @@
-"""How what a worker raised reaches the driver: as the same exception, with the worker's traceback as its cause."""
+"""Errors of workers in the driver: the same exception, with the worker's traceback as its cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Failure:
 
     @staticmethod
     def of(error: BaseException) -> Failure:
-        """What can be sent of `error`."""
+        """Return what can be sent of `error`."""
         summary = "".join(traceback.format_exception_only(error)).strip()
         return Failure(_packed(error), summary, "".join(traceback.format_exception(error)))
 

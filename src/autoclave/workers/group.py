@@ -69,12 +69,12 @@ class WorkerGroup(Generic[W]):
 
     @property
     def starts(self) -> int:
-        """How often its workers were made; what one of them was told is gone when it has grown."""
+        """Number of times that its workers were made; state sent to one of them is lost when it has grown."""
         return self._starts
 
     @property
     def is_alive(self) -> bool:
-        """Whether calls can succeed; False from `kill`, or from a death that a call has met with, until `restart`."""
+        """True if calls can succeed; False from `kill`, or from a death that a call has met with, until `restart`."""
         return self._ranks.are_alive
 
     def restart(self, make_worker: Callable[[], W] | None = None) -> Future[None]:
@@ -141,7 +141,7 @@ class WorkerGroup(Generic[W]):
 
 
 def _settled(arg: Any) -> Any:
-    """What an argument stands for, left where it is if workers hold it."""
+    """Value that an argument stands for, left where it is if workers hold it."""
     if isinstance(arg, CallFuture):
         return arg.held()
     return arg.result() if isinstance(arg, Future) else arg

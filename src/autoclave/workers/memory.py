@@ -1,4 +1,4 @@
-"""How much memory a worker took at its peak, as the kernel and the driver of the device count it."""
+"""Peak memory of a worker, as the kernel and the driver of the device count it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MemoryPeak:
 
     @property
     def counted(self) -> int:
-        """What a plan counts: the memory of the GPU, or without one the growth of the process."""
+        """Memory that a plan counts: that of the GPU, or without one the growth of the process."""
         return self.device or self.grown
 
 

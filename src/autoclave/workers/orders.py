@@ -1,4 +1,4 @@
-"""What the driver and the processes of workers say to each other.
+"""Messages between the driver and the processes of workers.
 
 A value is packed (`wire.Message`) when a process answers, and held somewhere (`wire.Held`) when the driver is told.
 """
@@ -13,12 +13,12 @@ from autoclave.workers.failures import Failure
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a process is to do: an operation of `WorkerHost`, and which method of the worker if it is about one."""
+    """Order to a process: an operation of `WorkerHost`, and the method of the worker if it calls one."""
 
     operation: str
     method: str = ""
     is_wanted: bool = True
-    """Whether the result is sent back."""
+    """True if the result is sent back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.wire import Held
 
 CLOSE_S = 60.0
-"""How long what runs may take to end when its pool is closed; then its workers are killed."""
+"""Seconds that running calls may take when their pool is closed; then its workers are killed."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +64,7 @@ _END = _Call(Future(), lambda: None)
 
 
 class Owner(Protocol):
-    """Who takes turns on the devices of a pool. Both are called on the pool's thread."""
+    """Group that shares the devices of a pool with others. Both are called on the pool's thread."""
 
     def begin_turn(self) -> None:
         """Move what the workers need onto the devices."""

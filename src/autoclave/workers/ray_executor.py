@@ -35,7 +35,7 @@ RESERVE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pool asks of a cluster."""
+    """Resources that a pool requests of a cluster."""
 
     processes: int
     devices: int
@@ -80,7 +80,7 @@ def cluster_nodes() -> list[dict[str, float]]:
 
 @ray.remote
 def _look_around() -> tuple[str, str, tuple[str, ...]]:
-    """Where a bundle is: address and name of the node, and the bundle's GPUs."""
+    """Place of a bundle: address and name of the node, and the bundle's GPUs."""
     return get_node_ip_address(), os.uname().nodename, tuple(map(str, ray.get_gpu_ids()))
 
 
@@ -250,6 +250,6 @@ def _event(answer: Answer, value: ray.ObjectRef) -> Event:
 
 
 def _cause(error: RayActorError) -> str:
-    """What Ray says of a death, without its table of names and its list of common causes."""
+    """Message of Ray about a death, without its table of names and its list of common causes."""
     lines = [line.strip() for line in str(error).splitlines()[1:] if not line.startswith("\t")]
     return " ".join(lines).partition(" Some common causes")[0][:240] or "Ray says no more"

@@ -58,7 +58,7 @@ class RemoteRanks(ABC):
 
     @property
     def are_alive(self) -> bool:
-        """Whether calls can succeed."""
+        """True if calls can succeed."""
         return self._death is None
 
     def build(self, make_worker: Callable[[], Any], store_address: str | None) -> None:

@@ -63,7 +63,7 @@ class Parcel(Held):
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Where each buffer begins, and the length of all."""
+    """Offset of each buffer, and the length of all."""
     return list(accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0))
 
 

@@ -156,7 +156,7 @@ class _Process:
 
 
 def _ending(code: int) -> str:
-    """How a process ended, as the end of a sentence."""
+    """End of a process, as the end of a sentence."""
     if code >= 0:
         return f"ended by itself (exit code {code})"
     hint = "; often the kernel, when memory runs out" if -code == signal.SIGKILL else ""

@@ -1,4 +1,4 @@
-"""What runs in a worker's own process, whichever executor started it: one worker, its surroundings, its calls."""
+"""Host of one worker in its own process, whichever executor started it: its environment and its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adapters (LoRA) add to a model and take from the cost of learning it: parameters and activations.
+"""Effect of adapters (LoRA) on the size of a model and the cost of training it: parameters and activations.
 
 An adapter of a layer (in -> out) has two matrices, (rank, in) and (out, rank), in float32 at least.
 """
@@ -72,7 +72,8 @@ def largest_adapter_tensor(shape: ModelShape, lora: LoraConfig) -> int:
 
 
 def adapter_activation_bytes(shape: ModelShape, lora: LoraConfig, width: int) -> int:
-    """What autograd keeps of a token in one decoder layer more than if all weights learnt; mostly less than nothing.
+    """Difference to what autograd keeps of a token in one decoder layer when all weights train; mostly less than
+    nothing.
 
     Frozen weights need no input of their layer, and frozen RMSNorms not what they normalised. Adapters need their
     inputs, each a float32 copy of its own where `width` is smaller, and the `rank` numbers between the two matrices.

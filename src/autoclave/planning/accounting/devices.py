@@ -11,7 +11,7 @@ class Gpu:
 
     name: str
     device_names: tuple[str, ...]
-    """What drivers call it."""
+    """Names that drivers give it."""
     memory_mib: int
     """As its driver reports it."""
     peak_flops: float

@@ -1,4 +1,4 @@
-"""Whether a plan fits on GPUs of a kind, and the smallest change of its settings by which it does."""
+"""Check that a plan fits on GPUs of a kind, and the smallest change of its settings by which it does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = dict[str, object]
 
 
 def fits(pool: PoolPlan, gpu: Gpu) -> bool:
-    """Whether one device of the pool can be such a GPU."""
+    """Return whether one device of the pool can be such a GPU."""
     return pool.peak_on(gpu.memory).total_on(gpu.memory) <= gpu.memory * USABLE_SHARE
 
 

@@ -1,4 +1,4 @@
-"""What critic and reward model hold and compute: the trunk of a language model, and a head of one number on it."""
+"""Memory and compute of critic and reward model: the trunk of a language model, and a head of one number on it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def phases_of_heads(
     length: int,
     in_minibatch: int,
 ) -> Phases:
-    """What comes on top of what stays, phase by phase; a part of the same name replaces it.
+    """Memory on top of what stays, phase by phase; a part of the same name replaces it.
 
     Args:
         config: the settings.

@@ -1,4 +1,6 @@
-"""How the processes of a pool hold a model that learns: sharded, gathered, in which number formats, with adapters."""
+"""Ways in which the processes of a pool hold a model that trains: sharded, gathered, in which number formats, with
+adapters.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def learning_of(config: TrainConfig, shape: ModelShape) -> Learning:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How the processes of a pool hold a model that learns."""
+    """Way in which the processes of a pool hold a model that trains."""
 
     width: int
     """Bytes of a weight at rest, of its gradient, and of each moment."""
@@ -76,12 +78,12 @@ class Holding:
         )
 
     def at_rest(self, num_bytes: int) -> int:
-        """What each process has on its device of something so large."""
+        """Share that each process has on its device of something so large."""
         return 0 if self.is_offloaded else math.ceil(num_bytes / self.parts)
 
 
 def kept_bytes(config: TrainConfig, shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What autograd keeps of the layers."""
+    """Activations that autograd keeps of the layers."""
     recomputes, lora = config.trainer.activation_checkpointing, config.trainer.lora
     kept = activation_bytes(shape, rows, length, width, recomputes=recomputes)
     layers = 1 if recomputes else shape.layers
@@ -89,7 +91,7 @@ def kept_bytes(config: TrainConfig, shape: ModelShape, rows: int, length: int, w
 
 
 def gathered_weights(shape: ModelShape, holding: Holding) -> dict[str, int]:
-    """What is whole beside the parts at rest while a model of `shape` computes; empty where nothing is gathered."""
+    """Parts that are gathered beside the shards while a model of `shape` computes; empty where nothing is gathered."""
     if not holding.is_gathered:
         return {}
     return {"gathered weights": gathered_bytes(shape, holding.compute_width, keeps_layers=holding.keeps_layers)}

@@ -1,4 +1,4 @@
-"""Whether a run stays within the memory that its pools may take: before it, by its plan; after it, as measured."""
+"""Check that a run stays within the memory that its pools may take: before it, by its plan; after it, as measured."""
 
 from __future__ import annotations
 

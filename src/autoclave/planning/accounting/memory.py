@@ -19,7 +19,7 @@ backward pass as many stand beside the gradient of the logits."""
 
 
 def activation_bytes(shape: ModelShape, rows: int, length: int, width: int, *, recomputes: bool = False) -> int:
-    """What the forward pass of an update keeps of `rows` x `length` tokens (padding included), logits left out.
+    """Bytes that the forward pass of an update keeps of `rows` x `length` tokens (padding included), logits left out.
 
     Args:
         shape: of the model.
@@ -54,7 +54,8 @@ def _norm_bytes(shape: ModelShape, size: int, width: int) -> int:
 
 
 def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int | None = None) -> int:
-    """What logits and the arrays made from them take at the peak of log-probs and entropies, or of their gradient.
+    """Bytes that logits and the arrays made from them take at the peak of log-probs and entropies, or of their
+    gradient.
 
     Args:
         shape: of the model.
@@ -67,7 +68,7 @@ def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int |
 
 
 def logits_backward_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int) -> int:
-    """What the backward pass of logits takes: their gradient, and that of the output embedding.
+    """Bytes that the backward pass of logits takes: their gradient, and that of the output embedding.
 
     The latter is made for each chunk, beside the sum over those before it and the new sum.
     """
@@ -76,7 +77,7 @@ def logits_backward_bytes(shape: ModelShape, num_tokens: int, width: int, *, chu
 
 
 def forward_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What a forward pass without gradient holds at a time: the widest moment of one layer, and the mask."""
+    """Bytes that a forward pass without gradient holds at a time: the widest moment of one layer, and the mask."""
     widest = 3 * shape.intermediate_size if shape.is_gated else 2 * shape.intermediate_size
     return rows * length * ((widest + 3 * shape.hidden_size) * width + length * (1 + width))
 
@@ -93,12 +94,12 @@ def key_value_bytes(shape: ModelShape, rows: int, length: int, width: int) -> in
 
 
 def draw_bytes(shape: ModelShape, rows: int, width: int) -> int:
-    """What drawing one token for each of `rows` takes: logits, log-probs and two float64 arrays, (R, V) each."""
+    """Bytes that drawing one token for each of `rows` takes: logits, log-probs and two float64 arrays, (R, V) each."""
     return rows * shape.vocabulary * (width + FLOAT32 + 2 * FLOAT64)
 
 
 def decoding_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
-    """What the layers take to decode a token for each of `rows`.
+    """Bytes that the layers take to decode a token for each of `rows`.
 
     For each place a random number and an entry of the mask; where heads share keys and values, those of one layer
     repeated for every head.

@@ -81,7 +81,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """What one device of a pool holds."""
+    """Memory of one device of a pool."""
 
     name: str
     workers: tuple[str, ...]
@@ -102,7 +102,7 @@ class PoolPlan:
 
 @dataclass(frozen=True, slots=True)
 class SamplingWork:
-    """How the tokens of an iteration are sampled."""
+    """Sampling of the tokens of an iteration."""
 
     copies: int
     """Of the model; each has `devices` of its own."""
@@ -138,7 +138,7 @@ class RunPlan:
     learning_flops: float
     pools: tuple[PoolPlan, ...]
     device: str
-    """What it is planned for: `cuda` or `cpu`."""
+    """Type of device that it is planned for: `cuda` or `cpu`."""
     sampling: SamplingWork
 
     def devices_of(self, group: str) -> int:
@@ -150,7 +150,7 @@ OF_ENGINE = ("weights (sampler)", "KV cache", "activations", "logits")
 """Parts of a phase in which an engine samples that are within its share of the device."""
 
 ON_THEIR_WAY = "weights on their way"
-"""What a publish takes only while it goes on."""
+"""Memory that a publish takes only while it goes on."""
 
 LIBRARIES_AT_WORK = 60 << 20
 """Bytes by which a process on a CPU grows beside tensors: code loaded at first use, and what a driver keeps."""
@@ -358,7 +358,7 @@ def _copied_for_checkpoint(
 def _trainer_phases(
     config: TrainConfig, shape: ModelShape, lengths: Lengths, holding: Holding, processes: int
 ) -> list[tuple[str, dict[str, int]]]:
-    """What comes on top of what stays, phase by phase; a part of the same name replaces it."""
+    """Memory on top of what stays, phase by phase; a part of the same name replaces it."""
     width, rows = holding.compute_width, _micro_batch_rows(config, lengths, processes)
     learning, tokens = learning_of(config, shape), rows * lengths.response
     chunk = config.trainer.chunk_for(shape.vocabulary)

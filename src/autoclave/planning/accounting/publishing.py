@@ -1,4 +1,4 @@
-"""What the weights that are published take: the memory that the trainer writes to, and what samplers hold of it."""
+"""Memory of published weights: the memory that the trainer writes to, and what samplers hold of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Publishing:
     of_trainer: int
     """The memory that it writes to."""
     of_sampler: int
-    """What it samples with. Where it maps what is written on another pool, both versions that are there count; memory
-    that a pool maps twice counts once."""
+    """Weights that it samples with. Where it maps what is written on another pool, both versions that are there count;
+    memory that a pool maps twice counts once."""
     in_passing_of_trainer: int
     """On top, while weights are written."""
     in_passing_of_sampler: int
@@ -62,7 +62,7 @@ def _is_one_process(config: TrainConfig) -> bool:
 
 
 def _is_alias(config: TrainConfig, holding: Holding) -> bool:
-    """Whether samplers compute with the tensors of the trainer themselves."""
+    """Return whether samplers compute with the tensors of the trainer themselves."""
     is_plain = not config.trainer.lora and not config.publish.dtype and not holding.is_gathered
     return _is_one_process(config) and is_plain and config.schedule.is_time_shared
 

@@ -1,4 +1,4 @@
-"""How long a run takes on GPUs of a kind, from their data sheets; `autoclave plan --calibrate` measures it instead.
+"""Duration of a run on GPUs of a kind, from their data sheets; `autoclave plan --calibrate` measures it instead.
 
     learning   operations / (devices x peak x MFU)
     decoding   tokens of all rows in turn: each pass reads the weights and the keys and values of the rows, at a share

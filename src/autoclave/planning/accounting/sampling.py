@@ -1,4 +1,4 @@
-"""What a sampler holds, by the rule of its engine: on each device, in the phase in which it samples.
+"""Memory of a sampler, by the rule of its engine: on each device, in the phase in which it samples.
 
 `vllm` has a cache of pages of a size that is set, whatever the rows are; what does not fit waits. Engines behind HTTP
 hold all on devices of their own. Every other engine keeps whole rows for as many responses as it samples side by side.
@@ -35,7 +35,7 @@ from autoclave.planning.accounting.shape import ModelShape
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is sampled together: tokens of the longest prompt and response, how many, and how many share a prompt."""
+    """Size of a sampled batch: tokens of the longest prompt and response, how many, and how many share a prompt."""
 
     prompt: int
     response: int
@@ -86,7 +86,7 @@ def share_of_device(config: TrainConfig) -> float:
 
 
 def sampling_bytes(config: TrainConfig, shape: ModelShape, requests: Requests) -> dict[str, int]:
-    """What sampling takes beside the weights."""
+    """Memory that sampling takes beside the weights."""
     engine = config.sampler.engine
     if isinstance(engine, RemoteEngineSettings):
         return {}

@@ -1,4 +1,4 @@
-"""How fast a run learns: tokens per second, and the share of the device's peak that is model arithmetic (MFU)."""
+"""Speed of a run: tokens per second, and the share of the device's peak that is model arithmetic (MFU)."""
 
 from __future__ import annotations
 

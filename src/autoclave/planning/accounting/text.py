@@ -74,7 +74,7 @@ def _pool_lines(pool: PoolPlan) -> Iterator[str]:
 
 
 def _machine_lines(pools: Sequence[PoolPlan]) -> Iterator[str]:
-    """Whether the processes of all pools fit in the memory of this machine together."""
+    """Return whether the processes of all pools fit in the memory of this machine together."""
     needed = sum(pool.peak.total * pool.devices for pool in pools)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     verdict = "fits" if needed <= memory * USABLE_SHARE else "does not fit"

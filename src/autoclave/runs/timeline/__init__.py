@@ -1,4 +1,4 @@
-"""What a run did when: files of spans, how busy each role was and what was hidden, and the export of a trace.
+"""Timelines of a run: files of spans, how busy each role was and what was hidden, and the export of a trace.
 
 Spans are recorded on a `core.timeline.Timeline`; the pictures are drawn by `report`. Imports `core` alone; no torch.
 """

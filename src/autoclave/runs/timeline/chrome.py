@@ -80,7 +80,7 @@ def _complete(name: str, process: int, thread: int, interval: tuple[float, float
 
 
 def _counter(name: str, process: int, starts: array[float], ends: array[float]) -> Iterator[Event]:
-    """How many are under way, at each time that it changes."""
+    """Number under way, at each time that it changes."""
     edges = sorted([*((time, 1) for time in starts), *((time, -1) for time in ends)])
     level = 0
     for index, (time, change) in enumerate(edges):

@@ -43,7 +43,7 @@ class _Head:
 
 
 def timeline_path(run_folder: Path, step: int) -> Path:
-    """Where the timeline of a step stands."""
+    """Path of the timeline of a step."""
     return run_folder / FOLDER / f"step-{step:06d}.jsonl.gz"
 
 

@@ -1,4 +1,4 @@
-"""Which row of a picture an interval stands in, so that none covers another. Pure."""
+"""Row of a picture for each interval, so that none covers another. Pure."""
 
 from __future__ import annotations
 

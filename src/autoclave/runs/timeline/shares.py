@@ -1,4 +1,4 @@
-"""How busy each role was, and what share of its time others hid. Pure.
+"""Busy time of each role, and the share of it that other roles hid. Pure.
 
 A role is busy while at least one of its spans is under way. Time of the judge or the trainer is hidden while the
 sampler is busy too: it costs a run nothing.
@@ -17,7 +17,7 @@ WORKING = (Role.SAMPLER, Role.JUDGE, Role.TRAINER)
 """The roles that a run is made of, one of which is its bottleneck."""
 
 HIDDEN = {"reward": Role.JUDGE, "trainer": Role.TRAINER}
-"""What sampling can hide, as metrics name it."""
+"""Roles that sampling can hide, as metrics name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def role_times(spans: Iterable[Span], window: Interval) -> RoleTimes:
 
 
 def busy_intervals(spans: Iterable[Span], window: Interval) -> dict[Role, list[Interval]]:
-    """When each role was busy within `window`."""
+    """Intervals in which each role was busy within `window`."""
     by_role: defaultdict[Role, list[Interval]] = defaultdict(list)
     for span in spans:
         by_role[span.role].append(span.interval)

@@ -1,4 +1,4 @@
-"""What a run knows of alignment: it traces failed programs while the policy learns, and deals the alignment samples.
+"""Alignment of a run: it traces failed programs while the policy learns, and deals the alignment samples.
 
 A step goes like this. `learn` begins: the judge, which in most schedules is idle now, runs some of the failed programs
 once more, and tells their final values. At the barrier `settle` waits for that, and puts the alignment samples into the
@@ -50,12 +50,12 @@ _MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSampler:
-    """What alignment asks of other parts of a run."""
+    """Parts of a run that alignment needs."""
 
     item_of: Callable[[AlignmentSample], TaskItem]
     """An alignment sample as it is asked."""
     objection: Callable[[TaskItem], str | None]
-    """Why an item cannot be asked, such as a prompt that is too long; None if it can."""
+    """Reason for which an item cannot be used, such as a prompt that is too long; None if it can."""
     program_of: ProgramOf
     """The program in a response."""
     trace: Callable[[Candidate], Future[Trace]]
@@ -91,7 +91,7 @@ class Alignment:
 
     @property
     def items(self) -> ItemSource:
-        """What each step asks."""
+        """Items of each step."""
         return self._mixed
 
     def restart(self) -> None:
@@ -216,7 +216,7 @@ class Alignment:
         self._pending += [(candidate, traces[place]) for place, candidate in enumerate(chosen)]
 
     def _fits(self, program: str, problem: Problem, test: int) -> bool:
-        """Whether an alignment sample may be so long, which is known before anything is traced."""
+        """Return whether an alignment sample may be so long, which is known before anything is traced."""
         limits = self._config.limits_at(self._step)
         return len(program) <= limits.program_characters and is_short_input(problem, test, limits.input_characters)
 
@@ -273,7 +273,7 @@ class NoAlignment:
 
     @property
     def items(self) -> ItemSource:
-        """What each step asks."""
+        """Items of each step."""
         return self._programs
 
     def restart(self) -> None:

@@ -32,7 +32,7 @@ class AlignmentBuffer:
         return len(self._waiting)
 
     def knows(self, key: str) -> bool:
-        """Whether an alignment sample with this key has come before, as far as that is remembered."""
+        """Return whether an alignment sample with this key has come before, as far as that is remembered."""
         return key in self._known
 
     def add(self, alignment_samples: Iterable[AlignmentSample]) -> Counter[str]:

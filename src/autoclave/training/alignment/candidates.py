@@ -1,4 +1,6 @@
-"""Which runs are traced after a step: failed responses on the tests that they failed, then on others. Pure."""
+"""Choice of the runs that are traced after a step: failed responses on the tests that they failed, then on others.
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from autoclave.training.items import ShuffledItems
 
 @dataclass(frozen=True, slots=True)
 class MixedBatch:
-    """What a step asks: the positions of programs in the order of their items, alignment samples, and how they are
+    """Items of a step: the positions of programs in the order of their items, alignment samples, and how they are
     mixed.
     """
 
@@ -58,7 +58,7 @@ class MixedBatches:
         return spread(programs, [self._item_of(alignment_sample) for alignment_sample in batch.alignment_samples])
 
     def batch(self, iteration: int) -> MixedBatch:
-        """What an iteration asks, decided when it is asked for first."""
+        """Items of an iteration, decided when it is first requested."""
         if iteration not in self._batches:
             mix = mixed(self.per_iteration, self._share, carry=self._carry, there=len(self._buffer))
             programs = range(self._position, self._position + self.per_iteration - mix.alignment_samples)

@@ -1,4 +1,4 @@
-"""How well alignment samples are answered: the numbers of one iteration. Pure."""
+"""Metrics of the answers to alignment samples in one iteration. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kind_of(text: str) -> str:
 
 
 def length_of(alignment_sample: AlignmentSample) -> str:
-    """Which programs of about its length one is counted with."""
+    """Class of program lengths that one is counted in."""
     over = next((limit for limit in LENGTHS if len(alignment_sample.program) < limit), None)
     return f"under-{over}" if over else f"from-{LENGTHS[-1]}"
 

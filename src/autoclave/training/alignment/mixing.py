@@ -1,4 +1,4 @@
-"""How many prompts of a step are alignment samples, and where they stand. Pure."""
+"""Number and positions of the alignment samples among the prompts of a step. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Mix:
     short: int
     """Alignment samples that were wanted and not there; programs are asked in their place."""
     carry: float
-    """What is left over for the next step, less than one prompt."""
+    """Remainder for the next step, less than one prompt."""
 
 
 def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:

@@ -38,13 +38,13 @@ from autoclave.workers.sampler.steps import StepInput, StepOutput
 from autoclave.workers.sampler.worker import SamplerWorker
 
 SLICE_S = 0.05
-"""How long engines sample before they hand over what is done, and hear of anything new."""
+"""Seconds that engines sample before they hand over completions and take new requests."""
 
 START_S = 3600.0
 """A replica that is not back after so long is given up."""
 
 LOOK_S = 1.0
-"""How often it is looked whether a call that waits for its turn on the devices has begun."""
+"""Seconds between two checks whether a call that waits for the devices has begun."""
 
 NO_SAMPLER = "no sampler is left: all of them died, or have left"
 
@@ -230,7 +230,7 @@ class SamplerPool:
             self._changed.notify_all()
 
     def stats(self) -> dict[str, EngineStats]:
-        """What each engine did when it was last heard of, by the name of its group and its rank."""
+        """Counters of each engine at its last step, by the name of its group and its rank."""
         with self._changed:
             return {
                 f"{replica.group.name}/{rank}": queue.stats
@@ -244,7 +244,7 @@ class SamplerPool:
             return sum(map(len, self._queue)) + sum(queue.outstanding for r in self._replicas for queue in r.queues)
 
     def state(self) -> str:
-        """What each replica does, in words, a line for each."""
+        """State of each replica, a line for each."""
         with self._changed:
             queued = sum(map(len, self._queue))
             head = f"{queued} requests wait for a sampler{'; paused' if self._is_paused else ''}"
@@ -376,7 +376,7 @@ class SamplerPool:
         return True
 
     def _take_step_input(self, replica: Replica) -> list[StepInput]:
-        """What the engines of a replica are to be told; with the lock."""
+        """Step inputs of the engines of a replica; with the lock."""
         if self._in_flight is not None:
             self._feed(replica)
         return [queue.take_step_input() for queue in replica.queues]

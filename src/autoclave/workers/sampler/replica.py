@@ -1,4 +1,4 @@
-"""What a pool of samplers knows of its replicas: their requests, what their engines were told, weights on their way.
+"""State of a pool's replicas: their requests, the inputs of their engines, weights in flight.
 
 Only data: the pool's lock guards all of it, and nothing here waits or calls a worker.
 """
@@ -35,7 +35,7 @@ class PendingRequest:
 
 @dataclass(slots=True)
 class EngineQueue:
-    """What the driver knows of one engine."""
+    """Requests of one engine, as the driver knows them."""
 
     batches: list[list[PendingRequest]] = field(default_factory=list[list[PendingRequest]])
     """Not yet handed over."""
@@ -50,7 +50,7 @@ class EngineQueue:
         return len(self.running) + sum(map(len, self.batches))
 
     def take_step_input(self) -> StepInput:
-        """What the engine is to be told; from now on it runs."""
+        """Return the input of the engine's next step; its requests count as running from here."""
         batches = tuple(
             {pending_request.number: pending_request.request for pending_request in batch} for batch in self.batches
         )
@@ -115,7 +115,7 @@ class EngineQueue:
 
 
 class WeightSource(Protocol):
-    """Where the weights that count are. Each method is called by several threads, one for each group.
+    """Source of the current weights. Each method is called by several threads, one for each group.
 
     `call(method, *arguments)` calls the workers of the group, waits for them as the pool does, and returns or raises
     what they did.
@@ -151,16 +151,16 @@ class Replica:
     """Of the weights that it took over last."""
     is_leaving: bool = False
     doing: str = ""
-    """What its thread waits for; empty while it has nothing under way."""
+    """Call that its thread waits for; empty while none is in flight."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no request."""
+        """True if it has no request."""
         return not any(queue.outstanding for queue in self.queues)
 
     @property
     def runs(self) -> bool:
-        """Whether its engines have requests."""
+        """True if its engines have requests."""
         return any(queue.running for queue in self.queues)
 
     def take_unfinished(self) -> list[PendingRequest]:
@@ -168,7 +168,7 @@ class Replica:
         return [pending_request for queue in self.queues for pending_request in queue.take_unfinished()]
 
     def state(self) -> str:
-        """What it does, in words; the same as long as nothing moves."""
+        """Description of its state; the same as long as nothing moves."""
         engines = "; ".join(
             f"engine {rank}: {len(queue.running)} requests run, {sum(map(len, queue.batches))} wait, "
             f"{queue.stats.sampled_tokens} tokens sampled"

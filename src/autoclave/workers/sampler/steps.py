@@ -1,4 +1,4 @@
-"""What passes between the sampler pool and a worker that holds an engine; loads no model library."""
+"""Messages between the sampler pool and a worker that holds an engine; loads no model library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autoclave.rollout import EngineStats, Request
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """What an engine is told before it samples on."""
+    """Input of an engine's step."""
 
     batches: tuple[Mapping[int, Request], ...] = ()
     """Requests to take on."""
@@ -21,7 +21,7 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What an engine has done since it was asked last."""
+    """Output of an engine's step."""
 
     done: list[tuple[int, Completion]]
     stats: EngineStats

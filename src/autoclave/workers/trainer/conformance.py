@@ -1,4 +1,4 @@
-"""What every actor must do, whatever trains it, as tests that any backend can run. Needs pytest; nothing imports it.
+"""Conformance suite of actors, as tests that any backend can run. Needs pytest; nothing imports it.
 
 Subclass, and override the fixture `make_actor`; on several ranks too, if the backend has them:
 
@@ -37,7 +37,7 @@ OPTIMIZER = OptimizerConfig(learning_rate=1e-3, decay="none", weight_decay=0.1, 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an actor is made with, beside the folder of its policy. It must come to another process by pickle."""
+    """Arguments of an actor beside the folder of its policy. They must come to another process by pickle."""
 
     optimizer: OptimizerConfig = OPTIMIZER
     group_kl_limit: float = 0.01
@@ -123,7 +123,7 @@ class PlainActor:
 
 
 class ActorConformance:
-    """What holds for every actor in float32."""
+    """Requirements on every actor in float32."""
 
     tolerance = 1e-5
     """Of weights and log-probs, absolute."""

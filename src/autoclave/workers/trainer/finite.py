@@ -29,7 +29,7 @@ def require_finite(tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
 
 
 def complaint_of(check: Callable[[], None]) -> FaultError | None:
-    """What `check` raises, for ranks that must raise together."""
+    """Error that `check` raises, for ranks that must raise together."""
     try:
         check()
     except FaultError as error:

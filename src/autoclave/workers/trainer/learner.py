@@ -1,4 +1,4 @@
-"""What the workers share whose models learn: state in and out."""
+"""Base of workers whose models train: state in and out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class LearningWorker(MeasuresMemory):
 
     @register(Dispatch.ONE_TO_ALL)
     def finish_save(self, wait: bool) -> bool:
-        """Whether what was begun is written; with `wait`, it is when this returns; see `TrainedModel.finish_save`."""
+        """Return whether what was begun is written; with `wait`, it is when this returns; see
+        `TrainedModel.finish_save`.
+        """
         return self._trained.finish_save(wait)
 
     @register(Dispatch.ONE_TO_ALL)

@@ -1,4 +1,4 @@
-"""How far an optimizer step moves the weights, measured on a sample of them in their own number format."""
+"""Movement of the weights by an optimizer step, measured on a sample of them in their own number format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ranks of a worker group tell each other: counts, columns and failures.
+"""Communication among the ranks of a worker group: counts, columns and failures.
 
 The ranks are those of the default process group; without one there is one rank, and all of this is the identity. A
 call here is made by all ranks or by none.
@@ -23,7 +23,7 @@ FILLER = Batch(np.zeros(2, np.int64), np.array([0, 2]), np.array([1]), {}, {})
 
 
 def num_ranks() -> int:
-    """How many ranks hold the model together."""
+    """Number of ranks that hold the model together."""
     return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
 
 
@@ -52,7 +52,7 @@ def gather(value: T) -> list[T]:
 
 
 def missing_passes(count: int) -> int:
-    """How many more forward passes than `count` some other rank makes: as many must be made here."""
+    """Number of forward passes beyond `count` that some other rank makes: as many must be made here."""
     if num_ranks() == 1:
         return 0
     most = torch.tensor(count)

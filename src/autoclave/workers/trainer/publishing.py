@@ -79,7 +79,7 @@ class Sender:
         write_sources(self._sources(), places, gathers=self.gathers)
 
     def packed(self) -> Buckets | None:
-        """What was written last, as arrays; on rank 0."""
+        """Weights written last, as arrays; on rank 0."""
         if this_rank():
             return None
         table, slot = self.descriptor.table, self._memory.slots[self._slot]
@@ -102,7 +102,7 @@ class SendsWeights:
 
     @register(Dispatch.ONE_TO_ALL)
     def survey_weights(self, form: Form) -> tuple[Endpoint, bool]:
-        """Where rank 0 is, and whether its own tensors are what would be published in this form."""
+        """Endpoint of rank 0, and whether its own tensors are what would be published in this form."""
         is_own = (
             not form.adapter_only and num_ranks() == 1 and all(source.is_plain for source in sources_of(self._model))
         )
@@ -148,7 +148,7 @@ class SendsWeights:
 
     @register(Dispatch.ONE_TO_ALL)
     def packed_weights(self) -> Buckets | None:
-        """What was written last, as arrays; see `Sender.packed`."""
+        """Weights written last, as arrays; see `Sender.packed`."""
         return self._opened().packed()
 
     @register(Dispatch.ONE_TO_ALL)
@@ -187,7 +187,7 @@ class SendsWeights:
 
 
 def _on_first_rank(work: Callable[[], R]) -> R:
-    """What `work` returns or raises on rank 0, on all ranks."""
+    """Return or raise on all ranks what `work` does on rank 0."""
     result: Any = None
     error: Exception | None = None
     if this_rank() == 0:

@@ -71,7 +71,7 @@ class StateWriter:
             )
 
     def finish(self, *, wait: bool) -> bool:
-        """Whether all that was begun is written and durable; with `wait`, it is when this returns.
+        """Return whether all that was begun is written and durable; with `wait`, it is when this returns.
 
         Raises:
             HostError: the disk is full or fails.
@@ -86,7 +86,7 @@ class StateWriter:
         return True
 
     def process_group(self) -> torch.distributed.ProcessGroup | None:
-        """Where ranks meet to write and read: apart from training, which goes on meanwhile."""
+        """Process group for writing and reading: apart from training, which goes on meanwhile."""
         if self._group is None and torch.distributed.is_initialized():
             self._group = cast("torch.distributed.ProcessGroup", torch.distributed.new_group(backend="gloo"))
         return self._group
@@ -213,7 +213,7 @@ def _spread(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What went wrong on the first rank on which something did."""
+    """Error of the first rank that failed."""
     return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
 
 

@@ -20,7 +20,7 @@ from autoclave.workers.trainer.sharding import device_of, reshard, run_as_forwar
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How batches are put to a model."""
+    """Settings by which batches are put to a model."""
 
     temperature: float
     micro_batch_tokens: int

@@ -1,4 +1,4 @@
-"""How a model is held: whole, or by FSDP2, sharded over the ranks of its worker group; and how its layers compute.
+"""Placement of a model: whole, or by FSDP2, sharded over the ranks of its worker group; and how its layers compute.
 
 FSDP2 holds a model that several ranks share, that computes in another number format than that of its weights, or whose
 weights are offloaded; on one rank over a mesh of one. Each decoder layer is a unit that is gathered for its own
@@ -50,7 +50,7 @@ PLAIN = TrainerConfig()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a module computes, and whether it is there between computations too, if nobody else needs the memory."""
+    """Device of a module, and whether it stays there between computations if no other group needs the memory."""
 
     device: torch.device
     is_home: bool
@@ -81,7 +81,7 @@ def hold(module: nn.Module, settings: TrainerConfig, device: torch.device) -> No
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where it computes."""
+    """Device that it computes on."""
     place = getattr(module, "place", None)
     return place.device if place else next(module.parameters()).device
 
@@ -121,7 +121,7 @@ def decoder_layers(module: nn.Module) -> list[nn.Module]:
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether FSDP2 holds it."""
+    """Return whether FSDP2 holds it."""
     return isinstance(module, FSDPModule)
 
 
@@ -179,7 +179,7 @@ def reshard(module: nn.Module) -> None:
 
 
 def reduce_at_last(module: nn.Module, is_last: bool) -> None:
-    """Whether the next backward pass of an optimizer step is the last: replicas add up gradients only then."""
+    """Return whether the next backward pass of an optimizer step is the last: replicas add up gradients only then."""
     for part in _sharded_parts(module):
         part.set_requires_all_reduce(is_last, recurse=False)
 
@@ -188,7 +188,7 @@ def reduce_at_last(module: nn.Module, is_last: bool) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """What the ranks hold of a tensor together, on each. Of all ranks."""
+    """Gather on each rank the whole of a tensor whose parts the ranks hold. Collective."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 

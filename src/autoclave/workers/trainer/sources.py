@@ -26,7 +26,7 @@ ALL = slice(None)
 MAX_COPIERS = 4
 """Threads of one copy: it is over soon, and a few use all that a memory can deliver."""
 _PIECE_BYTES = 16 << 20
-"""What is worth a thread."""
+"""Bytes from which a thread of its own pays off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class Source:
 
     @property
     def weight(self) -> Weight:
-        """What a table needs to know of it."""
+        """Its entry in a weight table."""
         return Weight(self.names, self.base.dtype, tuple(self.base.shape))
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a tensor that others could use as it is."""
+        """True if it is a tensor that others could use as it is."""
         return self.adapter is None and not isinstance(self.base, DTensor)
 
     def part(self, *, gathers: bool) -> tuple[Tensor, slice] | None:
-        """What this rank publishes of it, and the rows that this is; None if others publish it. Of all ranks.
+        """Part of it that this rank publishes, and the rows of that part; None if others publish it. Of all ranks.
 
         Each rank publishes the rows that it holds; with `gathers`, rank 0 everything.
         """

@@ -84,7 +84,7 @@ class TrainedModel:
 
     @property
     def remembers(self) -> bool:
-        """Whether there is such a copy."""
+        """True if there is such a copy."""
         return self._remembered is not None
 
     @contextmanager
@@ -213,7 +213,7 @@ class TrainedModel:
         self._writer.begin(state_of(self.module, self._optimizer, self._steps_taken), folder)
 
     def finish_save(self, wait: bool) -> bool:
-        """Whether what was begun is written; with `wait`, it is when this returns.
+        """Return whether what was begun is written; with `wait`, it is when this returns.
 
         Raises:
             HostError: the disk is full or fails.

@@ -23,7 +23,7 @@ BUCKET_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the members of a group meet, and how many they are; `name` is no other's at the same store."""
+    """Store at which the members of a group meet, and their number; `name` is no other's at the same store."""
 
     address: str
     port: int

@@ -1,4 +1,4 @@
-"""What trainer and samplers say to each other about weights."""
+"""Messages between trainer and samplers about weights."""
 
 from __future__ import annotations
 

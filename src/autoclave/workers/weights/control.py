@@ -1,4 +1,4 @@
-"""Which version each slot of a weight memory holds, and who uses it: 64 KiB that all processes of a machine share.
+"""State of a weight memory, the version and the readers of each slot: 64 KiB that all processes of a machine share.
 
     0    magic, token (which memory this is)
     64   slots: state, version                         written by the writer alone
@@ -102,7 +102,7 @@ class Control:
             time.sleep(_POLL_S)
 
     def users(self, slot: int) -> list[str]:
-        """Who uses the slot, by name and process."""
+        """Readers that use the slot, by name and process."""
         taken = self._readers[(self._readers["slots"] & (1 << slot)) != 0]
         return [
             f"{reader['name'].decode()} (process {reader['process']})"
@@ -157,7 +157,7 @@ class Control:
 
 
 def _start_of(process: int) -> int | None:
-    """When a process began, in ticks of the kernel; None if there is none, or only its exit code is left."""
+    """Start time of a process, in ticks of the kernel; None if it does not exist, or only its exit code is left."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

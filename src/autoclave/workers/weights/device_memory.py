@@ -15,7 +15,7 @@ _OWN: WeakValueDictionary[str, Tensor] = WeakValueDictionary()
 
 
 def share(token: str, slots: tuple[Tensor, ...]) -> list[Any]:
-    """What `opened` needs to find `slots`, which must live as long as they are used anywhere."""
+    """Handles by which `opened` finds `slots`, which must live as long as they are used anywhere."""
     from torch.multiprocessing.reductions import reduce_tensor  # loads much, and few processes come here
 
     for number, slot in enumerate(slots):

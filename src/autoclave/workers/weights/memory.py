@@ -37,7 +37,7 @@ def this_host() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a memory is: a descriptor of a process of a host. The token tells it from another that came later."""
+    """Address of a memory: a descriptor of a process of a host. The token tells it from another that came later."""
 
     host: str
     process: int

@@ -88,7 +88,7 @@ class Publisher:
 
     @property
     def version(self) -> int | None:
-        """What was written last; None before `begin`."""
+        """Version written last; None before `begin`."""
         return self._version
 
     @property
@@ -270,7 +270,7 @@ class Publisher:
         return self._form.adapter_only and not all(endpoint.holds_adapter for endpoint in endpoints)
 
     def _sent_to(self, reader: _Reader) -> Future[Any] | None:
-        """What a group is handed of the current version, as the trainer holds it; None where it reads it itself."""
+        """Weights of the current version for a group, as the trainer holds them; None where it reads it itself."""
         is_late = not self._members.issuperset(
             reader.ranks_by(Route.BROADCAST)
         )  # it meets the others at the next write
@@ -299,7 +299,7 @@ class Publisher:
         return self._answers({"trainer": call})["trainer"]
 
     def _answers(self, calls: Mapping[str, Future[Any]]) -> dict[str, Any]:
-        """What each call returns, once all have; the first failure is raised when all have ended."""
+        """Return the result of each call, once all have ended; the first failure is raised when all have ended."""
         _, late = wait(calls.values(), timeout=self._deadline_s)
         for call in calls.values():
             if call not in late and (error := call.exception()):

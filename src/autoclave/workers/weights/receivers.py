@@ -1,4 +1,4 @@
-"""Where weights come in to a sampler, by each route."""
+"""Receivers of weights in a sampler, one for each route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_SLOTS = (1 << 63) - 1
 
 
 class Receiver(ABC):
-    """Where weights come in."""
+    """Receiver of weights."""
 
     @abstractmethod
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
@@ -32,7 +32,7 @@ class Receiver(ABC):
         """
 
     def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What `weights`, those that were taken last, were made of: what the trainer sent."""
+        """Return what the trainer sent for `weights`, those that were taken last."""
         return weights
 
     def settle(self, is_taken: bool) -> None:  # noqa: B027  most hold nothing

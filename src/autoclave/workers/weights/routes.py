@@ -36,7 +36,7 @@ MAPPED = {Route.MEMORY, Route.DEVICE}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a rank is: host, process, and the GPU that it computes on, which is empty for the CPU."""
+    """Endpoint of a rank: host, process, and the GPU that it computes on, which is empty for the CPU."""
 
     host: str
     process: int
@@ -104,5 +104,5 @@ def _route_on_host(trainer: Endpoint, sampler: Endpoint) -> Route:
 
 
 def is_on_device(routes: Collection[Route]) -> bool:
-    """Whether the memory that these routes read is the trainer's GPU's."""
+    """Return whether the memory that these routes read is the trainer's GPU's."""
     return bool(routes) and set(routes) <= {Route.DEVICE, Route.BROADCAST}

@@ -33,7 +33,7 @@ MOVED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How far the log-probs of two sides are apart, in nats per token, over `tokens` tokens."""
+    """Difference between the log-probs of two sides, in nats per token, over `tokens` tokens."""
 
     mean: float
     """Of the absolute differences."""
@@ -45,7 +45,7 @@ class Mismatch:
 
 
 def mismatch(trainer: FloatArray, sampler: FloatArray) -> Mismatch:
-    """How far the log-probs (N,) that the two sides give the same N tokens are apart.
+    """Compare the log-probs (N,) that two sides give the same N tokens.
 
         d = trainer - sampler,   mean = E |d|,   max = max |d|,   k3 = E [exp(d) - d - 1]
 

@@ -1,4 +1,4 @@
-"""Where each weight stands in a flat buffer. Computed once; pure functions of names, shapes and number formats.
+"""Offsets of weights in a flat buffer. Computed once; pure functions of names, shapes and number formats.
 
 Weights stand one after the other, each at a multiple of `ALIGNMENT`. One that has several names (tied) stands there
 once, under the first of them.
@@ -31,13 +31,15 @@ class Entry:
 
     @property
     def end(self) -> int:
-        """Where the next one begins; one without numbers has a place too, so that every weight is in some piece."""
+        """Offset at which the next one begins; one without numbers has a place too, so that every weight is in some
+        piece.
+        """
         return self.offset + -(-max(1, self.num_bytes) // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a table needs to know of a weight; `names` are all that it has."""
+    """Name, shape and format of a weight; `names` are all that it has."""
 
     names: tuple[str, ...]
     dtype: torch.dtype

@@ -57,7 +57,7 @@ class Canaries:
         self._child = subprocess.Popen(
             [sys.executable, "-S", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
-        self._tell_child(token)
+        self._send_to_child(token)
         os.environ[_VARIABLE] = token  # of this process, which judges
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.open_port: int = free.getsockname()[1]
@@ -109,7 +109,7 @@ class Canaries:
             with connection:
                 connection.sendall(token.encode())
 
-    def _tell_child(self, token: str) -> None:
+    def _send_to_child(self, token: str) -> None:
         stdin, stdout = self._child.stdin, self._child.stdout
         if stdin is None or stdout is None:
             raise AssertionError("made with pipes")
@@ -126,6 +126,6 @@ class Canaries:
         if state in "TZX":
             found.append(f"canary process is in state {state}")
             self._child.send_signal(signal.SIGCONT)
-        if self._child.stdout and (told := self._child.stdout.read()):
-            found += [f"canary process got {line}" for line in told.decode().splitlines()]
+        if self._child.stdout and (reported := self._child.stdout.read()):
+            found += [f"canary process got {line}" for line in reported.decode().splitlines()]
         return found

@@ -28,7 +28,7 @@ FAMILIES: Mapping[str, str] = {
     "bombs": "a resource is used up",
     "host-damage": "something outside of the cell is reached or left behind",
     "comparison": "text and values that comparison could take for something else",
-    "provoked-fault": "the judge is made to fail",
+    "induced-fault": "the judge is made to fail",
     "source-text": "the text of the program itself attacks decoding and compiling",
     "honest": "right programs of unusual habits, which must be accepted",
 }
@@ -90,9 +90,9 @@ def read_entries(folder: Path = FOLDER / "programs") -> list[Entry]:
         EntryError: a file is not in its form.
     """
     paths = [path for family in FAMILIES for path in sorted((folder / family).iterdir())]
-    strangers = {path.name for path in folder.iterdir()} - set(FAMILIES)
-    if strangers:
-        raise EntryError(f"{folder}:0: {', '.join(sorted(strangers))}: not a family; they are {', '.join(FAMILIES)}")
+    unknown = {path.name for path in folder.iterdir()} - set(FAMILIES)
+    if unknown:
+        raise EntryError(f"{folder}:0: {', '.join(sorted(unknown))}: not a family; they are {', '.join(FAMILIES)}")
     return [read_entry(path) for path in paths]
 
 

@@ -162,7 +162,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _children(parent: int) -> list[int]:
     try:
         tasks = os.listdir(f"/proc/{parent}/task")
-        texts = [Path(f"/proc/{parent}/task/{task}/children").read_text() for task in tasks]
+        listings = [Path(f"/proc/{parent}/task/{task}/children").read_text() for task in tasks]
     except OSError:
         return []
-    return [int(pid) for text in texts for pid in text.split()]
+    return [int(pid) for text in listings for pid in text.split()]

@@ -100,7 +100,7 @@ PAUSES = """
 import subprocess
 import time
 from pathlib import Path
-from autoclave.compose.host import examine_host
+from autoclave.compose.host import validate_host
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.sandbox import without_pause_process
 from autoclave.sandbox.container.engine import pause_processes
@@ -114,7 +114,7 @@ def ended():
     except OSError:
         return True
 
-examine_host(SandboxConfig(), JudgeConfig())
+validate_host(SandboxConfig(), JudgeConfig())
 was_started, deadline = bool(pause_processes()), time.monotonic() + 20
 while not (has_ended := ended()) and time.monotonic() < deadline:
     pass

@@ -94,7 +94,7 @@ def test_answers_to_steal_are_new_in_each_run_and_not_in_the_repository():
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "reason"),
     [
         ("print(1)\n", "must begin with"),
         ("#: task: sum\n#: verdict: wrong_answer\n", "no line '#: tries: ...'"),
@@ -104,8 +104,8 @@ def test_answers_to_steal_are_new_in_each_run_and_not_in_the_repository():
         ("#: tries: x\n#: task: sum\n#: verdict: accepted\n\nx\n" * 2, "two programs are the same"),
     ],
 )
-def test_an_entry_out_of_form_is_refused_with_its_place(entry: Callable[..., Entry], text: str, complaint: str):
-    with pytest.raises(EntryError, match=re.escape(complaint)) as refused:
+def test_an_entry_out_of_form_is_refused_with_its_place(entry: Callable[..., Entry], text: str, reason: str):
+    with pytest.raises(EntryError, match=re.escape(reason)) as refused:
         entry(text)
     assert re.search(r"made\.py:\d+: ", str(refused.value))
 

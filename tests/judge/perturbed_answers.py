@@ -64,8 +64,8 @@ def _percent(value: Fraction) -> list[str]:
 
 
 def _point(value: tuple[Fraction, ...]) -> list[str]:
-    texts = [_fraction(part)[:2] for part in value]
-    return [f"({','.join(each[0] for each in texts)})", f"\\left({', '.join(each[-1] for each in texts)}\\right)"]
+    strings = [_fraction(part)[:2] for part in value]
+    return [f"({','.join(each[0] for each in strings)})", f"\\left({', '.join(each[-1] for each in strings)}\\right)"]
 
 
 def _interval(value: tuple[str, int, int, str]) -> list[str]:

@@ -106,8 +106,8 @@ def answer(task: dict[str, Any]) -> str:
         thread.join()
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as told:
-        text = told.read()
+    with os.fdopen(reader) as reported:
+        text = reported.read()
     os.waitpid(child, 0)
     return text or json.dumps({"globals": {}, "frames": {}, "ended": False})
 

@@ -52,8 +52,8 @@ def problem(expected: str, comparator: str = "math", **fields: object) -> Proble
     return Problem("s", tests, **{"id": "p", "time_limit_s": 0.5} | fields)  # pyright: ignore[reportArgumentType]
 
 
-def verdict_on(judge: LocalJudge, asked: Problem, answer: str) -> Verdict:
-    return judge.submit(JudgeJob(asked, Program(answer), "x")).result(timeout=120)
+def verdict_on(judge: LocalJudge, requested: Problem, answer: str) -> Verdict:
+    return judge.submit(JudgeJob(requested, Program(answer), "x")).result(timeout=120)
 
 
 # --- What is equal -------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_plain_integers_are_compared_without_a_cell_as_math_verify_does(
     verdict = verdict_on(value_judge, problem(expected), answer)
     read = [math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (expected, answer)]
     assert verdict.is_accepted == math_verify.verify(*read, timeout_seconds=None)
-    assert not value_judge._examination.environments.spare_cells._cells
+    assert not value_judge._validation.environments.spare_cells._cells
 
 
 @pytest.mark.parametrize(
@@ -279,14 +279,14 @@ def test_an_answer_that_alone_makes_its_cell_die_gains_nothing(value_judge: Loca
 
 def test_a_cell_that_is_gone_between_two_answers_is_replaced(value_judge: LocalJudge):
     assert verdict_on(value_judge, problem("7", "value"), "7").is_accepted
-    ((_, cell),) = value_judge._examination.environments.spare_cells._cells.values()
+    ((_, cell),) = value_judge._validation.environments.spare_cells._cells.values()
     cell.close()
     assert verdict_on(value_judge, problem("8", "value"), "8").is_accepted
 
 
 def test_one_cell_serves_many_answers(value_judge: LocalJudge):
     def spare() -> list[int]:
-        return [id(cell) for _, cell in value_judge._examination.environments.spare_cells._cells.values()]
+        return [id(cell) for _, cell in value_judge._validation.environments.spare_cells._cells.values()]
 
     verdict_on(value_judge, problem("7", "value"), "7")
     first = spare()
@@ -301,16 +301,16 @@ def test_an_expected_answer_that_cannot_be_read_is_the_fault_of_the_problem(answ
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         (problem(" "), r"tests\.expected = ' ': must not be blank"),
         (problem("[1,", "value"), r"tests\.expected = '\[1,': must be a Python literal"),
         (problem("7", "text", checker="tokens"), r"checker = 'tokens': answers have a comparator instead"),
     ],
 )
-def test_a_problem_that_cannot_be_judged_is_refused_at_once(value_judge: LocalJudge, asked: Problem, message: str):
+def test_a_problem_that_cannot_be_judged_is_refused_at_once(value_judge: LocalJudge, requested: Problem, message: str):
     with pytest.raises(InputError, match=f"^problem 'p': {message}"):
-        value_judge.submit(JudgeJob(asked, Program("7")))
+        value_judge.submit(JudgeJob(requested, Program("7")))
 
 
 def test_without_math_verify_the_message_says_how_to_get_it(value_judge: LocalJudge, monkeypatch):
@@ -328,14 +328,14 @@ def test_without_math_verify_the_message_says_how_to_get_it(value_judge: LocalJu
 
 
 def test_answers_in_files_are_taken_from_responses_or_as_they_are(value_judge: LocalJudge, tmp_path: Path):
-    asked = problem("[7]", "value")
+    requested = problem("[7]", "value")
     given = [
         {"response": "so \\boxed{[7]}"},
         {"response": "Answer: [7]"},
         {"response": "```python\n[7]\n```"},
         {"source": "[7]"},
     ]
-    (tmp_path / "problems.jsonl").write_text(json.dumps(asked.to_json()) + "\n")
+    (tmp_path / "problems.jsonl").write_text(json.dumps(requested.to_json()) + "\n")
     lines = [json.dumps({"problem_id": "p"} | line) + "\n" for line in given]
     (tmp_path / "programs.jsonl").write_text("".join(lines))
     paths = [tmp_path / name for name in ("problems.jsonl", "programs.jsonl", "verdicts.jsonl")]

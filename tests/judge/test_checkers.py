@@ -29,7 +29,7 @@ def test_tolerances_are_read_in_each_spelling(stdin_problem, checker: Any, rtol:
 
 
 @pytest.mark.parametrize(
-    ("checker", "complaint"),
+    ("checker", "reason"),
     [
         ("magic", "checker = 'magic': must be one of lcb, exact, tokens, unordered, float, float(RTOL, ATOL)"),
         ("", "checker = '': must be one of"),
@@ -47,13 +47,13 @@ def test_tolerances_are_read_in_each_spelling(stdin_problem, checker: Any, rtol:
         (FloatChecker("float", 0, float("nan")), "checker.atol = nan: must be at least 0"),
     ],
 )
-def test_a_checker_that_makes_no_sense_is_refused_at_once(judge, stdin_problem, checker: Any, complaint: str):
+def test_a_checker_that_makes_no_sense_is_refused_at_once(judge, stdin_problem, checker: Any, reason: str):
     problem = stdin_problem(("", ""), checker=checker)
     for refuse in (judge.check, lambda problem: judge.submit(JudgeJob(problem, Program("")))):
         with pytest.raises(InputError) as caught:
             refuse(problem)
         assert str(caught.value).startswith("problem 'p': checker")
-        assert complaint in str(caught.value)
+        assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("checker", ["exact", "tokens"])
@@ -155,7 +155,7 @@ def test_a_checker_of_the_problem_sees_arguments_result_and_expected_value(
 
 
 @pytest.mark.parametrize(
-    ("checker", "complaint"),
+    ("checker", "reason"),
     [
         ("def check(", "does not compile: SyntaxError: '(' was never closed (line 1)"),
         ("", "fails before it has seen a result: KeyError"),
@@ -166,12 +166,12 @@ def test_a_checker_of_the_problem_sees_arguments_result_and_expected_value(
     ],
 )
 def test_a_checker_that_cannot_be_used_gives_no_verdict_and_names_the_problem(
-    judged, stdin_problem, checker: str, complaint: str
+    judged, stdin_problem, checker: str, reason: str
 ):
     problem = stdin_problem(("", "7"), checker=CustomChecker("custom", checker), time_limit_s=0.5)
     verdict = judged(problem, "print(7)")
     assert (verdict.status, verdict.reward, verdict.fault.kind) == (None, None, "problem")
-    assert verdict.fault.detail == f"problem 'p': checker.source {complaint}"
+    assert verdict.fault.detail == f"problem 'p': checker.source {reason}"
 
 
 @pytest.mark.parametrize(

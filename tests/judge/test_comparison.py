@@ -18,7 +18,7 @@ from autoclave.judge.comparison import CHECKERS, matches_with_tolerance
 lcb, exact, tokens, unordered = (CHECKERS[name] for name in ("lcb", "exact", "tokens", "unordered"))
 close = partial(matches_with_tolerance, rtol=1e-6, atol=1e-9)
 lines = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=8)
-texts = st.lists(lines, max_size=5).map("\n".join)
+strings = st.lists(lines, max_size=5).map("\n".join)
 numbers = st.decimals(-(10**9), 10**9, places=3)
 
 
@@ -76,12 +76,12 @@ def test_exact_wants_every_byte_and_tokens_ignores_blanks():
     assert not tokens("ab", "a b")
 
 
-@given(texts)
+@given(strings)
 def test_every_rule_accepts_the_expected_text_itself(text: str):
     assert all(matches(text, text) for matches in CHECKERS.values())
 
 
-@given(texts, texts)
+@given(strings, strings)
 def test_no_rule_is_laxer_about_words_than_tokens_unless_they_are_numbers(printed: str, expected: str):
     if exact(printed, expected):
         assert lcb(printed, expected)
@@ -95,7 +95,7 @@ def test_lcb_compares_numbers_by_value(values: list[Decimal], blank: str):
     assert lcb(blank.join(f"{value:f}" for value in values), " ".join(f"{value:e}" for value in values))
 
 
-@given(texts, texts)
+@given(strings, strings)
 def test_lcb_is_symmetric(left: str, right: str):
     assert lcb(left, right) == lcb(right, left)
 

@@ -11,7 +11,7 @@ import pytest
 from autoclave.config import CppConfig, JudgeConfig, SandboxConfig
 from autoclave.core import Ended, HostError, InputError, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.judge import JudgeJob, LocalJudge, run_program
-from autoclave.judge.compilation import MESSAGE_BYTES, Cpp, first_error, is_told_of_a_kill
+from autoclave.judge.compilation import MESSAGE_BYTES, Cpp, first_error, reports_kill
 from autoclave.judge.languages import Built, CompileError
 from autoclave.judge.profiles import PROFILES
 from autoclave.judge.toolchain import find_toolchain
@@ -302,7 +302,7 @@ KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilati
 
 
 @pytest.mark.parametrize(
-    ("messages", "is_told"),
+    ("messages", "is_reported"),
     [
         (KILLED, True),
         (b"program.cpp:1: note\n" + KILLED, True),
@@ -313,5 +313,5 @@ KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilati
         (b"collect2: error: ld returned 1 exit status\n", False),
     ],
 )
-def test_only_the_last_words_of_the_compiler_tell_that_it_was_killed(messages: bytes, is_told: bool):
-    assert is_told_of_a_kill(messages) is is_told
+def test_only_the_last_words_of_the_compiler_tell_that_it_was_killed(messages: bytes, is_reported: bool):
+    assert reports_kill(messages) is is_reported

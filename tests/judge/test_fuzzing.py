@@ -131,12 +131,12 @@ def test_any_text_is_a_program_with_a_verdict(judged, stdin_problem, source: str
 @given(problems(), st.sampled_from(["all", "longest:1", "longest:3", "longest:0", "x"]))
 def test_a_problem_is_judged_or_refused_by_name(problem: Problem, tests: str):
     job = JudgeJob(problem, Program("", problem.language), tests=tests)
-    complaint = f"problem {problem.id!r}: "
+    reason = f"problem {problem.id!r}: "
     try:
         prepared = prepare(job, kind_of(problem, ENVIRONMENTS), SandboxConfig(), JudgeConfig())
         is_fit = 1 <= len(prepared.indices) <= prepared.kind.num_tests()
     except InputError as error:
-        is_fit = str(error).startswith(complaint)
+        is_fit = str(error).startswith(reason)
     assert is_fit
 
 

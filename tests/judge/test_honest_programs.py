@@ -239,11 +239,11 @@ def test_the_plain_profile_is_python_as_it_comes(judged, stdin_problem):
 
 def test_what_depends_on_hashes_is_the_same_every_time(judged, stdin_problem):
     """Else a program could pass now and then. What it draws by lot itself stays its own risk."""
-    told = "hash('text'), {str(i) for i in range(9)}"
-    command = [sys.executable, "-c", f"print({told})"]
+    reported = "hash('text'), {str(i) for i in range(9)}"
+    command = [sys.executable, "-c", f"print({reported})"]
     here = subprocess.run(command, env={"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True).stdout
     problem = stdin_problem(("", here), ("", here))
-    assert {judged(problem, f"print({told})  # {copy}").status for copy in range(2)} == {"accepted"}
+    assert {judged(problem, f"print({reported})  # {copy}").status for copy in range(2)} == {"accepted"}
 
 
 def test_two_tests_share_nothing_of_a_programs_state(judged, stdin_problem):

@@ -90,7 +90,7 @@ def _has_sandbox() -> None:
 )
 def test_a_batch_of_programs_that_print_far_too_much_leaves_the_judge_small(num_programs: int):
     done = subprocess.run([sys.executable, "-c", BATCH, str(num_programs)], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     share = num_programs // len(STATUSES)
-    assert told["counts"] == sorted([name, status, share] for name, status in STATUSES.items())
-    assert told["peak_mb"] < LIMIT_MB, told
+    assert reported["counts"] == sorted([name, status, share] for name, status in STATUSES.items())
+    assert reported["peak_mb"] < LIMIT_MB, reported

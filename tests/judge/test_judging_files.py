@@ -101,16 +101,16 @@ def test_a_bad_line_is_named_before_anything_runs(tmp_path: Path, problems: Any,
     lines(tmp_path / "problems.jsonl", *problems)
     lines(tmp_path / "programs.jsonl", *programs)
     with pytest.raises(DataError, match=message):
-        judge_file(NeverAsked(), tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out.jsonl")
+        judge_file(NeverCalled(), tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_missing_file_or_an_unknown_rule_is_an_error(tmp_path: Path):
     problems = lines(tmp_path / "problems.jsonl", problem("a"))
     with pytest.raises(InputError, match="no such file"):
-        judge_file(NeverAsked(), problems, tmp_path / "none.jsonl", tmp_path / "out.jsonl")
+        judge_file(NeverCalled(), problems, tmp_path / "none.jsonl", tmp_path / "out.jsonl")
     with pytest.raises(InputError, match="extraction = 'best': must be one of last_fence, lcb, whole"):
-        judge_file(NeverAsked(), problems, problems, tmp_path / "out.jsonl", extraction="best")
+        judge_file(NeverCalled(), problems, problems, tmp_path / "out.jsonl", extraction="best")
 
 
 @pytest.mark.parametrize("which", ["problems.jsonl", "programs.jsonl"])
@@ -124,7 +124,7 @@ def test_a_pipe_is_refused_by_name(tmp_path: Path, which: str):
     paths = {name: tmp_path / name for name in ("problems.jsonl", "programs.jsonl")}
     paths[which] = Path(f"/dev/fd/{reading}")
     with pytest.raises(InputError, match=rf"^/dev/fd/{reading}: is a pipe.*Fix: "):
-        judge_file(NeverAsked(), *paths.values(), tmp_path / "out")
+        judge_file(NeverCalled(), *paths.values(), tmp_path / "out")
     os.close(reading)
 
 
@@ -132,7 +132,7 @@ def test_a_file_without_programs_is_an_error(tmp_path: Path):
     lines(tmp_path / "problems.jsonl", problem("p"))
     (tmp_path / "programs.jsonl").write_text("\n")
     with pytest.raises(DataError, match=r"programs\.jsonl: holds no programs"):
-        judge_file(NeverAsked(), tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out")
+        judge_file(NeverCalled(), tmp_path / "problems.jsonl", tmp_path / "programs.jsonl", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -187,13 +187,13 @@ UNFIT = {
 def test_a_problem_that_cannot_be_judged_is_named_before_any_program_runs(
     judge, tmp_path: Path, monkeypatch, what: str
 ):
-    fields, complaint = UNFIT[what]
-    monkeypatch.setattr(judge, "submit", NeverAsked().submit)
+    fields, reason = UNFIT[what]
+    monkeypatch.setattr(judge, "submit", NeverCalled().submit)
     problems = lines(tmp_path / "problems.jsonl", problem("a"), problem("b", **fields))
     programs = lines(tmp_path / "programs.jsonl", {"problem_id": "a", "source": SUM}, {"problem_id": "b", "source": ""})
     with pytest.raises(InputError) as caught:
         judge_file(judge, problems, programs, tmp_path / "out.jsonl")
-    assert str(caught.value).startswith(f"problem 'b': {complaint}")
+    assert str(caught.value).startswith(f"problem 'b': {reason}")
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -207,7 +207,7 @@ def test_a_checker_that_does_not_compile_leaves_its_programs_without_a_verdict(j
     assert verdict["fault"]["detail"].startswith("problem 'b': checker.source does not compile: SyntaxError")
 
 
-class NeverAsked:
+class NeverCalled:
     """A judge that must not be used."""
 
     level = "sealed"
@@ -219,7 +219,7 @@ class NeverAsked:
         raise AssertionError("nothing may run")
 
 
-class FaultyOnSecond(NeverAsked):
+class FaultyOnSecond(NeverCalled):
     """A judge whose second job meets a fault."""
 
     def submit(self, job):

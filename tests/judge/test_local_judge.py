@@ -129,23 +129,23 @@ def test_a_large_source_is_not_kept_with_its_verdict(fresh_judge, stdin_problem)
 
 
 def test_a_problem_is_examined_once_and_forgotten_with_its_last_holder(fresh_judge, stdin_problem, monkeypatch):
-    examined: list[str] = []
+    validated: list[str] = []
     monkeypatch.setattr(
-        "autoclave.judge.examination.kind_of",
-        lambda problem, known: examined.append(problem.id) or kind_of(problem, known),
+        "autoclave.judge.validation.kind_of",
+        lambda problem, known: validated.append(problem.id) or kind_of(problem, known),
     )
     problem = stdin_problem(("a", "a"))
     fresh_judge.check(problem)
     futures = [fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))) for i in range(3)]
     assert all(future.result(60).is_accepted for future in futures)
-    assert examined == ["p"]
+    assert validated == ["p"]
     gone = weakref.ref(problem)
     del problem, futures
     other = stdin_problem(("b", "b"))
     fresh_judge.submit(JudgeJob(other, Program(ECHO))).result(60)  # the worker lets go of its last job
     gc.collect()
     assert gone() is None
-    assert [known.problem() for known in fresh_judge._examination._known.values()] == [other]
+    assert [known.problem() for known in fresh_judge._validation._known.values()] == [other]
 
 
 def test_other_tests_or_another_program_are_not_the_same(fresh_judge, stdin_problem):

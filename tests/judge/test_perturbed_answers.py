@@ -36,7 +36,7 @@ def accepted(pairs: list[tuple[str, str]]) -> list[bool]:
 def wrongly_judged(number: int, seed: int) -> list[tuple[str, str, str, bool]]:
     found = list(cases(number, seed))
     judged = accepted([(expected, answer) for _, (expected, answer, _) in found])
-    return [(kind, *case) for (kind, case), told in zip(found, judged, strict=True) if told is not case[2]]
+    return [(kind, *case) for (kind, case), reported in zip(found, judged, strict=True) if reported is not case[2]]
 
 
 def test_a_few_hundred_perturbed_answers_are_judged_as_they_were_made():
@@ -123,8 +123,8 @@ RIGHT = [
 
 def test_known_wrong_answers_of_each_kind_are_refused_and_other_spellings_accepted():
     judged = accepted([*WRONG, *RIGHT])
-    assert [pair for pair, told in zip(WRONG, judged, strict=False) if told] == []
-    assert [pair for pair, told in zip(RIGHT, judged[len(WRONG) :], strict=True) if not told] == []
+    assert [pair for pair, reported in zip(WRONG, judged, strict=False) if reported] == []
+    assert [pair for pair, reported in zip(RIGHT, judged[len(WRONG) :], strict=True) if not reported] == []
 
 
 @NEEDS_DATA

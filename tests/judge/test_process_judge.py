@@ -158,9 +158,9 @@ def test_what_the_process_logs_is_logged_here(judge: ProcessJudge, caplog):
         error = sys.exc_info()
     record = logging.LogRecord("autoclave.judge.local", logging.WARNING, "f", 1, "heard %s", (lambda: 0,), error)
     _Forwarded(cast("Any", Box)).handle(record)
-    here, there = Pipe()
-    here.send(forwarded[0])
-    judge._take(there.recv())
+    local_end, remote_end = Pipe()
+    local_end.send(forwarded[0])
+    judge._take(remote_end.recv())
     assert "heard <function" in caplog.text
     assert "ValueError: of a cell" in caplog.text
 

@@ -148,10 +148,10 @@ kept.clear()
 other = [3]
 f(2).clear()
 """
-    told = "[2, 1.5, 'x', True, None, [[]]]"
-    assert call(source, 2).lists == {"a": told, "i": "[]"}
+    reported = "[2, 1.5, 'x', True, None, [[]]]"
+    assert call(source, 2).lists == {"a": reported, "i": "[]"}
     trace = script(source)
-    assert trace.lists == {"kept": "[]", "other": "[3]", "f.a": told, "f.i": "[]"}
+    assert trace.lists == {"kept": "[]", "other": "[3]", "f.a": reported, "f.i": "[]"}
     assert (trace.variables, trace.left_out) == ({"f.n": "2"}, 0)
 
 

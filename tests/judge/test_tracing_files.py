@@ -26,10 +26,10 @@ class FaultyTracer:
     """A judge that can trace all but the programs whose source is `fault`."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
+        self.requested: list[tuple[str, int]] = []
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        self.asked.append((job.id, index))
+        self.requested.append((job.id, index))
         future: Future[Trace] = Future()
         if job.program.source == "fault":
             future.set_exception(JudgeFault("no trace: the cell died"))
@@ -74,7 +74,7 @@ def test_wrong_answers_get_a_line_each_in_order_and_a_fault_is_one(folder: Path)
         ("last", 1, "finished"),
     ]
     assert written[1]["fault"] == {"kind": "sandbox", "detail": "no trace: the cell died"}
-    assert tracer.asked == [("wrong", 0), ("faulty", 3), ("last", 1)]
+    assert tracer.requested == [("wrong", 0), ("faulty", 3), ("last", 1)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from autoclave.core import Ended, InputError, Outcome, Problem, Program, SandboxFault, Status, StoredTests
 from autoclave.core.outcome import LIMIT_OF_ERRNO, LIMITS
 from autoclave.judge import JudgeJob
-from autoclave.judge.messages import failure_of, failure_told
+from autoclave.judge.messages import failure_of, reported_failure
 from autoclave.judge.profiles import SCRIPT
 
 SUM = "print(sum(map(int, input().split())))"
@@ -140,7 +140,7 @@ LOOP.append(LOOP)
 
 
 @pytest.mark.parametrize(
-    ("entry_point", "arguments", "output", "complaint"),
+    ("entry_point", "arguments", "output", "reason"),
     [
         ("f", [object()], 1, "tests.cases[1].arguments cannot be sent to a program: object"),
         ("f", LOOP, 1, "tests.cases[1].arguments cannot be sent to a program: nested too deep"),
@@ -152,13 +152,13 @@ LOOP.append(LOOP)
     ],
 )
 def test_calls_that_can_only_fail_are_refused_before_anything_runs(
-    judge, call_problem, entry_point: str, arguments: Any, output: Any, complaint: str
+    judge, call_problem, entry_point: str, arguments: Any, output: Any, reason: str
 ):
     problem = call_problem(entry_point, ([], 1), (arguments, output))
     for refuse in (judge.check, lambda problem: judge.submit(JudgeJob(problem, Program("")))):
         with pytest.raises(InputError) as caught:
             refuse(problem)
-        assert str(caught.value).startswith(f"problem 'p': {complaint}")
+        assert str(caught.value).startswith(f"problem 'p': {reason}")
 
 
 def test_an_output_that_no_program_could_print_is_refused_before_anything_runs(judge, stdin_problem):
@@ -215,12 +215,12 @@ def test_a_cell_names_the_limit_behind_every_error_of_the_table_and_behind_no_ot
 
 @pytest.mark.parametrize("name", sorted(set(LIMIT_OF_ERRNO.values())))
 def test_an_exception_of_a_check_that_a_limit_explains_has_its_status_and_message(name: str):
-    assert failure_told(f"{name} OSError 1", "x") == LIMITS[name].failure
+    assert reported_failure(f"{name} OSError 1", "x") == LIMITS[name].failure
 
 
 def test_an_account_that_names_an_unknown_limit_is_a_fault():
     with pytest.raises(SandboxFault, match=r"'no_such'; must be one of memory, processes, disk, open_files, or -"):
-        failure_told("no_such OSError 1", "x")
+        reported_failure("no_such OSError 1", "x")
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def test_an_engine_that_is_not_there_is_refused_with_the_fix(monkeypatch: pytest
         open_sandbox(SandboxConfig(backend="container", memory_limit_mb=77))
 
 
-def test_every_backend_examines_the_host_with_reasons_and_fixes():
+def test_every_backend_validates_the_host_with_reasons_and_fixes():
     for name in ("namespace", "container"):  # `subprocess` needs nothing
-        checks = find_backend(name).examine(SandboxConfig())
+        checks = find_backend(name).validate(SandboxConfig())
         assert checks
         assert all(check.why and check.fix for check in checks)
 

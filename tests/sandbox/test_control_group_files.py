@@ -83,11 +83,11 @@ def test_a_controller_that_was_not_handed_down_is_named(tmp_path: Path):
     written(tmp_path / "me", cgroup__controllers="pids\n", cgroup__subtree_control="pids\n")
     place = place_of("0::/me", SECOND.format(root="/", base=tmp_path))
     assert not place.is_usable
-    assert "not given the controller memory" in place.lacking["memory"]
+    assert "not given the controller memory" in place.missing["memory"]
 
 
 def test_without_any_mount_each_controller_is_lacking():
-    assert place_of("0::/", "22 1 0:21 / /proc rw - proc proc rw").lacking.keys() == {"memory", "cpu", "pids"}
+    assert place_of("0::/", "22 1 0:21 / /proc rw - proc proc rw").missing.keys() == {"memory", "cpu", "pids"}
 
 
 @pytest.fixture

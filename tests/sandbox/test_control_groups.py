@@ -25,7 +25,7 @@ from .test_traces import JUDGING, children, descendants, first_processes, is_ali
 
 pytestmark = [
     pytest.mark.usefixtures("sandbox"),  # skips where no cells can be made
-    pytest.mark.skipif(not find_place().is_usable, reason=f"no control groups can be made: {find_place().lacking}"),
+    pytest.mark.skipif(not find_place().is_usable, reason=f"no control groups can be made: {find_place().missing}"),
 ]
 
 

@@ -39,7 +39,7 @@ def free_descriptors(number: int) -> Generator[None, None, None]:
             os.close(descriptor)
 
 
-def told_by(act: Callable[[], object]) -> str:
+def reported_by(act: Callable[[], object]) -> str:
     """The fault that `act` ends with, or nothing."""
     try:
         act()
@@ -53,8 +53,8 @@ def test_a_test_without_descriptors_is_a_named_fault_and_the_next_one_runs(open_
     with open_cell("print('fine')") as cell:
         before = os.listdir("/proc/self/fd")
         with free_descriptors(number):
-            told = told_by(lambda: cell.run(b""))
-        assert not told or "no file descriptor left" in told
+            reported = reported_by(lambda: cell.run(b""))
+        assert not reported or "no file descriptor left" in reported
         assert os.listdir("/proc/self/fd") == before
         assert cell.run(b"").stdout == b"fine\n"
 
@@ -65,10 +65,10 @@ def test_a_sandbox_without_descriptors_is_a_named_fault_and_leaves_nothing_open(
     before = os.listdir("/proc/self/fd")
     try:
         with free_descriptors(number):
-            told = told_by(lambda: sandbox.open(b"pass", PLAIN, LIMITS, MINIMAL).close())
+            reported = reported_by(lambda: sandbox.open(b"pass", PLAIN, LIMITS, MINIMAL).close())
     finally:
         sandbox.close()
-    assert not told or "no file descriptor left" in told
+    assert not reported or "no file descriptor left" in reported
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -92,7 +92,7 @@ def judging() -> Generator[Callable[[int | None], str], None, None]:
     """judging(number): judge a program that forks, where so many more processes may be made; what comes of it."""
     seat = find_place().seats.get("pids")
     if seat is None:
-        pytest.skip(f"no control groups can be made: {find_place().lacking}")
+        pytest.skip(f"no control groups can be made: {find_place().missing}")
     group = seat.folder / f"test-{os.getpid()}"
     group.mkdir()
     script = f'echo $$ > {group}/cgroup.procs; exec {sys.executable} -c "$PROGRAM"'

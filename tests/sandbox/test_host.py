@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import autoclave.sandbox
-from autoclave.sandbox import Sandbox, examine_host
+from autoclave.sandbox import Sandbox, validate_host
 
 
 def test_every_check_says_why_and_how_to_fix():
-    checks = examine_host()
+    checks = validate_host()
     assert {"user namespace", "mount namespace", "seccomp", "pivot_root", "landlock"} <= {c.name for c in checks}
     assert {"control group: memory", "control group: cpu", "control group: pids"} <= {c.name for c in checks}
     assert all(check.why and check.fix for check in checks)
@@ -24,12 +24,12 @@ def test_every_check_says_why_and_how_to_fix():
 
 def test_where_cells_work_every_required_check_is_present(sandbox: Sandbox):
     assert sandbox.level == "sealed"
-    assert [check for check in examine_host() if check.is_required and not check.is_present] == []
+    assert [check for check in validate_host() if check.is_required and not check.is_present] == []
 
 
 def test_the_public_names_of_the_package_are_these():
     types = "Cell HostCheck Limits Profile Runner Sandbox Session"
-    functions = "examine_backends examine_host open_sandbox require_package without_pause_process"
+    functions = "open_sandbox require_package validate_backends validate_host without_pause_process"
     assert sorted(autoclave.sandbox.__all__) == [*types.split(), *functions.split()]
 
 

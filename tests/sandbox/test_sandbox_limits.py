@@ -19,7 +19,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """One that the kernel helps, and one that must do without."""
     place = find_place() if request.param == "control groups" else Place({}, {})
     if request.param == "control groups" and not place.is_usable:
-        pytest.skip(f"no control groups can be made: {place.lacking}")
+        pytest.skip(f"no control groups can be made: {place.missing}")
     try:
         open_sandbox(SandboxConfig()).close()
     except IsolationError as error:

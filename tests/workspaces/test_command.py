@@ -218,14 +218,14 @@ def test_what_is_read_only_cannot_be_written(run: Run, tree: Path):
 
 
 def test_the_one_way_out_is_the_socket_that_we_serve(run: Run, tree: Path):
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     @contextlib.contextmanager
     def serve(door: socket.socket) -> Iterator[None]:
         def answer() -> None:
             connection, _ = door.accept()
             with connection:
-                heard.append(connection.recv(100))
+                received.append(connection.recv(100))
                 connection.sendall(b"from outside")
 
         thread = threading.Thread(target=answer)
@@ -246,7 +246,7 @@ def test_the_one_way_out_is_the_socket_that_we_serve(run: Run, tree: Path):
     outcome = run_command(SealedCommand(python(source), tree, layers, listens=True), LIMITS, serve)
     assert outcome.stdout.split(b"\n")[0] == b"from outside", outcome
     assert [int(line) for line in outcome.stdout.split()[2:]] == [111, 101, 101]
-    assert heard == [b"hello"]
+    assert received == [b"hello"]
 
 
 def test_nothing_is_left_when_we_are_killed(tree: Path):

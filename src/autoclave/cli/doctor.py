@@ -10,7 +10,7 @@ import sys
 import click
 
 from autoclave.cli.settings import resolve, takes_settings
-from autoclave.compose.host import HostCheck, examine_host
+from autoclave.compose.host import HostCheck, validate_host
 from autoclave.config import JudgeRunConfig
 
 
@@ -28,7 +28,7 @@ def doctor(settings: tuple[str, ...], as_json: bool) -> None:
     Example: autoclave doctor
     """
     config = resolve(JudgeRunConfig, settings).config
-    checks, level, refusal = examine_host(config.sandbox, config.judge)
+    checks, level, refusal = validate_host(config.sandbox, config.judge)
     if as_json:
         rows = [dataclasses.asdict(check) for check in checks]
         click.echo(json.dumps({"level": level, "refusal": refusal, "checks": rows}, indent=2))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
-from autoclave.judge import Judge, LocalJudge, examine_languages
-from autoclave.sandbox import HostCheck, examine_backends, open_sandbox, without_pause_process
-from autoclave.sandbox import examine_host as list_host_checks
+from autoclave.judge import Judge, LocalJudge, validate_languages
+from autoclave.sandbox import HostCheck, open_sandbox, validate_backends, without_pause_process
+from autoclave.sandbox import validate_host as list_host_checks
 
 
 def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
@@ -29,9 +29,9 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
 
 
 @without_pause_process()
-def examine_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
+def validate_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
     """What this host offers: the checks, the level of isolation that results, and why none does."""
-    checks = [*list_host_checks(), *examine_backends(config), *examine_languages(judge)]
+    checks = [*list_host_checks(), *validate_backends(config), *validate_languages(judge)]
     try:
         sandbox = open_sandbox(config)
     except IsolationError as error:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from autoclave.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from autoclave.judge.environments import examine_languages
+    from autoclave.judge.environments import validate_languages
     from autoclave.judge.extraction import EXTRACTION_RULES
     from autoclave.judge.files import judge_file
     from autoclave.judge.final_answer import ANSWER_RULES
@@ -19,7 +19,7 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "environments": "examine_languages",
+            "environments": "validate_languages",
             "extraction": "EXTRACTION_RULES",
             "files": "judge_file",
             "final_answer": "ANSWER_RULES",
@@ -43,9 +43,9 @@ __all__ = [
     "ProcessJudge",
     "RunOrder",
     "RunResult",
-    "examine_languages",
     "judge_file",
     "run_program",
     "stream",
     "trace_file",
+    "validate_languages",
 ]

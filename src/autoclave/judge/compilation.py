@@ -111,7 +111,7 @@ class Cpp:
         match outcome.ended:
             case Ended.EXITED if outcome.exit_code == 0:
                 return outcome.stdout
-            case Ended.EXITED if not is_told_of_a_kill(outcome.stderr):
+            case Ended.EXITED if not reports_kill(outcome.stderr):
                 return CompileError(first_error(outcome.stderr))
             case Ended.CPU_TIME | Ended.WALL_TIME if outcome.ended is Ended.CPU_TIME or used_most_of_its_time:
                 return CompileError(f"compilation takes longer than {config.time_limit_s:g} s", is_time_limit=True)
@@ -125,7 +125,7 @@ class Cpp:
                 raise SandboxFault(f"the compiler was stopped by the host ({outcome.ended})")
 
 
-def is_told_of_a_kill(messages: bytes) -> bool:
+def reports_kill(messages: bytes) -> bool:
     """Whether the compiler's driver says that a part of it was killed.
 
     A source can have any text printed, but not last: its own errors end with other lines. Messages that were cut may

@@ -64,7 +64,7 @@ class Environments:
         return found
 
 
-def examine_languages(config: JudgeConfig) -> list[HostCheck]:
+def validate_languages(config: JudgeConfig) -> list[HostCheck]:
     """What the host offers for programs beyond the standard library: packages of profiles, and the compiler."""
     profiles = profiles_of(config.profiles).values()
     packages = [_check_packages(profile) for profile in profiles if profile.packages]

@@ -69,7 +69,7 @@ class _Failure(NamedTuple):
     message: str
 
 
-class Unwanted(Exception):
+class Cancelled(Exception):
     """Nobody waits for the verdict any more."""
 
 
@@ -119,7 +119,7 @@ class Evaluation:
     def _run_tests(self, trial: Trial) -> Verdict:
         for index in self._prepared.indices:
             if self._results and not self._is_wanted():
-                raise Unwanted
+                raise Cancelled
             judged = self._judge(trial, index)
             self._note(_result(index, judged), judged.message)
             if self._first_failure and self._prepared.job.stop_at_failure:

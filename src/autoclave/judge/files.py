@@ -128,14 +128,14 @@ def _submit(
     judge: Judge, problems: ProblemIndex, submission: Submission, rules: _Rules, tests: str, stop_at_failure: bool
 ) -> Future[Verdict]:
     problem = problems[submission.problem_id]
-    asks_for_answer = isinstance(problem.tests, AnswerTests)
+    expects_answer = isinstance(problem.tests, AnswerTests)
     source = submission.source
     if source is None:
-        find = rules.answer if asks_for_answer else rules.program
+        find = rules.answer if expects_answer else rules.program
         source = find(submission.response or "")
     if source is None:
         future: Future[Verdict] = Future()
-        message = f"the response holds no {'final answer' if asks_for_answer else 'program'}"
+        message = f"the response holds no {'final answer' if expects_answer else 'program'}"
         future.set_result(
             Verdict.of(
                 Status.BAD_FORMAT,

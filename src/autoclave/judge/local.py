@@ -33,11 +33,11 @@ from autoclave.core import (
     Trace,
     Verdict,
 )
-from autoclave.judge.evaluation import Evaluation, PreparedJob, Unwanted
-from autoclave.judge.examination import Examination
+from autoclave.judge.evaluation import Cancelled, Evaluation, PreparedJob
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.traces import PreparedTrace, SharedCell
+from autoclave.judge.validation import ProblemValidation
 from autoclave.sandbox import Sandbox, open_sandbox
 
 _ATTEMPTS = 3
@@ -46,13 +46,18 @@ _TRACES_PER_CELL = 8
 """Runs of one program that follow each other; more than that are shared out among the workers."""
 _REMEMBERED_RESULTS = 30_000
 """Results of single tests in all verdicts that are kept: about 10 MB. A verdict itself counts as one more."""
-_CANARY = JudgeJob(
-    Problem(statement="canary", tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]), id="canary", profile="plain"),
+_CONTROL_JOB = JudgeJob(
+    Problem(
+        statement="control program",
+        tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]),
+        id="control",
+        profile="plain",
+    ),
     Program("print(sum(map(int, input().split())))"),
 )
-_CANARIES_OF_ANSWERS = {
+_CONTROL_ANSWERS = {
     comparator: JudgeJob(
-        Problem(statement="canary", tests=AnswerTests("answer", "3", comparator), id="canary"), Program("3")
+        Problem(statement="control program", tests=AnswerTests("answer", "3", comparator), id="control"), Program("3")
     )
     for comparator in ("math", "value", "text")
 }
@@ -98,7 +103,7 @@ class LocalJudge(Closing):
         """
         self._sandbox_config = sandbox_config or SandboxConfig()
         self._judge_config = judge_config or JudgeConfig()
-        self._examination = Examination(self._sandbox_config, self._judge_config)
+        self._validation = ProblemValidation(self._sandbox_config, self._judge_config)
         cores = sorted(os.sched_getaffinity(0))
         num_workers = self._judge_config.workers or len(cores)
         self._gate = Gate()
@@ -127,11 +132,11 @@ class LocalJudge(Closing):
         return self._sandboxes[0].level
 
     def check(self, problem: Problem) -> None:
-        self._examination.of(problem)
+        self._validation.of(problem)
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
-        problem = self._examination.of(job.problem)
-        prepared = self._examination.prepared(job)
+        problem = self._validation.of(job.problem)
+        prepared = self._validation.prepared(job)
         future: Future[Verdict] = Future()
         key = (problem.digest, job.program.language, _digest_of(job.program), job.tests, job.stop_at_failure)
         with self._lock:
@@ -150,9 +155,9 @@ class LocalJudge(Closing):
             return f"{len(self._pending)} programs wait or are judged, {self._num_judged} were judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        prepared = self._examination.prepared_trace(job, index)
+        prepared = self._validation.prepared_trace(job, index)
         future: Future[Trace] = Future()
-        key = (self._examination.of(job.problem).digest, job.program.language, _digest_of(job.program))
+        key = (self._validation.of(job.problem).digest, job.program.language, _digest_of(job.program))
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -178,7 +183,7 @@ class LocalJudge(Closing):
             sandbox.close()
         for thread in self._threads:
             thread.join()
-        self._examination.close()
+        self._validation.close()
 
     def _enqueue(self, key: _Key, prepared: PreparedJob, future: Future[Verdict]) -> None:
         item = self._pending.get(key)
@@ -194,16 +199,16 @@ class LocalJudge(Closing):
             if isinstance(item, _PendingTraces):
                 self._trace(item, sandbox)
                 continue
-            if self._is_unwanted(item):
+            if self._is_cancelled(item):
                 continue
             try:
                 self._finish(item, self._judge(item, sandbox))
-            except Unwanted:
+            except Cancelled:
                 continue
             except Exception as error:  # noqa: BLE001  a bug here must fail its job, not silence the worker
                 self._fail(item, error)
 
-    def _is_unwanted(self, item: _Pending) -> bool:
+    def _is_cancelled(self, item: _Pending) -> bool:
         """Whether all who waited for it have cancelled; then it is forgotten."""
         with self._lock:
             if not all(future.cancelled() for _, future in item.waiting):
@@ -218,7 +223,7 @@ class LocalJudge(Closing):
         for _ in range(_ATTEMPTS):
             if self._is_closed:
                 break
-            evaluation = Evaluation(prepared, sandbox, self._gate, lambda: not self._is_unwanted(item))
+            evaluation = Evaluation(prepared, sandbox, self._gate, lambda: not self._is_cancelled(item))
             try:
                 return evaluation.run()
             except InputError as error:
@@ -230,7 +235,7 @@ class LocalJudge(Closing):
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
-        if self._is_provoked(fault, job.problem, sandbox):
+        if self._is_induced(fault, job.problem, sandbox):
             return self._last_attempt(item, sandbox, evaluation)
         return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
 
@@ -287,17 +292,17 @@ class LocalJudge(Closing):
                 if self._is_closed:
                     break
                 _log.warning("sandbox fault while tracing problem %r: %s", prepared.job.problem.id, error)
-        if self._is_provoked(fault, prepared.job.problem, shared.sandbox):
+        if self._is_induced(fault, prepared.job.problem, shared.sandbox):
             return prepared.no_values("the program made its cell fail")
         raise JudgeFault(f"no trace: {fault}")
 
-    def _is_provoked(self, fault: SandboxFault | None, problem: Problem, sandbox: Sandbox) -> bool:
+    def _is_induced(self, fault: SandboxFault | None, problem: Problem, sandbox: Sandbox) -> bool:
         """Whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
         is_of_host = isinstance(fault, ExhaustedFault)
-        return not is_of_host and not self._is_closed and self._is_canary_accepted(_canary_for(problem), sandbox)
+        return not is_of_host and not self._is_closed and self._is_control_accepted(_control_for(problem), sandbox)
 
-    def _is_canary_accepted(self, canary: JudgeJob, sandbox: Sandbox) -> bool:
-        prepared = self._examination.prepared(canary)
+    def _is_control_accepted(self, control: JudgeJob, sandbox: Sandbox) -> bool:
+        prepared = self._validation.prepared(control)
         try:
             return Evaluation(prepared, sandbox, self._gate).run().is_accepted
         except SandboxFault:
@@ -332,10 +337,10 @@ class LocalJudge(Closing):
                 future.set_exception(error)
 
 
-def _canary_for(problem: Problem) -> JudgeJob:
+def _control_for(problem: Problem) -> JudgeJob:
     """A job known to be good, in such cells as those of `problem`."""
     tests = problem.tests
-    return _CANARIES_OF_ANSWERS[tests.comparator] if isinstance(tests, AnswerTests) else _CANARY
+    return _CONTROL_ANSWERS[tests.comparator] if isinstance(tests, AnswerTests) else _CONTROL_JOB
 
 
 def _digest_of(program: Program) -> bytes:

@@ -54,7 +54,7 @@ def _exit_message(code: int | None) -> str:
     return f"exit code {code}{_BROKEN_OR_OWN if code == _BROKEN_RUNNER else ''}"
 
 
-def failure_told(account: str, source: str) -> tuple[Status, str]:
+def reported_failure(account: str, source: str) -> tuple[Status, str]:
     """Status and message of an exception that ended a check: the limit that it speaks of, or its name.
 
     Raises:
@@ -69,13 +69,13 @@ def exception_message(account: str, source: str) -> str:
     """`ValueError (line 3)` or `ModuleNotFoundError: numpy (line 1)` from an account, or nothing when it has no
     exception.
     """
-    told = _ACCOUNT.fullmatch(account)
-    if not told:
+    reported = _ACCOUNT.fullmatch(account)
+    if not reported:
         return ""
-    name = told["name"] if told["name"] in _EXCEPTIONS else "an exception"
-    if name == "ModuleNotFoundError" and _imports(source, told["module"] or ""):
-        name += f": {told['module']}"
-    line, num_lines = int(told["line"]), source.count("\n") + 1 if source else 0
+    name = reported["name"] if reported["name"] in _EXCEPTIONS else "an exception"
+    if name == "ModuleNotFoundError" and _imports(source, reported["module"] or ""):
+        name += f": {reported['module']}"
+    line, num_lines = int(reported["line"]), source.count("\n") + 1 if source else 0
     return f"{name} (line {line})" if 0 < line <= num_lines else name
 
 
@@ -89,10 +89,10 @@ def _imports(source: str, module: str) -> bool:
 
 def _abortion(stderr: bytes) -> tuple[Status, str]:
     """Status and message of a C++ program that nothing caught the exception of, or of any other that aborts."""
-    told = _TERMINATED.findall(stderr[-_TAIL_BYTES:])
-    if not told:
+    reported = _TERMINATED.findall(stderr[-_TAIL_BYTES:])
+    if not reported:
         return Status.RUNTIME_ERROR, "killed by SIGABRT"
-    name, what = (part.decode("ascii", "replace") for part in told[-1])
+    name, what = (part.decode("ascii", "replace") for part in reported[-1])
     shown = name if _STANDARD_EXCEPTIONS.fullmatch(name) else "exception"
     limits = [ended for number, ended in LIMIT_OF_ERRNO.items() if os.strerror(number) in what]
     for ended in [Ended.MEMORY] if name in _NO_MEMORY else limits:

@@ -183,7 +183,7 @@ class PlainRunner(Closing):
                 account = session.receive()
             finally:
                 outcome = session.close()
-        return _told(outcome, account, order.fetch)
+        return _result(outcome, account, order.fetch)
 
     def _limits(self, order: RunOrder) -> Limits:
         limits = sandbox_limits(self._config, order.time_limit_s, order.memory_limit_mb)
@@ -232,15 +232,15 @@ def _refused(error: CompileError) -> RunResult:
 # --- The account of a cell -----------------------------------------------------------------------------------------
 
 
-def _told(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
+def _result(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
     """What a cell tells, as far as it has the form that runners give it."""
-    told: Any = None
+    reported: Any = None
     if account is not None:
         with contextlib.suppress(NotPlainError):
-            told = decode(account)
-    if type(told) is not dict:
+            reported = decode(account)
+    if type(reported) is not dict:
         return RunResult(outcome)
-    plain = cast("dict[str, Any]", told)
+    plain = cast("dict[str, Any]", reported)
     value, length = plain.get("value"), plain.get("value_length")
     value = value[:_MAX_VALUE_CHARS] if type(value) is str else None
     cut = max(length - len(value), 0) if value is not None and type(length) is int and length < 1 << 40 else 0
@@ -250,10 +250,10 @@ def _told(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunR
     return RunResult(outcome, None, value, cut, kept, _cells(plain.get("cells")))
 
 
-def _cells(told: Any) -> list[NotebookCell]:
+def _cells(reported: Any) -> list[NotebookCell]:
     """The cells of a notebook; none if one is not what a runner writes."""
     cells: list[NotebookCell] = []
-    for cell in cast("list[Any]", told) if type(told) is list else []:
+    for cell in cast("list[Any]", reported) if type(reported) is list else []:
         match cell:
             case {"stdout": str(out), "stderr": str(err), "value": str() | None as value, "error": None}:
                 cells.append(NotebookCell(out, err, value, None))

@@ -26,9 +26,9 @@ from typing import Any, cast
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
-from autoclave.judge.examination import Examination
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.process_host import Answer, Begin, Cancel, End, Hold, Outbox, Ready, Refusal, Release, Reply
+from autoclave.judge.validation import ProblemValidation
 
 _START = (
     "import json, sys\n"
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     """What the process has in hand. Its job holds the problem."""
 
     order: Begin
@@ -66,11 +66,11 @@ class ProcessJudge(Closing):
             JudgeFault: the process died while it started.
         """
         self._configs = sandbox_config or SandboxConfig(), judge_config or JudgeConfig()
-        self._examination = Examination(*self._configs, forgotten=self._forget)
+        self._validation = ProblemValidation(*self._configs, forgotten=self._forget)
         self._tickets = itertools.count()
         self._lock = threading.Lock()
         self._has_work = threading.Condition(self._lock)
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _Request] = {}
         self._num_judged = 0
         self._is_closed = False
         self._process = _Process(*self._configs)
@@ -87,54 +87,54 @@ class ProcessJudge(Closing):
         return self._process.id
 
     def check(self, problem: Problem) -> None:
-        self._examination.of(problem)
+        self._validation.of(problem)
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
-        self._examination.prepared(job)
-        return self._ask(job)
+        self._validation.prepared(job)
+        return self._request(job)
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        self._examination.prepared_trace(job, index)
-        return self._ask(job, index)
+        self._validation.prepared_trace(job, index)
+        return self._request(job, index)
 
     def state(self) -> str:
         with self._lock:
-            return f"{len(self._asked)} programs wait or are judged, {self._num_judged} were judged"
+            return f"{len(self._requests)} programs wait or are judged, {self._num_judged} were judged"
 
     def close(self) -> None:
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            asked = list(self._asked.values())
-            self._asked.clear()
+            requests = list(self._requests.values())
+            self._requests.clear()
             self._process.outbox.put(End())
             self._has_work.notify_all()
-        for each in asked:
+        for each in requests:
             each.future.cancel()
         self._thread.join(_CLOSE_TIMEOUT_S)
         self._process.end()
         self._thread.join()
-        self._examination.close()
+        self._validation.close()
 
-    def _ask(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
-        number = self._examination.of(job.problem).number
+    def _request(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
+        number = self._validation.of(job.problem).number
         ticket = next(self._tickets)
         order = Begin(ticket, number, job.program, job.id, job.tests, job.stop_at_failure, traced)
-        asked = _Asked(order, job, Future())
+        request = _Request(order, job, Future())
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
-            self._asked[ticket] = asked
-            self._process.begin(asked)
+            self._requests[ticket] = request
+            self._process.begin(request)
             self._has_work.notify_all()
-        asked.future.add_done_callback(partial(self._note_cancelled, ticket))
-        return asked.future
+        request.future.add_done_callback(partial(self._note_cancelled, ticket))
+        return request.future
 
     def _note_cancelled(self, ticket: int, future: Future[Any]) -> None:
         if future.cancelled():
             with self._lock:
-                self._asked.pop(ticket, None)
+                self._requests.pop(ticket, None)
                 self._process.outbox.put(Cancel(ticket))
 
     def _forget(self, number: int) -> None:
@@ -162,21 +162,21 @@ class ProcessJudge(Closing):
             logging.getLogger(reply.name).handle(reply)
         elif isinstance(reply, Answer):
             with self._lock:
-                asked = self._asked.pop(reply.ticket, None)
-                self._num_judged += asked is not None and asked.order.traced is None
-            if asked is None or not asked.future.set_running_or_notify_cancel():
+                request = self._requests.pop(reply.ticket, None)
+                self._num_judged += request is not None and request.order.traced is None
+            if request is None or not request.future.set_running_or_notify_cancel():
                 return
             if reply.error is not None:
-                asked.future.set_exception(reply.error)
+                request.future.set_exception(reply.error)
             else:
-                asked.future.set_result(reply.value)
+                request.future.set_result(reply.value)
 
     def _note_death(self, reason: str) -> None:
         """Give up what was in hand too often."""
         with self._lock:
-            for asked in self._asked.values():
-                asked.deaths += 1
-            given_up = [asked for asked in self._asked.values() if asked.deaths >= _MOST_DEATHS]
+            for request in self._requests.values():
+                request.deaths += 1
+            given_up = [request for request in self._requests.values() if request.deaths >= _MOST_DEATHS]
         self._fail(given_up, reason)
 
     def _start_again(self) -> bool:
@@ -198,28 +198,28 @@ class ProcessJudge(Closing):
                     continue
                 with self._lock:
                     self._process = process
-                    for asked in self._asked.values():
-                        process.begin(asked)
+                    for request in self._requests.values():
+                        process.begin(request)
                     if self._is_closed:
                         process.outbox.put(End())
                 return True
             with self._lock:
-                given_up = list(self._asked.values())
+                given_up = list(self._requests.values())
             self._fail(given_up, reason)
             with self._lock:
-                self._has_work.wait_for(lambda: self._is_closed or self._asked)
+                self._has_work.wait_for(lambda: self._is_closed or self._requests)
 
-    def _fail(self, given_up: list[_Asked], reason: str) -> None:
-        for asked in given_up:
+    def _fail(self, given_up: list[_Request], reason: str) -> None:
+        for request in given_up:
             with self._lock:
-                self._asked.pop(asked.order.ticket, None)
-            if not asked.future.set_running_or_notify_cancel():
+                self._requests.pop(request.order.ticket, None)
+            if not request.future.set_running_or_notify_cancel():
                 continue
-            if asked.order.traced is not None:
-                asked.future.set_exception(JudgeFault(reason))
+            if request.order.traced is not None:
+                request.future.set_exception(JudgeFault(reason))
                 continue
-            fault = Verdict.none(Fault("judge", reason), problem_id=asked.job.problem.id, id=asked.job.id)
-            asked.future.set_result(replace(fault, level=self.level))
+            fault = Verdict.none(Fault("judge", reason), problem_id=request.job.problem.id, id=request.job.id)
+            request.future.set_result(replace(fault, level=self.level))
 
 
 class _Process:
@@ -232,15 +232,15 @@ class _Process:
             IsolationError: this host cannot isolate as the settings ask.
             JudgeFault: it died.
         """
-        here, there = socket.socketpair()
-        self._connection = Connection(here.detach())
+        local_end, remote_end = socket.socketpair()
+        self._connection = Connection(local_end.detach())
         self.outbox = Outbox(self._connection)
-        with there:
+        with remote_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps([sys.path, there.fileno()])],
+                [sys.executable, "-c", _START, json.dumps([sys.path, remote_end.fileno()])],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # nothing it prints is output of the command
-                pass_fds=[there.fileno()],
+                pass_fds=[remote_end.fileno()],
                 start_new_session=True,  # Ctrl-C is for the one that asks
             )
         self.id = self._process.pid
@@ -263,13 +263,13 @@ class _Process:
         """
         return cast("list[Reply]", self._connection.recv())
 
-    def begin(self, asked: _Asked) -> None:
+    def begin(self, request: _Request) -> None:
         """Hand it a job; its problem first, if it has not got that."""
-        number = asked.order.problem
+        number = request.order.problem
         if number not in self._held:
             self._held.add(number)
-            self.outbox.put(Hold(number, asked.job.problem))
-        self.outbox.put(asked.order)
+            self.outbox.put(Hold(number, request.job.problem))
+        self.outbox.put(request.order)
 
     def release(self, number: int) -> None:
         """It need not hold a problem any more. Waits for nothing."""

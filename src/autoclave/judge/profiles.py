@@ -34,9 +34,9 @@ _LCB = Profile(
     modules=_STARRED,
     recursion_limit=_DEEP,
     int_max_str_digits=_DEEP,
-    is_rehearsed=True,
+    is_warmed=True,
 )
-_PLAIN = Profile(name="plain", modules=("sys",), is_rehearsed=True)
+_PLAIN = Profile(name="plain", modules=("sys",), is_warmed=True)
 _NUMPY_MODULES = ("numpy", "numpy.linalg", "numpy.random", "numpy.fft")  # the last two are else loaded at first use
 
 _LEETCODE = f"\nfrom sortedcontainers import *\ninf = float('inf')\n{NODES}"
@@ -70,7 +70,7 @@ def _extended(name: str, config: ProfileConfig) -> Profile:
         preamble=f"{base.preamble}\n{config.preamble}",
         modules=base.modules + config.packages,
         packages=config.packages,
-        is_rehearsed=not (config.preamble or config.packages),  # who knows what it remembers, or registers
+        is_warmed=not (config.preamble or config.packages),  # who knows what it remembers, or registers
     )
 
 
@@ -92,13 +92,13 @@ def value_rules_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, Valu
 _HERE = Path(__file__).parent
 
 
-def _runner(name: str, *modules: str, is_rehearsed: bool = False) -> Runner:
+def _runner(name: str, *modules: str, is_warmed: bool = False) -> Runner:
     """A runner from the texts of modules, in this order, and before them the limits by number of error."""
-    texts = [(_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules]
-    return Runner(name, "\n".join([f"{LIMIT_OF_ERRNO = }", *texts]), is_rehearsed)
+    sources = [(_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules]
+    return Runner(name, "\n".join([f"{LIMIT_OF_ERRNO = }", *sources]), is_warmed)
 
 
-SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_rehearsed=True)
+SCRIPT = _runner("script", "runners/python_program", "runners/failure", "runners/script", is_warmed=True)
 """Runs a program as a script, with real standard streams."""
 
 _FRAMES = ("plain_data", "runners/frames", "runners/python_program", "runners/failure")
@@ -111,7 +111,7 @@ FREE_RUN = _runner("free_run", *_FREE_RUN)
 NOTEBOOK = _runner("notebook", *_FREE_RUN, "runners/notebook")
 """Runs pieces of Python one after the other, and tells what each printed."""
 
-CALL_SERVER = _runner("call_server", *_FRAMES, "runners/entry_point", "runners/call_server", is_rehearsed=True)
+CALL_SERVER = _runner("call_server", *_FRAMES, "runners/entry_point", "runners/call_server", is_warmed=True)
 """Calls one function of the program; arguments and result travel as plain data."""
 
 _OBSERVATION = ("traced_values", *_FRAMES)
@@ -138,8 +138,8 @@ NATIVE = _runner("native", "runners/native")
 """Runs a compiled program, with real standard streams."""
 _PEER = ("runners/crossing", "runners/python_program", "runners/failure", "runners/peer")
 
-CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate", is_rehearsed=True)
+CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate", is_warmed=True)
 """Does what a check asks of the program."""
 
-CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host", is_rehearsed=True)
+CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host", is_warmed=True)
 """Runs a check, in a cell of its own."""

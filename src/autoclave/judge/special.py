@@ -57,7 +57,7 @@ class SpecialJudge:
         session = self._open_cell().session()
         try:
             is_ready = session.receive() == _READY
-            word = _ask(session, encode({"kind": kind, "input": given, "expected": expected}), answer, is_ready)
+            word = _request(session, encode({"kind": kind, "input": given, "expected": expected}), answer, is_ready)
         finally:
             outcome = session.close()
         refuse_interference(outcome, "a checker")
@@ -91,7 +91,7 @@ class SpecialJudge:
         return InputError(f"problem {self._problem_id!r}: checker.source {what}")
 
 
-def _ask(session: Session, question: bytes, answer: bytes, is_ready: bool) -> bytes | None:
+def _request(session: Session, question: bytes, answer: bytes, is_ready: bool) -> bytes | None:
     if not is_ready:
         return None
     session.send(question)
@@ -99,13 +99,13 @@ def _ask(session: Session, question: bytes, answer: bytes, is_ready: bool) -> by
     return session.receive()
 
 
-def refuse_interference(outcome: Outcome, who: str) -> None:
+def refuse_interference(outcome: Outcome, subject: str) -> None:
     """One of our own that waits, or is killed by the host, tells of the machine rather than of what it looked at.
 
     Raises:
-        SandboxFault: `who` did so.
+        SandboxFault: `subject` did so.
     """
     if outcome.ended is Ended.WALL_TIME:
-        raise SandboxFault(f"{who} used up its wall time")
+        raise SandboxFault(f"{subject} used up its wall time")
     if outcome.ended is Ended.SIGNALLED and outcome.signal == 9:
-        raise SandboxFault(f"{who} was killed")
+        raise SandboxFault(f"{subject} was killed")

@@ -70,7 +70,7 @@ def find_toolchain(compiler: str) -> Toolchain:
     libraries = [path for executable in [driver, *programs] for path in _shared_libraries(executable)]
     return Toolchain(
         driver,
-        _ask(driver, "--version").partition("\n")[0],
+        _query(driver, "--version").partition("\n")[0],
         os.pathsep.join(dict.fromkeys(os.path.dirname(path) for path in programs)),
         tuple(dict.fromkeys([driver, *programs, *files, *_include_folders(driver), *libraries])),
     )
@@ -89,9 +89,9 @@ def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
         timeout=_TIMEOUT_S, check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no explanation"])[0]
+        reported = (done.stderr.strip().splitlines() or ["no explanation"])[0]
         raise HostError(
-            f"judge.cpp.flags = {json.dumps(flags)}: {said}. Fix: leave out what this compiler does not know."
+            f"judge.cpp.flags = {json.dumps(flags)}: {reported}. Fix: leave out what this compiler does not know."
         )
 
 
@@ -105,11 +105,11 @@ def compiler_check(compiler: str) -> HostCheck:
 
 
 def _program(driver: str, name: str) -> str | None:
-    return shutil.which(_ask(driver, f"-print-prog-name={name}").strip())
+    return shutil.which(_query(driver, f"-print-prog-name={name}").strip())
 
 
 def _file(driver: str, name: str) -> str | None:
-    path = os.path.normpath(_ask(driver, f"-print-file-name={name}").strip())
+    path = os.path.normpath(_query(driver, f"-print-file-name={name}").strip())
     return path if os.path.isabs(path) and os.path.exists(path) else None
 
 
@@ -125,7 +125,7 @@ def _with_parts(path: str | None) -> list[str]:
 
 
 def _include_folders(driver: str) -> list[str]:
-    listed = _INCLUDE_FOLDERS.search(_ask(driver, "-E", "-v", "-x", "c++", os.devnull))
+    listed = _INCLUDE_FOLDERS.search(_query(driver, "-E", "-v", "-x", "c++", os.devnull))
     folders = listed[1].split("\n") if listed else []
     return [os.path.normpath(folder.strip()) for folder in folders if folder.strip() and os.path.isdir(folder.strip())]
 
@@ -143,7 +143,7 @@ def _shared_libraries(executable: str) -> list[str]:
     return re.findall(r"(?:=> |^\s*)(/\S+) \(0x", done.stdout, re.MULTILINE)
 
 
-def _ask(driver: str, *question: str) -> str:
+def _query(driver: str, *question: str) -> str:
     """Answer and messages of the compiler."""
     try:
         done = subprocess.run(

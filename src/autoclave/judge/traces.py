@@ -89,16 +89,16 @@ class PreparedTrace:
             return self.no_values(message)
         if account is None:
             return self.no_values(message or "it ended before its variables could be told")
-        told = _read(account, source)
-        if told is None:
+        reported = _read(account, source)
+        if reported is None:
             return self.no_values("its account is malformed")
-        result, is_whole = self.style.result(told, outcome)
+        result, is_whole = self.style.result(reported, outcome)
         return replace(
             self.no_values(message),
             status=TraceStatus.RAISED if failure else TraceStatus.FINISHED,
-            variables=told.variables,
-            lists=told.lists,
-            left_out=told.left_out,
+            variables=reported.variables,
+            lists=reported.lists,
+            left_out=reported.left_out,
             result=result,
             is_result_whole=is_whole,
         )
@@ -180,7 +180,7 @@ class _Style(Protocol):
 
     def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]: ...
 
-    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]: ...
+    def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]: ...
 
 
 class _MainProgram:
@@ -200,7 +200,7 @@ class _MainProgram:
             outcome = session.close()
         return account, outcome
 
-    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]:
+    def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]:
         text = outcome.stdout.decode("utf-8", "replace")
         return text[:MAX_RESULT_LENGTH], len(text) <= MAX_RESULT_LENGTH
 
@@ -223,11 +223,11 @@ class _Call:
             outcome = session.close()
         return account, outcome
 
-    def result(self, told: _Account, outcome: Outcome) -> tuple[str | None, bool]:
-        if len(told.result) != 1:
+    def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]:
+        if len(reported.result) != 1:
             return None, False
         try:
-            text = literal(told.result[0])
+            text = literal(reported.result[0])
         except (ValueError, RecursionError):  # an integer of very many digits, or nested too deep
             return None, False
         return (text, True) if len(text) <= MAX_RESULT_LENGTH else (None, False)
@@ -257,12 +257,12 @@ def _read(account: bytes, source: str) -> _Account | None:
     if len(account) > _MAX_ACCOUNT_BYTES:
         return None
     try:
-        told: Any = decode(account)
+        reported: Any = decode(account)
     except NotPlainError:
         return None
-    match told:
+    match reported:
         case {"variables": list(), "left_out": int()}:
-            given = cast("dict[str, Any]", told)
+            given = cast("dict[str, Any]", reported)
         case _:
             return None
     pairs: list[Any] = given["variables"]

@@ -1,11 +1,11 @@
 """One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
 
 from autoclave.sandbox.container.engine import without_pause_process
-from autoclave.sandbox.host import HostCheck, examine_host
+from autoclave.sandbox.host import HostCheck, validate_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
 from autoclave.sandbox.packages import require_package
 from autoclave.sandbox.start import open_sandbox
-from autoclave.sandbox.survey import examine_backends
+from autoclave.sandbox.survey import validate_backends
 
 __all__ = [
     "Cell",
@@ -15,9 +15,9 @@ __all__ = [
     "Runner",
     "Sandbox",
     "Session",
-    "examine_backends",
-    "examine_host",
     "open_sandbox",
     "require_package",
+    "validate_backends",
+    "validate_host",
     "without_pause_process",
 ]

@@ -38,7 +38,7 @@ class Backend(Protocol):
         """
         ...
 
-    def examine(self, config: SandboxConfig) -> list[HostCheck]:
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
         """What the host offers for it, item by item."""
         ...
 

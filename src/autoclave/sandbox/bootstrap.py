@@ -23,7 +23,7 @@ _MODULES = (
     "confinement",
     "loops",
     "process",
-    "rehearsal",
+    "warm_up",
     "init",
     "zygote",
     "joining",

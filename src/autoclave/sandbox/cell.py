@@ -24,7 +24,7 @@ from autoclave.sandbox.zygote import Zygote
 
 _SCRATCH, _KERNEL_LIMIT = struct.Struct("<3Q"), struct.Struct("<2Q")
 """See `SCRATCH` and `KERNEL_LIMIT` in `guest/loops.py`."""
-_MAX_COMPLAINT_BYTES = 1 << 16
+_MAX_ERROR_BYTES = 1 << 16
 
 
 class Lease(Protocol):
@@ -148,9 +148,9 @@ class ZygoteCell:
         self.connection.settimeout(self.limits.wall_s)
         try:
             self.connection.sendall(unsent)
-            complaint = _receive_block(self.connection, _MAX_COMPLAINT_BYTES)
-            if complaint:
-                self.compile_error = _error_in(complaint)
+            message = _receive_block(self.connection, _MAX_ERROR_BYTES)
+            if message:
+                self.compile_error = _error_in(message)
         except TimeoutError:
             self._blame_preparation()
         except OSError as error:
@@ -181,10 +181,10 @@ class ZygoteCell:
         self.compile_error = "the compiler crashed"
 
 
-def _error_in(complaint: bytes) -> str:
+def _error_in(message: bytes) -> str:
     """What a first process says of a program that cannot be prepared."""
     try:
-        answer = json.loads(complaint)
+        answer = json.loads(message)
         line = answer["line"]
         where = f" (line {line})" if isinstance(line, int) else ""
         return printable(str(answer["compile_error"]))[:200] + where

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from autoclave.core import ExhaustedFault, SandboxFault
 
-_LACKS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def named_faults(doing: str) -> Generator[None, None, None]:
 
 def fault_of(doing: str, error: OSError) -> SandboxFault:
     """The fault for an error of the operating system while `doing` something."""
-    kind = ExhaustedFault if error.errno in _LACKS else SandboxFault
+    kind = ExhaustedFault if error.errno in _SHORTAGES else SandboxFault
     return kind(f"{doing}: {cause_of(error)}")
 
 

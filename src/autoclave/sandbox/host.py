@@ -80,7 +80,7 @@ class HostCheck:
     section: Section = "isolation"
 
 
-def examine_host() -> list[HostCheck]:
+def validate_host() -> list[HostCheck]:
     """What the kernel and the settings of this host offer: the sections on isolation and on limits."""
     probed = _probe()
     checks = [
@@ -209,7 +209,7 @@ def _control_groups() -> list[HostCheck]:
             False,
             why,
             FIX,
-            place.lacking.get(name) or problem or _seat_text(place, name),
+            place.missing.get(name) or problem or _seat_text(place, name),
         )
         for name, why in reasons.items()
     ]

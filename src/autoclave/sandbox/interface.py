@@ -44,7 +44,7 @@ class Profile:
     The preamble runs once, before any program is there, in the module that the program will run in; every test starts
     from a copy of that state. `packages` are top-level modules outside of the standard library that a cell shows, and
     `paths` other files and folders of the host that it shows read-only at the same place. `memory_mb` is the most that
-    any cell of it will be allowed, where that may be more than the sandbox's own limit. `is_rehearsed` says that
+    any cell of it will be allowed, where that may be more than the sandbox's own limit. `is_warmed` says that
     nothing which preamble and packages leave in the interpreter notices that a program has run there; see `Runner`.
     """
 
@@ -56,7 +56,7 @@ class Profile:
     recursion_limit: int = 1000
     int_max_str_digits: int = 4300
     memory_mb: int = 0
-    is_rehearsed: bool = False
+    is_warmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ class Runner:
     that has error numbers, or the run is a `SandboxFault`). Descriptors 0, 1 and 2 are the test's streams; in a session
     3 is the channel: four bytes of length, big-endian, then the frame.
 
-    With `is_rehearsed`, `rehearsal()` returns a sample: content, standard input, and what comes on the channel. Before
+    With `is_warmed`, `warm_up()` returns a sample: content, standard input, and what comes on the channel. Before
     the first program, and if the profile is one for that, the zygote runs both functions on it a few times, so that
     Python has done by then what it does once; that makes tests faster. A runner that keeps anything of a test in its
-    own variables must not be rehearsed.
+    own variables must not be warmed.
     """
 
     name: str
     source: str
-    is_rehearsed: bool = False
+    is_warmed: bool = False
 
 
 class Session(Protocol):

@@ -40,8 +40,8 @@ def _proven_level(settings: str) -> Level:
         if reasons:
             _log.warning('%s. Level "%s" is used, as sandbox.minimum_level allows.', "; ".join(reasons), level)
         return level
-    lacking = [check for check in backend.examine(config) if check.is_required and not check.is_present]
-    fixes = [f"  {check.name}: {check.detail}\n    Fix: {check.fix}" for check in lacking]
+    missing = [check for check in backend.validate(config) if check.is_required and not check.is_present]
+    fixes = [f"  {check.name}: {check.detail}\n    Fix: {check.fix}" for check in missing]
     raise IsolationError("\n".join(reasons + fixes)) from None
 
 
@@ -56,11 +56,11 @@ def _wanted(config: SandboxConfig, backend: Backend) -> list[Level]:
     ]
     wanted: list[Level] = enough if config.level == "auto" else [level for level in enough if level == config.level]
     if not wanted:
-        asked = config.minimum_level if config.level == "auto" else config.level
+        requested = config.minimum_level if config.level == "auto" else config.level
         offered = " or ".join(f'"{level}"' for level in backend.levels)
         raise IsolationError(
-            f'sandbox.level = {config.level}, sandbox.minimum_level = {config.minimum_level}: "{asked}" is not what '
-            f'backend "{config.backend}" offers, which is {offered}. Fix: sandbox.level={backend.levels[0]}'
+            f"sandbox.level = {config.level}, sandbox.minimum_level = {config.minimum_level}: backend "
+            f'"{config.backend}" offers {offered}, not "{requested}". Fix: sandbox.level={backend.levels[0]}'
             + ("" if enough else f" and sandbox.minimum_level={backend.levels[0]}, to accept less isolation")
             + ", or another sandbox.backend."
         )

@@ -22,7 +22,7 @@ class SubprocessBackend:
     def open(self, config: SandboxConfig, level: Level) -> Sandbox:
         return ZygotePool(OpenLauncher())
 
-    def examine(self, config: SandboxConfig) -> list[HostCheck]:
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
         return []
 
 

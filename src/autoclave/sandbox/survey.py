@@ -23,17 +23,17 @@ _GAIN: dict[Level, str] = {
 _FIX = "fix what is missing above, or choose another sandbox.backend"
 
 
-def examine_backends(config: SandboxConfig) -> list[HostCheck]:
+def validate_backends(config: SandboxConfig) -> list[HostCheck]:
     """One check per backend and level, after what only that backend needs; the one that the settings name is marked."""
     with ThreadPoolExecutor(max_workers=8) as threads:
-        found = threads.map(partial(_examine, config=config), backend_names())
+        found = threads.map(partial(_validate, config=config), backend_names())
         return [check for checks in found for check in checks]
 
 
-def _examine(name: str, config: SandboxConfig) -> list[HostCheck]:
+def _validate(name: str, config: SandboxConfig) -> list[HostCheck]:
     try:
         backend = find_backend(name)
-        own = [check for check in backend.examine(config) if check.section == "backends"]
+        own = [check for check in backend.validate(config) if check.section == "backends"]
         return own + [_level_check(name, level, own, config) for level in backend.levels]
     except (AutoclaveError, ImportError) as error:
         why = "an installed package offers it"
@@ -48,11 +48,11 @@ def _level_check(name: str, level: Level, own: list[HostCheck], config: SandboxC
         problem = str(error).partition(" Fix:")[0]
     fixes = [check.fix for check in own if not check.is_present]
     is_configured = name == config.backend
-    asked = config.minimum_level if config.level == "auto" else config.level
+    requested = config.minimum_level if config.level == "auto" else config.level
     return HostCheck(
         f"{name}: {level}" + (" (configured)" if is_configured else ""),
         not problem,
-        is_configured and level == asked,
+        is_configured and level == requested,
         _GAIN[level],
         "; or ".join(fixes) or _FIX,
         problem or "a program ran in a cell",

@@ -70,5 +70,5 @@ def try_sandbox(sandbox: Sandbox) -> None:
     with sandbox.open(_PROGRAM, _PROFILE, _LIMITS, _RUNNER) as cell:
         outcome = cell.run(sandbox.level.encode())
     if outcome.stdout != b"done":
-        told = outcome.stdout.decode(errors="replace")
-        raise SandboxFault(f"the trial ended with {outcome.ended}, exit code {outcome.exit_code} {told}".strip())
+        reported = outcome.stdout.decode(errors="replace")
+        raise SandboxFault(f"the trial ended with {outcome.ended}, exit code {outcome.exit_code} {reported}".strip())

@@ -142,10 +142,10 @@ class Zygote:
     def _number_of(self, runner: Runner) -> int:
         """Under which number the zygote knows `runner`."""
         if runner.name not in self._runners:
-            is_rehearsed = runner.is_rehearsed and self.profile.is_rehearsed
-            self._send(b"R%d" % is_rehearsed + runner.source.encode())
+            is_warmed = runner.is_warmed and self.profile.is_warmed
+            self._send(b"R%d" % is_warmed + runner.source.encode())
             if error := self._answer()["error"]:
-                _log.warning("tests by runner %r are slower than need be: its rehearsal failed: %s", runner.name, error)
+                _log.warning("tests by runner %r are slower than need be: its warm-up failed: %s", runner.name, error)
             self._runners.append(runner.name)
         return self._runners.index(runner.name)
 

@@ -225,7 +225,7 @@ class _Cell:
         looks = self._looks(began)
         self._link.settimeout(None)
         streams.also(self._link)
-        while not streams.is_told:
+        while not streams.is_reported:
             streams.turn(_LOOK_S)
             if ended is None and (ended := next(looks) or (Ended.OUTPUT if streams.is_over else None)):
                 self._kill()
@@ -332,7 +332,7 @@ class _Cell:
         code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
         if ended is None and code == -signal.SIGXCPU:
             ended = Ended.CPU_TIME
-        stderr = streams.texts["stderr"]
+        stderr = streams.printed["stderr"]
         if refused := str(report.get("refused", "")):
             code, stderr = _NOT_FOUND, f"{refused}\n".encode()
         natural = Ended.EXITED if code is not None and code >= 0 else Ended.SIGNALLED
@@ -342,7 +342,7 @@ class _Cell:
             ended=ended or natural,
             exit_code=code if ended is None and natural is Ended.EXITED else None,
             signal=-code if ended is None and code is not None and code < 0 else None,
-            stdout=bytes(streams.texts["stdout"]),
+            stdout=bytes(streams.printed["stdout"]),
             stderr=bytes(stderr),
             stdout_cut=streams.cut["stdout"],
             stderr_cut=streams.cut["stderr"],
@@ -413,9 +413,9 @@ class _Streams:
     """The three streams of a command, without waiting for any of them."""
 
     def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, most_bytes: int) -> None:
-        self.texts = {"stdout": bytearray(), "stderr": bytearray()}
+        self.printed = {"stdout": bytearray(), "stderr": bytearray()}
         self.cut = {"stdout": 0, "stderr": 0}
-        self.is_told = False
+        self.is_reported = False
         self._most, self._rest = most_bytes, memoryview(stdin)
         self._selector = selectors.DefaultSelector()
         for name in ("stdout", "stderr", "stdin"):
@@ -433,14 +433,14 @@ class _Streams:
         return any(self.cut.values())
 
     def also(self, link: socket.socket) -> None:
-        """Have `is_told` become true when there is something to read from `link`."""
+        """Have `is_reported` become true when there is something to read from `link`."""
         self._selector.register(link, selectors.EVENT_READ, "link")
 
     def turn(self, timeout_s: float) -> None:
         """Move what can be moved."""
         for key, _ in self._selector.select(timeout_s):
             if key.data == "link":
-                self.is_told = True
+                self.is_reported = True
             elif key.data == "stdin":
                 self._feed()
             else:
@@ -448,7 +448,7 @@ class _Streams:
 
     def drain(self) -> None:
         """Read what is still in the pipes, of which nobody is left to write."""
-        while any(key.data in self.texts for key in list(self._selector.get_map().values())):
+        while any(key.data in self.printed for key in list(self._selector.get_map().values())):
             before = len(self._selector.get_map())
             self.turn(0.0)
             if not self._selector.select(0.0) and len(self._selector.get_map()) == before:
@@ -463,8 +463,8 @@ class _Streams:
         if not piece:
             self._selector.unregister(stream)
             return
-        room = self._most - len(self.texts[name])
-        self.texts[name] += piece[:room]
+        room = self._most - len(self.printed[name])
+        self.printed[name] += piece[:room]
         self.cut[name] += max(0, len(piece) - room)
 
     def _feed(self) -> None:

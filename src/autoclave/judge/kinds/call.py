@@ -11,7 +11,7 @@ from autoclave.judge.checkers import Rule
 from autoclave.judge.kinds.interface import Judgement, Trial
 from autoclave.judge.kinds.one_cell import start_in_one_cell
 from autoclave.judge.languages import Environment
-from autoclave.judge.messages import failure_of, failure_told
+from autoclave.judge.messages import failure_of, reported_failure
 from autoclave.judge.plain_data import MAX_DEPTH, NotPlainError, decode, encode
 from autoclave.judge.special import SpecialJudge
 from autoclave.judge.values import is_json
@@ -104,7 +104,7 @@ class CallKind:
             case ["not plain", _]:
                 return Status.WRONG_ANSWER, "the result is not plain data (numbers, text, bytes, containers)"
             case ["error", str(account)]:
-                return failure_told(account, source)
+                return reported_failure(account, source)
             case _:
                 return Status.RUNTIME_ERROR, "it answered the call with malformed data"
 

@@ -25,12 +25,12 @@ from typing import Self
 from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement
 from autoclave.judge.languages import Environment
-from autoclave.judge.messages import exception_message, failure_of, failure_told
+from autoclave.judge.messages import exception_message, failure_of, reported_failure
 from autoclave.judge.profiles import CANDIDATE, CHECK_HOST
 from autoclave.judge.spare_cells import Held, SpareCells
 from autoclave.sandbox import Cell, Limits, Sandbox, Session
 
-_CALL, _ASK, _ANSWER, _END = b"C", b"Q", b"A", b"E"
+_CALL, _REQUEST, _ANSWER, _END = b"C", b"Q", b"A", b"E"
 _NO_CHECKER = "lcb"
 """The default of problems: it is never asked here."""
 _MAX_NESTING = 64
@@ -233,7 +233,7 @@ class CheckTrial:
         if failure or stop is _Stop.CHECK_DIED:
             return self._judged_dead_check(relay, of_check, failure)
         how, account = relay.end
-        if not relay.has_heard_program:
+        if not relay.has_program_replied:
             what = exception_message(account, "") or "no exception"
             raise InputError(f"problem {self._problem_id!r}: tests: the check ends before it uses the program ({what})")
         return Judgement(outcome, *self._verdict(how, account, relay))
@@ -241,7 +241,7 @@ class CheckTrial:
     def _judged_dead_check(self, relay: _Relay, outcome: Outcome, failure: tuple[Status, str] | None) -> Judgement:
         """Once the program has said something, what becomes of the check is its doing."""
         status, what = failure or (Status.RUNTIME_ERROR, "no exit code")
-        if relay.has_heard_program:
+        if relay.has_program_replied:
             return Judgement(outcome, status, f"{what}, in the check of what it returned")
         if outcome.ended in (Ended.EXITED, Ended.SIGNALLED):
             raise SandboxFault(f"the cell of the check died ({what})")
@@ -254,7 +254,7 @@ class CheckTrial:
             case "passed":
                 return Status.WRONG_ANSWER, "the check ended without a call of the program"
             case "program":
-                return failure_told(account, self._source)
+                return reported_failure(account, self._source)
             case "violation":
                 return Status.RUNTIME_ERROR, "it answered the check with malformed data"
             case "refused":
@@ -286,7 +286,7 @@ def _ended(candidate: Session, stop: _Stop) -> Outcome:
 
 
 def _failure_of_check(account: str) -> tuple[Status, str]:
-    status, what = failure_told(account, "")
+    status, what = reported_failure(account, "")
     if status is not Status.RUNTIME_ERROR:
         return status, f"{what}, in the check of what it returned"
     return Status.WRONG_ANSWER, "the check failed" if what == "AssertionError" else f"the check failed with {what}"
@@ -314,7 +314,7 @@ class _Relay:
         self._open: list[bool] = []
         self._num_requests = 0
         self.num_calls = 0
-        self.has_heard_program = False
+        self.has_program_replied = False
         self.end: tuple[str, str] = ("", "")
 
     @property
@@ -337,7 +337,7 @@ class _Relay:
             frame = self._candidate.receive()
             if frame is None:
                 return _Stop.PROGRAM_ENDED
-            self.has_heard_program = True
+            self.has_program_replied = True
             if not self._is_in_order(frame, from_host=False):
                 return _Stop.RULES_BROKEN
             self._host.send(frame)
@@ -350,7 +350,7 @@ class _Relay:
         self._open.append(from_host)
         self._num_requests += 1
         self.num_calls += from_host and kind == _CALL
-        return kind in (_CALL, _ASK) and len(self._open) <= _MAX_NESTING and self._num_requests <= _MAX_REQUESTS
+        return kind in (_CALL, _REQUEST) and len(self._open) <= _MAX_NESTING and self._num_requests <= _MAX_REQUESTS
 
 
 def _end_in(frame: bytes) -> tuple[str, str]:

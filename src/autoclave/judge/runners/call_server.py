@@ -24,7 +24,7 @@ class Solution:
 """
 
 
-def rehearsal() -> "tuple[bytes, bytes, bytes]":
+def warm_up() -> "tuple[bytes, bytes, bytes]":
     """A program and the call of it."""
     request = encode({"entry_point": "Solution.scaled", "preamble": "", "arguments": [[1, 2.5, "text"], 2]})
     return _SAMPLE.encode(), b"", len(request).to_bytes(4, "big") + request

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import Reader, Writer
     from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
-    from autoclave.judge.runners.peer import ASK, CALL, Peer, framed, remade
+    from autoclave.judge.runners.peer import CALL, REQUEST, Peer, framed, remade
     from autoclave.judge.runners.python_program import PythonProgram
 
 _MODULE = "solution"
@@ -39,11 +39,11 @@ class CandidateProgram:
         self.preamble = compile(preamble, "preamble.py", "exec", dont_inherit=True)
 
 
-def rehearsal() -> "tuple[bytes, bytes, bytes]":
+def warm_up() -> "tuple[bytes, bytes, bytes]":
     """A program and what a check asks of it."""
     begin = [["begin", "scaled", [], False], [], []]
     calls = [[["call", 0, []], arguments, []] for arguments in _SAMPLE_ARGUMENTS * _NUM_SAMPLE_ROUNDS]
-    frames = [framed(ASK, json.dumps(begin).encode()), *(framed(CALL, json.dumps(call).encode()) for call in calls)]
+    frames = [framed(REQUEST, json.dumps(begin).encode()), *(framed(CALL, json.dumps(call).encode()) for call in calls)]
     return json.dumps({"preamble": "", "program": _SAMPLE}).encode(), b"", b"".join(frames)
 
 

@@ -68,7 +68,7 @@ class Check:
         return ("candidate", self.entry_point.rpartition(".")[2])
 
 
-def rehearsal() -> "tuple[bytes, bytes, bytes]":
+def warm_up() -> "tuple[bytes, bytes, bytes]":
     """A check and what a program answers."""
     content = {"preamble": "", "source": _SAMPLE, "invocation": "check(scaled)", "entry_point": "scaled"}
     answers = [[["value"], [[{"handle": ["mine", 0, "function"]}, {"dict": []}]], []]]
@@ -124,7 +124,7 @@ class CheckHost(Peer):
             with contextlib.suppress(ImportError):
                 namespace[name] = importlib.import_module(module)
         unknown = [name for name in unknown if name not in modules]
-        answer = self.ask(["begin", check.entry_point, unknown, check.mutates_arguments])
+        answer = self.request(["begin", check.entry_point, unknown, check.mutates_arguments])
         if type(answer) is not list or len(answer) != 2 or type(answer[1]) is not dict:
             self.abort("no entry point")
         candidate, found = answer

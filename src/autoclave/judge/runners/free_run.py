@@ -34,7 +34,7 @@ def run(test: Any) -> None:
     namespace = test.main.__dict__
     value = text_of(namespace.pop(_VALUE)) if _VALUE in namespace else None
     code = _wind_down(test, code)
-    tell_order(
+    report_results(
         {
             "value": None if value is None else value[:_VALUE_CHARS],
             "value_length": len(value or ""),
@@ -93,7 +93,7 @@ def receive_order() -> Any:
     return decode(receive_frame())
 
 
-def tell_order(account: Any) -> None:
+def report_results(account: Any) -> None:
     """Send the answer; a program may have closed the channel."""
     with contextlib.suppress(OSError):
         send_frame(encode(account))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         _VALUE,  # pyright: ignore[reportPrivateUsage]
         read_files,
         receive_order,
-        tell_order,
+        report_results,
         text_of,
         with_value_kept,
         write_files,
@@ -74,7 +74,7 @@ def run(test: Any) -> None:
     for number, source in enumerate(test.program.cells):
         cells.append(_run_cell(source, f"<cell {number + 1}>", namespace))
     code = _wind_down(test, 0)
-    tell_order({"cells": cells, "files": read_files(order["fetch"], order["limit"])})
+    report_results({"cells": cells, "files": read_files(order["fetch"], order["limit"])})
     os._exit(code)
 
 
@@ -87,14 +87,14 @@ def _run_cell(source: str, file: str, namespace: "dict[str, Any]") -> "dict[str,
         exec(with_value_kept(source, file), namespace)
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the cell ended
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        failure = _told(error, file)
+        failure = _result(error, file)
     value = namespace.pop(_VALUE, None)
     text = None if value is None or failure else text_of(value)
     sys.stdout, sys.stderr = streams
     return {"stdout": out.text(), "stderr": err.text(), "value": text and text[:_STREAM_CHARS], "error": failure}
 
 
-def _told(error: BaseException, file: str) -> "list[Any]":
+def _result(error: BaseException, file: str) -> "list[Any]":
     """Name, text and traceback, from the line of the cell on."""
     trace = error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename != file:

@@ -87,13 +87,13 @@ def _code_of(function: Any) -> "types.CodeType | None":
     return function.__code__ if isinstance(function, types.FunctionType) else None
 
 
-def tell_trace(variables: "dict[str, Any]", *result: Any) -> None:
+def report_trace(variables: "dict[str, Any]", *result: Any) -> None:
     """Send the account on the channel: variables, and the result if there is one and it is plain data of some size."""
     pairs = [[name, value] for name, value in variables.items()]
-    told = [pair for pair in pairs if type(pair[1]) is not list]
-    small = [pair for pair in told if is_small(pair[1])][:MAX_VARIABLES]
+    reported = [pair for pair in pairs if type(pair[1]) is not list]
+    small = [pair for pair in reported if is_small(pair[1])][:MAX_VARIABLES]
     lists = [pair for pair in pairs if type(pair[1]) is list and len(encode(pair[1])) <= MAX_LIST_BYTES][:MAX_VARIABLES]
-    account = {"variables": small, "lists": lists, "left_out": len(told) - len(small)}
+    account = {"variables": small, "lists": lists, "left_out": len(reported) - len(small)}
     if result and _is_short_plain_data(result[0]):
         account["result"] = [result[0]]
     send_frame(encode(account))

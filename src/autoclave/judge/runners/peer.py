@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer, fields_of, set_fields
     from autoclave.judge.runners.failure import account_of
 
-CALL, ASK, ANSWER, END = b"C", b"Q", b"A", b"E"
+CALL, REQUEST, ANSWER, END = b"C", b"Q", b"A", b"E"
 _CHANNEL = 3
 _READ_BYTES = 1 << 16
 _MAX_EXPORTS = 100_000
@@ -72,12 +72,12 @@ class Handle:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"{name} is not forwarded to the program")
-        return self.__peer.ask(["get", self.__number, name])
+        return self.__peer.request(["get", self.__number, name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):
             raise AttributeError(f"{name} is not forwarded to the program")
-        self.__peer.ask(["set", self.__number, name], value)
+        self.__peer.request(["set", self.__number, name], value)
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError("attributes of the program's objects cannot be deleted")
@@ -128,7 +128,7 @@ class IteratorHandle(Handle):
         else:
             self.__become(step=min(2 * self.__step, _MAX_PREFETCH))
         self.__become(num_requests=peer.num_requests + 1)
-        is_over, value, *items = peer.ask(["next", self._Handle__number, self.__step])  # type: ignore[attr-defined]
+        is_over, value, *items = peer.request(["next", self._Handle__number, self.__step])  # type: ignore[attr-defined]
         self.__become(ahead=items[::-1], end=[value] if is_over is True else None)
 
     def __become(self, **state: Any) -> None:
@@ -210,13 +210,13 @@ class Peer:
 
     def call(self, number: int, args: "tuple[Any, ...]", kwargs: "dict[str, Any]") -> Any:
         """Call a function of the other side."""
-        return self._request(CALL, ["call", number, list(kwargs)], [*args, *kwargs.values()])
+        return self._send_request(CALL, ["call", number, list(kwargs)], [*args, *kwargs.values()])
 
-    def ask(self, head: "list[Any]", *values: Any) -> Any:
+    def request(self, head: "list[Any]", *values: Any) -> Any:
         """Ask the other side for something else."""
-        return self._request(ASK, head, values)
+        return self._send_request(REQUEST, head, values)
 
-    def _request(self, kind: bytes, head: "list[Any]", values: Any) -> Any:
+    def _send_request(self, kind: bytes, head: "list[Any]", values: Any) -> Any:
         writer = Writer(self)
         try:
             message = writer.message(head, values)
@@ -236,17 +236,17 @@ class Peer:
             return kind == CALL and self.copies_back and num_values > 0
         return how == "raise" or (how == "value" and num_values == 1)
 
-    def _answer_to(self, asked: bytes, message: bytes, writer: "Writer") -> "Reader":
+    def _answer_to(self, requested: bytes, message: bytes, writer: "Writer") -> "Reader":
         with self._turn:
             self.num_requests += 1
-            self.channel.send(asked, message)
+            self.channel.send(requested, message)
             while True:
                 kind, message = self.channel.receive()
                 if kind != ANSWER:
                     self.answer(kind, message)
                     continue
                 answer = self._read(message, writer if self.copies_back else None)
-                return answer if self._is_answer(asked, answer) else self.abort("not an answer")
+                return answer if self._is_answer(requested, answer) else self.abort("not an answer")
 
     def _read(self, message: bytes, writer: "Writer | None" = None) -> "Reader":
         try:
@@ -286,9 +286,9 @@ class Peer:
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it is the other side's to handle
-            return self._told(error)
+            return self._encoded_error(error)
 
-    def _told(self, error: Exception) -> bytes:
+    def _encoded_error(self, error: Exception) -> bytes:
         kind = next(kind for kind in type(error).__mro__ if self.exceptions.get(kind.__name__) is kind)
         head = ["raise", kind.__name__, account_of(error)]
         fields = dict(fields_of(error)) if kind.__module__ != "builtins" else {}

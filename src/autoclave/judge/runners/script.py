@@ -40,7 +40,7 @@ _STDOUT, _STDERR = sys.stdout, sys.stderr
 _num_exit_handlers: Any = getattr(atexit, "_ncallbacks")  # noqa: B009  it is not in the stubs
 
 
-def rehearsal() -> tuple[bytes, bytes, bytes]:
+def warm_up() -> tuple[bytes, bytes, bytes]:
     """What programs commonly do."""
     return _SAMPLE.encode(), _SAMPLE_INPUT, b""
 

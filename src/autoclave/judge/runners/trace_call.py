@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autoclave.judge.runners.call_server import _call, _load  # pyright: ignore[reportPrivateUsage]
     from autoclave.judge.runners.failure import account_of
     from autoclave.judge.runners.frames import receive_frame
-    from autoclave.judge.runners.observation import Observation, tell_trace
+    from autoclave.judge.runners.observation import Observation, report_trace
 
 _load_program, _observation = _load, Observation()
 
@@ -31,7 +31,7 @@ def run(test: Any) -> None:
         result = _observation.returned(_call(test, request))
     except BaseException as error:  # noqa: BLE001  whatever it is, it is how the call ended
         test.tell(account_of(error))
-        tell_trace(_observation.variables())
+        report_trace(_observation.variables())
         os._exit(1)
-    tell_trace(_observation.variables(), result)
+    report_trace(_observation.variables(), result)
     os._exit(0)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.observation import Observation, is_dunder, tell_trace
+    from autoclave.judge.runners.observation import Observation, is_dunder, report_trace
     from autoclave.judge.runners.python_program import PROGRAM_FILE, PythonProgram
     from autoclave.judge.runners.script import _execute, _wind_down  # pyright: ignore[reportPrivateUsage]
     from autoclave.judge.traced_values import with_lists
@@ -55,7 +55,7 @@ def run(test: Any) -> None:
     variables = _main_variables(test)
     prefix = test.program.main_function
     variables |= {f"{prefix}.{name}": value for name, value in observation.variables().items()}
-    tell_trace(variables)
+    report_trace(variables)
     os._exit(_wind_down(test, code))
 
 

@@ -32,7 +32,7 @@ class Place:
     """Seats of the controllers `memory`, `cpu` and `pids`, and why one that is not there cannot be had."""
 
     seats: dict[str, Seat]
-    lacking: dict[str, str]
+    missing: dict[str, str]
 
     @property
     def is_usable(self) -> bool:
@@ -61,21 +61,21 @@ def place_of(own: str, mounts: str) -> Place:
     first = {name: folder for kind, names, folder in _folders(groups, mounts) if kind == "cgroup" for name in names}
     second = next((folder for kind, _, folder in _folders(groups, mounts) if kind == "cgroup2"), None)
     seats: dict[str, Seat] = {}
-    lacking: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for controller, first_name in _FIRST_VERSION_NAMES.items():
         if first_name in first:
             seat = Seat(first[first_name], 1)
         elif second is not None:
             seat = Seat(second.parent if second.name == _LEAF else second, 2)
         else:
-            lacking[controller] = "no control group file system is mounted"
+            missing[controller] = "no control group file system is mounted"
             continue
         problem = _problem(seat, controller)
         if problem:
-            lacking[controller] = problem
+            missing[controller] = problem
         else:
             seats[controller] = seat
-    return Place(seats, lacking)
+    return Place(seats, missing)
 
 
 def _groups(own: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ class ContainerBackend:
     def open(self, config: SandboxConfig, level: Level) -> Sandbox:
         return ZygotePool(ContainerLauncher(config))
 
-    def examine(self, config: SandboxConfig) -> list[HostCheck]:
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
         names: tuple[EngineName, ...] = ("podman", "docker")
         chosen = names if config.container_engine == "auto" else (config.container_engine,)
         checks = [_check_engine(name, config.container_runtime) for name in chosen]

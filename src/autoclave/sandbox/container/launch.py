@@ -182,8 +182,8 @@ class ContainerZygote:
         if self.pid == 0:
             raise SandboxFault("the container's processes are not visible from here, so nothing can be measured")
         self._process = os.pidfd_open(self.pid)
-        if lacking := _lacking(self.pid):
-            raise SandboxFault(f"the container is not sealed: {', '.join(lacking)}")
+        if missing := _missing(self.pid):
+            raise SandboxFault(f"the container is not sealed: {', '.join(missing)}")
 
     def _remove(self) -> None:
         if self._process is not None:
@@ -281,22 +281,22 @@ def _plan_of(root: RootPlan) -> dict[str, Any]:
     }
 
 
-def _lacking(pid: int) -> list[str]:
+def _missing(pid: int) -> list[str]:
     """What keeps the main process from being shut in, as the host's kernel sees it."""
-    here, there = Path("/proc/self/ns"), Path(f"/proc/{pid}/ns")
-    shared = [name for name in _NAMESPACES if (there / name).samefile(here / name)]
-    lacking = [f"it shares the {name} namespace of this process" for name in shared]
+    judge_namespaces, container_namespaces = Path("/proc/self/ns"), Path(f"/proc/{pid}/ns")
+    shared = [name for name in _NAMESPACES if (container_namespaces / name).samefile(judge_namespaces / name)]
+    missing = [f"it shares the {name} namespace of this process" for name in shared]
     status = dict(
         line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
     )
     allowed = sum(1 << number for number in _CAPABILITIES.values())
     if int(status["CapPrm"], 16) & ~allowed or int(status["CapBnd"], 16) & ~allowed:
-        lacking.append("it holds more capabilities than it was given")
+        missing.append("it holds more capabilities than it was given")
     if status["NoNewPrivs"] != "1":
-        lacking.append("it may gain privileges")
+        missing.append("it may gain privileges")
     if status["Seccomp"] != "2":
-        lacking.append("the engine's seccomp profile is off")
-    return lacking
+        missing.append("the engine's seccomp profile is off")
+    return missing
 
 
 def _seen_from_outside(main_process: int, pid: int) -> int:

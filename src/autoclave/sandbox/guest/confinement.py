@@ -41,8 +41,8 @@ class Confinement(Protocol):
         """Processes of ours that the kernel counts against the limit of tests."""
         ...
 
-    def enter(self, ask_for_ids: Callable[[], None]) -> None:
-        """Confine the zygote for good. `ask_for_ids` has the judge write the id maps."""
+    def enter(self, request_ids: Callable[[], None]) -> None:
+        """Confine the zygote for good. `request_ids` has the judge write the id maps."""
 
     def start_cell(self) -> int:
         """Fork the first process of a cell; 0 in it."""
@@ -83,8 +83,8 @@ class Sealed:
         self.num_own_processes = 2 if self.test_id is None else 0
         self._scratch = ""
 
-    def enter(self, ask_for_ids: Callable[[], None]) -> None:
-        enter(self._plan, ask_for_ids)
+    def enter(self, request_ids: Callable[[], None]) -> None:
+        enter(self._plan, request_ids)
 
     clone_flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS  # of an ipc namespace nothing could be used: see filter.py
 

@@ -31,7 +31,7 @@ class Contained:
         self._test_id = self._own_id + 1
         self._ruleset: landlock.Ruleset | None = None
 
-    def enter(self, ask_for_ids: Callable[[], None]) -> None:
+    def enter(self, request_ids: Callable[[], None]) -> None:
         """Become an ordinary user that may act for the user of tests, and load the filter."""
         for folder in self._plan["scratch"]:
             os.chmod(folder, 0o1777)  # podman gives its tmpfs the modes of the folder below

@@ -16,13 +16,13 @@ _ALL_BUT_USER = linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | li
 _LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 
 
-def enter(plan: "dict[str, Any]", ask_for_ids: Callable[[], None]) -> None:
-    """Confine this process for good, as `plan` says. `ask_for_ids` has the judge write the id maps."""
+def enter(plan: "dict[str, Any]", request_ids: Callable[[], None]) -> None:
+    """Confine this process for good, as `plan` says. `request_ids` has the judge write the id maps."""
     if plan["ids"] == "range":
         linux.unshare(_ALL_BUT_USER)
         _build_root(plan)
         linux.unshare(linux.CLONE_NEWUSER)
-        ask_for_ids()
+        request_ids()
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)

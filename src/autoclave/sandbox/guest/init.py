@@ -22,14 +22,14 @@ def be_first_process(socket: int, runner: Any, main: types.ModuleType, confineme
         try:
             program = runner.prepare(content, confinement.place)
         except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-            _complain(socket, error)
+            _report_error(socket, error)
         loops.serve_tests()
         be_test(runner, main, program, loops.tell)  # only the process of a test comes here
     finally:
         os._exit(70)
 
 
-def _complain(socket: int, error: Exception) -> NoReturn:
+def _report_error(socket: int, error: Exception) -> NoReturn:
     """Say why there is nothing to run, and wait for the judge to end the cell."""
     text = type(error).__name__
     line = None

@@ -11,7 +11,7 @@ import sys
 
 from . import linux
 
-_ASK_VERSION = 1
+_QUERY_VERSION = 1
 _PATH_BENEATH = 1
 _ABOVE_STREAMS = 16
 
@@ -39,7 +39,7 @@ FIRST_WITH_SCOPES = 6
 def version() -> int:
     """The version of Landlock that this kernel offers; 0 for none."""
     try:
-        return linux.landlock_create_ruleset(None, _ASK_VERSION)
+        return linux.landlock_create_ruleset(None, _QUERY_VERSION)
     except OSError:
         return 0
 

@@ -28,8 +28,8 @@ def _outcome(probe: "Callable[[], None]") -> "str | None":
         finally:
             os._exit(code)
     os.close(writer)
-    with os.fdopen(reader, "rb") as told:
-        message = told.read().decode(errors="replace")
+    with os.fdopen(reader, "rb") as reported:
+        message = reported.read().decode(errors="replace")
     status = os.waitpid(pid, 0)[1]
     return None if status == 0 else message or f"wait status {status}"
 

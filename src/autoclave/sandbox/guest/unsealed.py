@@ -30,7 +30,7 @@ class Open:
         self._scratch = f"{self._area}/scratch"
         self._programs = f"{plan['folder']}/program"
 
-    def enter(self, ask_for_ids: Callable[[], None]) -> None:
+    def enter(self, request_ids: Callable[[], None]) -> None:
         """Adopt orphans."""
         linux.adopt_orphans()
         os.mkdir(self._area, 0o711)
@@ -123,9 +123,9 @@ class Restricted(Open):
         super().__init__(plan)
         self._ruleset: landlock.Ruleset | None = None
 
-    def enter(self, ask_for_ids: Callable[[], None]) -> None:
+    def enter(self, request_ids: Callable[[], None]) -> None:
         """Shut in the zygote as well, though less: it must see processes, and tidy up."""
-        super().enter(ask_for_ids)
+        super().enter(request_ids)
         linux.renounce_privileges()
         linux.hold_capabilities(*(() if self.test_id is None else (*_OF_THE_ZYGOTE, *self._kept_by_tests)))
         own = self._allowed_files()

@@ -2,7 +2,7 @@
 
 It is started afresh (exec, never a fork of the judge), so nothing the judge holds is in its memory. It never sees a
 program either: the source goes straight to the cell. Its control socket carries messages: first the plan, then a runner
-each (`R`, `1` if it is to be rehearsed, else `0`, its source), and what `loops.py` says of
+each (`R`, `1` if it is to be warmed, else `0`, its source), and what `loops.py` says of
 cells. When the judge is gone it ends, and its cells with it.
 """
 
@@ -21,7 +21,7 @@ from .confinement import confinement_of
 from .init import be_first_process
 from .loops import loops_for
 from .process import LAST_NAME
-from .rehearsal import rehearse
+from .warm_up import warm_up
 
 STACK_BYTES = 96 << 20
 """Main stack of a test: 50 000 frames of C and Python together fit."""
@@ -60,7 +60,7 @@ class Zygote:
         if linux.compiled:
             linux.compiled.use_huge_pages()
         tasks = os.open("/proc/self/task", os.O_RDONLY | os.O_DIRECTORY)  # a cell has no /proc
-        self._confinement.enter(self._ask_for_ids)
+        self._confinement.enter(self._request_ids)
         try:
             self._warm_up(plan["profile"], plan.get("search_path", []))
             _refuse_threads(tasks)
@@ -86,13 +86,13 @@ class Zygote:
         failure = ""
         if content.startswith(b"1"):
             try:
-                rehearse(runner)
+                warm_up(runner)
             except BaseException as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
                 failure = f"{type(error).__name__}: {error}"[:500]
         gc.freeze()
         self._answer({"error": failure})
 
-    def _ask_for_ids(self) -> None:
+    def _request_ids(self) -> None:
         self._answer({"ids": True})
         self._receive()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import SandboxConfig
-from autoclave.sandbox.host import HostCheck, examine_host
+from autoclave.sandbox.host import HostCheck, validate_host
 from autoclave.sandbox.interface import Sandbox
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
 from autoclave.sandbox.pool import ZygotePool
@@ -19,8 +19,8 @@ class NamespaceBackend:
     def open(self, config: SandboxConfig, level: Level) -> Sandbox:
         return ZygotePool(NamespaceLauncher() if level == "sealed" else RestrictedLauncher())
 
-    def examine(self, config: SandboxConfig) -> list[HostCheck]:
-        return examine_host()
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
+        return validate_host()
 
 
 BACKEND = NamespaceBackend()

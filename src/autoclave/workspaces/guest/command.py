@@ -66,14 +66,14 @@ def _be_first_process(plan: "dict[str, Any]", link: socket.socket) -> NoReturn:
         _receive(link)
         notes = _build_root(plan)
         _listen(plan, link)
-        told, tells = os.pipe()
+        reported, reporter = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _be_command(plan, tells)
-        os.close(tells)
+            _be_command(plan, reporter)
+        os.close(reporter)
         for descriptor in (0, 1, 2):
             os.close(descriptor)
-        refused = os.read(told, 1 << 12)
+        refused = os.read(reported, 1 << 12)
         _send(link, _ended(pid) | {"refused": refused.decode(), "notes": notes})
     except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
         _fail(link, error)
@@ -201,7 +201,7 @@ def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
 # --- The command -----------------------------------------------------------------------------------------------------
 
 
-def _be_command(plan: "dict[str, Any]", tells: int) -> NoReturn:
+def _be_command(plan: "dict[str, Any]", reporter: int) -> NoReturn:
     try:
         os.setsid()
         os.umask(0o022)
@@ -209,7 +209,7 @@ def _be_command(plan: "dict[str, Any]", tells: int) -> NoReturn:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         for kind, value in plan["limits"]:
             linux.lower_limit(kind, value)
-        os.dup2(tells, 3)
+        os.dup2(reporter, 3)
         os.closerange(4, 1 << 16)
         os.set_inheritable(3, False)
         os.chdir(plan["folder"])

@@ -31,7 +31,7 @@ class KnownProblem:
     digest: str
 
 
-class Examination:
+class ProblemValidation:
     """One per judge. Many programs share a problem. Safe to use from several threads.
 
     `forgotten` is given the number of a problem that nobody holds any more, in whichever thread let go of it last: it
@@ -92,8 +92,8 @@ class Examination:
         self.environments.close()
 
 
-def _forget(examination: weakref.ref[Examination], place: int, number: int, _: weakref.ref[Problem]) -> None:
-    if opened := examination():
+def _forget(validation: weakref.ref[ProblemValidation], place: int, number: int, _: weakref.ref[Problem]) -> None:
+    if opened := validation():
         known = opened._known.get(place)  # pyright: ignore[reportPrivateUsage]
         if known is not None and known.number == number:
             del opened._known[place]  # pyright: ignore[reportPrivateUsage]

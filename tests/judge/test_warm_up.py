@@ -1,4 +1,4 @@
-"""Runners are rehearsed before the first program: each succeeds, and a program cannot tell that it took place."""
+"""Runners are warmed before the first program: each warm-up succeeds, and a program cannot detect it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from autoclave.judge.profiles import CALL_SERVER, CANDIDATE, CHECK_HOST, CUSTOM_
 from autoclave.sandbox import Profile, Runner, Sandbox
 from autoclave.sandbox.conformance import LIMITS, MINIMAL
 
-REHEARSED = (SCRIPT, CALL_SERVER, CANDIDATE, CHECK_HOST)
-FINGERPRINT = """
+WARMED = (SCRIPT, CALL_SERVER, CANDIDATE, CHECK_HOST)
+INTERPRETER_STATE = """
 import sys
 is_seeded = "random" in sys.modules  # one that a program imports itself seeds itself
 import gc, os, random, threading, warnings, atexit, linecache, signal
@@ -41,37 +41,39 @@ def run(sandbox: Sandbox, runner: Runner, source: str, profile: Profile = PROFIL
 
 
 @pytest.mark.parametrize("profile", ["plain", "lcb"])
-@pytest.mark.parametrize("runner", REHEARSED, ids=lambda runner: runner.name)
-def test_each_rehearsal_succeeds(sandbox: Sandbox, runner: Runner, profile: str, caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize("runner", WARMED, ids=lambda runner: runner.name)
+def test_each_warm_up_succeeds(sandbox: Sandbox, runner: Runner, profile: str, caplog: pytest.LogCaptureFixture):
     content = b"{" if runner in (CANDIDATE, CHECK_HOST) else b"x = 1"
     with sandbox.open(content, PROFILES[profile], LIMITS, runner):
         pass
     assert not caplog.records
-    assert runner.is_rehearsed
+    assert runner.is_warmed
 
 
 @pytest.mark.parametrize("profile", ["plain", "lcb"])
-def test_a_script_cannot_tell_whether_there_was_a_rehearsal(sandbox: Sandbox, profile: str):
-    source = f"{FINGERPRINT}\nprint(found, sys.stdin.read())"
+def test_a_script_cannot_detect_a_warm_up(sandbox: Sandbox, profile: str):
+    source = f"{INTERPRETER_STATE}\nprint(found, sys.stdin.read())"
     for first in (True, False):  # the second time in a zygote that other runners have met before
         outcomes = [
             run(
                 sandbox,
-                replace(SCRIPT, name=f"script_{first}_{rehearsed}", is_rehearsed=rehearsed),
+                replace(SCRIPT, name=f"script_{first}_{warmed}", is_warmed=warmed),
                 source,
                 PROFILES[profile],
             )
-            for rehearsed in (first, not first)
+            for warmed in (first, not first)
         ]
         assert outcomes[0].stdout == outcomes[1].stdout
         assert outcomes[0].stdout.endswith(b"one\ntwo\n\n")
 
 
-def test_a_function_that_is_called_cannot_tell_either(sandbox: Sandbox):
-    source = f"def f(n):\n    {FINGERPRINT.strip().replace(chr(10), chr(10) + '    ')}\n    return repr(found[:-9]), n"
+def test_a_called_function_cannot_detect_a_warm_up(sandbox: Sandbox):
+    source = (
+        f"def f(n):\n    {INTERPRETER_STATE.strip().replace(chr(10), chr(10) + '    ')}\n    return repr(found[:-9]), n"
+    )
     answers: list[object] = []
-    for rehearsed in (False, True):
-        runner = replace(CALL_SERVER, name=f"call_{rehearsed}", is_rehearsed=rehearsed)
+    for warmed in (False, True):
+        runner = replace(CALL_SERVER, name=f"call_{warmed}", is_warmed=warmed)
         with sandbox.open(source.encode(), PROFILES["lcb"], LIMITS, runner) as cell:
             session = cell.session()
             session.send(encode({"entry_point": "f", "preamble": "", "arguments": [3]}))
@@ -114,9 +116,9 @@ def test_what_a_profile_of_ones_own_prepares_is_untouched_when_the_program_start
     assert verdict.is_accepted, verdict
 
 
-def test_runners_that_keep_something_of_a_test_are_not_rehearsed():
-    assert not SCRIPT_TRACE.is_rehearsed
-    assert not CUSTOM_CHECKER.is_rehearsed
+def test_runners_that_keep_state_of_a_test_are_not_warmed():
+    assert not SCRIPT_TRACE.is_warmed
+    assert not CUSTOM_CHECKER.is_warmed
 
 
 @pytest.mark.parametrize(
@@ -129,10 +131,10 @@ def test_runners_that_keep_something_of_a_test_are_not_rehearsed():
         ("return b'syntax error', b'', b''", "invalid syntax"),
     ],
 )
-def test_a_rehearsal_that_fails_is_told_and_harms_nothing(
+def test_a_warm_up_that_fails_is_logged_and_harms_nothing(
     sandbox: Sandbox, sample: str, reason: str, caplog: pytest.LogCaptureFixture
 ):
-    runner = Runner("careless", f"{MINIMAL.source}\ndef rehearsal():\n    {sample}\n", is_rehearsed=True)
+    runner = Runner("careless", f"{MINIMAL.source}\ndef warm_up():\n    {sample}\n", is_warmed=True)
     with caplog.at_level(logging.WARNING):
         outcome = run(sandbox, runner, "import sys; print(sys.stdin.read())")
     assert outcome.stdout == b"one\ntwo\n\n"

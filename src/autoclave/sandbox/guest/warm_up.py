@@ -1,8 +1,8 @@
 """Run a runner in the zygote a few times, on a sample of its own, before there is any program.
 
 Python remembers what it looked up, and specialises code that has run often. What a test had to write for that, it
-would have to copy first, page by page; after a rehearsal it finds it done. The runner's `rehearsal` gives the sample:
-content, standard input, and what comes on the channel. It cannot tell a rehearsal from a test, and nothing of one stays
+would have to copy first, page by page; after a warm-up it finds it done. The runner's `warm_up` gives the sample:
+content, standard input, and what comes on the channel. It cannot tell a warm-up from a test, and nothing of one stays
 but what Python remembers: the sample runs in a module of its own, without the names of the preamble.
 """
 
@@ -24,13 +24,13 @@ class _LeftError(BaseException):
     """The runner has left the process, as it thinks."""
 
 
-def rehearse(runner: Any) -> None:
+def warm_up(runner: Any) -> None:
     """Have `runner` run its sample, each time in a fresh module.
 
     Raises:
         RuntimeError: it ends otherwise than by leaving the process with status 0.
     """
-    content, stdin, frames = runner.namespace["rehearsal"]()
+    content, stdin, frames = runner.namespace["warm_up"]()
     leave, modules, program_input = os._exit, dict(sys.modules), sys.stdin
     kept = {number: os.dup(number) for number in (_STDIN, _CHANNEL) if _is_open(number)}
     os._exit = _leave  # type: ignore[assignment]
@@ -61,9 +61,9 @@ def _run(runner: Any, program: Any) -> None:
         be_test(runner, main, program, _tell)
     except _LeftError as left:
         if left.args != (0,):
-            raise RuntimeError(f"the rehearsal ended with status {left.args[0]}") from None
+            raise RuntimeError(f"the warm-up ended with status {left.args[0]}") from None
     else:
-        raise RuntimeError("the rehearsal did not end")
+        raise RuntimeError("the warm-up did not end")
     finally:
         gc.disable()
 
@@ -99,7 +99,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def _tell(_account: bytes) -> None:
-    """Nobody asks how a rehearsal ended."""
+    """Discard the account of a warm-up."""
 
 
 def _place(name: str, _content: bytes) -> str:

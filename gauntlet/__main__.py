@@ -44,7 +44,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m gauntlet", description=__doc__)
     parser.add_argument("--backend", choices=_BACKENDS, help="only this one; all by default")
-    parser.add_argument("--level", choices=get_args(Level), help="only this one; all by default")
+    parser.add_argument("--level", choices=get_args(Level), help="only this one; by default all that confine a program")
     parser.add_argument("--only", metavar="TEXT", help="entries with TEXT in family/name")
     parser.add_argument("--workers", type=int, default=1, help="of the judge; with 1 programs share a zygote")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to FILE")
@@ -58,7 +58,8 @@ def _is_chosen(entry: Entry, only: str | None) -> bool:
 
 def _places(options: argparse.Namespace) -> list[tuple[str, str]]:
     backends = [options.backend] if options.backend else _BACKENDS
-    levels: tuple[str, ...] = (options.level,) if options.level else get_args(Level)
+    # Level `open` confines nothing: it is attacked on request only.
+    levels = [options.level] if options.level else [level for level in get_args(Level) if level != "open"]
     return [(backend, level) for backend in backends for level in levels]
 
 

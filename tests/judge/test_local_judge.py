@@ -128,7 +128,7 @@ def test_a_large_source_is_not_kept_with_its_verdict(fresh_judge, stdin_problem)
     assert len(repr(fresh_judge._verdicts)) < 10_000
 
 
-def test_a_problem_is_examined_once_and_forgotten_with_its_last_holder(fresh_judge, stdin_problem, monkeypatch):
+def test_a_problem_is_validated_once_and_forgotten_with_its_last_holder(fresh_judge, stdin_problem, monkeypatch):
     validated: list[str] = []
     monkeypatch.setattr(
         "autoclave.judge.validation.kind_of",

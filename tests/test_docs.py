@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from autoclave.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,3 +55,30 @@ def test_every_page_is_reached_from_the_index():
         found = {(page.parent / target).resolve() for target in targets} & set(PAGES)
         waiting += found - seen
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= seen
+
+
+def test_the_judge_example_of_the_readme_prints_its_comment(capsys: pytest.CaptureFixture[str]):
+    (source,) = re.findall(r"^```python\n(.*?)^```$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    exec(compile(source, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip() == source.rpartition("# ")[2].strip()
+
+
+def test_the_act_example_of_the_readme_restores_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    notes = tmp_path / "project" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("kept")
+    inode = notes.stat().st_ino
+    text = PAGES[0].read_text(encoding="utf-8")
+    (proposal,) = re.findall(r"^    echo '(.*)' > changes.jsonl$", text, re.MULTILINE)
+    (tmp_path / "changes.jsonl").write_text(proposal + "\n")
+    known = re.findall(r"autoclave act undo (\w+)", text)[0]
+    action = known
+    for line in re.findall(r"^    autoclave (act .*)$", text, re.MULTILINE):
+        words = shlex.split(line.replace(known, action), comments=True)
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        if words[1] == "run":
+            assert not notes.exists()
+            action = result.stdout.split()[0]
+    assert (notes.read_text(), notes.stat().st_ino) == ("kept", inode)

@@ -269,9 +269,9 @@ def test_with_a_reward_model_groups_of_equal_verdicts_teach_something():
 # --- The loop as it is shown ---------------------------------------------------------------------------------------
 
 
-def test_a_step_of_learning_is_at_most_twice_the_nine_lines_of_the_paper_and_is_what_the_readme_shows():
+def test_a_step_of_learning_is_at_most_twice_the_nine_lines_of_the_paper_and_is_what_the_docs_show():
     _, body = inspect.getsource(Stages.learn).split('"""\n', 1)  # after the one line of documentation
     lines = textwrap.dedent(body).strip().splitlines()
     assert len(lines) <= 2 * 9
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert textwrap.indent("\n".join(lines), "    ") in readme
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
+    assert textwrap.indent("\n".join(lines), "    ") in page

@@ -105,6 +105,7 @@ check: setup  ## Lint, types, import directions, retired words
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m benchmarks.figures --check
+	@$(BIN)/python -m benchmarks.metrics
 	@$(BIN)/python .ci/vocabulary.py
 	@echo "Lines of code:"; for p in src/autoclave/*/; do printf "%7d  %s\n" "$$(find $$p -name '*.py' | xargs cat | wc -l)" "$$(basename $$p)"; done
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from autoclave.cli.main import cli
+from benchmarks import metrics
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -82,3 +83,8 @@ def test_the_act_example_of_the_readme_restores_the_file(tmp_path: Path, monkeyp
             assert not notes.exists()
             action = result.stdout.split()[0]
     assert (notes.read_text(), notes.stat().st_ino) == ("kept", inode)
+
+
+def test_the_page_of_metrics_is_rendered_from_its_data():
+    page = metrics.PAGE.read_text(encoding="utf-8")
+    assert metrics.rendered(page) == page

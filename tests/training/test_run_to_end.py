@@ -46,6 +46,7 @@ from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import choose_schedule
 from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
+from benchmarks.metrics import undocumented
 from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
 from tests.training_parts import earned, settled, tiny_policy
 
@@ -154,6 +155,15 @@ def test_what_became_of_all_requests_is_recorded_with_each_step(tmp_path: Path):
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     trained = [line["requests/trained"] for line in lines if line["kind"] == "train"]
     assert trained == [16, 32, 48, 64]  # 2 problems of a step, 8 samples of each
+
+
+def test_every_metric_of_a_run_is_on_the_page_of_metrics(tmp_path: Path):
+    stages = (LengthStageConfig(max_new_tokens=1), LengthStageConfig(max_new_tokens=3))
+    length_schedule = LengthScheduleConfig(stages=stages, advance=AdvanceAtStepsConfig(steps=(2,)))
+    with run_in(tmp_path, length_schedule=length_schedule) as run:
+        run_to_end(run, done=0, stop=StopRequest())
+        run.log.write("train", 5, {"policy/a_new_one": 1.0})
+    assert undocumented(tmp_path / "metrics.jsonl") == {"policy/a_new_one"}
 
 
 def test_a_stage_that_begins_is_told_and_recorded(tmp_path: Path):

@@ -24,6 +24,7 @@ from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, load_policy, save_head_model
 from autoclave.planning.accounting import plan_for
 from autoclave.sandbox import open_sandbox
+from benchmarks.metrics import undocumented
 from tests.training import train_server
 from tests.training_parts import tiny_reward_model
 
@@ -192,6 +193,10 @@ def test_a_run_learns_something_from_sealed_programs(trainings, whole):
     rewards = [line["reward"] for line in found]
     assert 0 < sum(rewards) < len(rewards) == STEPS * 16  # else the tests below would show nothing
     assert not all(torch.equal(weights(whole)[name], start) for name, start in warm_start(whole).items())
+
+
+def test_every_metric_of_a_run_with_a_judge_is_on_the_page_of_metrics(whole):
+    assert undocumented(whole / "metrics.jsonl") == set()
 
 
 def warm_start(run: Path) -> dict[str, torch.Tensor]:

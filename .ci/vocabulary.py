@@ -45,7 +45,7 @@ def read_rules() -> list[Rule]:
     return [
         Rule(
             re.compile(entry["identifiers"]) if "identifiers" in entry else None,
-            re.compile(rf"\b(?:{entry['prose']})\b") if "prose" in entry else None,
+            re.compile(rf"(?<!\w)(?:{entry['prose']})(?!\w)") if "prose" in entry else None,
             entry["use"],
             tuple(entry.get("scope", ("",))),
         )

@@ -328,7 +328,7 @@ def _source(
     fresh: bool,
     key: Callable[[], str] | None,
 ) -> tuple[ResponseSource, str]:
-    """What gives responses, and what the model is called."""
+    """Source of responses, and the name of the model."""
     path = Path(model)
     if path.is_file():
         return read_responses(path, ids), path.name
@@ -346,7 +346,7 @@ def _source(
 
 
 def _key_of_environment(variable: str) -> Callable[[], str]:
-    """What gives the key in this variable; without one, none.
+    """Return the function that reads the key from this variable; None without one.
 
     Raises:
         ConfigError: it is not set.
@@ -359,7 +359,7 @@ def _key_of_environment(variable: str) -> Callable[[], str]:
 def _num_samples(
     config: BenchmarkConfig, source: ResponseSource, ids: Sequence[str], model: str, *, partial: bool
 ) -> Callable[[str], int]:
-    """How many responses there are to each question.
+    """Number of responses to each question.
 
     Raises:
         InputError: a file has none to some.
@@ -377,12 +377,12 @@ def _num_samples(
 
 
 def _settings(config: BenchmarkConfig) -> dict[str, Any]:
-    """What responses and grades depend on."""
+    """Inputs that responses and grades depend on."""
     return config.model_dump(mode="json")
 
 
 def _rater(config: RatingConfig) -> Callable[[BenchmarkResult], dict[str, Any]]:
-    """What rates a result; the files are read now, before anything is asked.
+    """Return the function that rates a result; the files are read now, before anything is asked.
 
     Raises:
         InputError: a file is not there, or is not what it should be.

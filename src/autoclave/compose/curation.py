@@ -95,7 +95,7 @@ class _EvaluationSets:
 
     @property
     def identity(self) -> Any:
-        """What their content depends on, as JSON data."""
+        """Inputs that their content depends on, as JSON data."""
         selections = [json.loads(canonical_json(selection)) for selection in self._selections]
         return [[source.label, source.identity, *rest] for source, *rest in zip(self._sources, selections, strict=True)]
 
@@ -107,7 +107,7 @@ class _EvaluationSets:
 
 
 def selection_of(source: SourceConfig) -> Selection:
-    """Which problems of a source are wanted: its dates and difficulties."""
+    """Filter of the problems of a source: its dates and difficulties."""
     return Selection(source.released_from, source.released_before, source.difficulties)
 
 
@@ -138,7 +138,7 @@ def _require_problems(results: Sequence[StageResult], labels: Sequence[str], rep
 
 
 def _settings(config: CurateConfig | BenchmarkConfig) -> dict[str, Any]:
-    """What a result depends on: not how many programs are judged at a time, or where."""
+    """Settings that a result depends on: not how many programs are judged at a time, or where."""
     settings = config.model_dump(mode="json")
     settings["judge"] = {name: settings["judge"][name] for name in _JUDGING}
     return settings
@@ -148,7 +148,7 @@ _JUDGING = ("backend", "remote", "time_limit_range", "default_time_limit_s", "pr
 
 
 def judge_settings(config: CurateConfig | BenchmarkConfig) -> Any:
-    """What verdicts depend on beside problem and program; of servers no more is known than where they are."""
+    """Settings that verdicts depend on beside problem and program; of servers only the addresses are known."""
     settings = _settings(config)
     return [version("autoclave"), platform.python_version(), settings["judge"], settings["sandbox"]]
 
@@ -165,7 +165,7 @@ def _filters(config: CurateConfig) -> list[Stage]:
 
 
 def programs_of(config: CurateConfig, opened: ExitStack) -> CandidatePrograms:
-    """What judges programs by the settings, until `opened` closes."""
+    """The judge of the settings, until `opened` closes."""
     judge = opened.enter_context(build_judge(config.judge, config.sandbox))
     kept = cache_folder() / "verdicts.sqlite"
     cache = opened.enter_context(VerdictCache(kept, judge_settings(config)))
@@ -193,7 +193,7 @@ def verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
 
 
 def _tokenizer(name: str) -> tuple[str, Callable[[str], int]]:
-    """What stands for the tokenizer in fingerprints, and what counts tokens.
+    """Name of the tokenizer in fingerprints, and the function that counts tokens.
 
     Raises:
         InputError: there is no such tokenizer.
@@ -221,7 +221,7 @@ def _pass_rates(config: DifficultyConfig) -> tuple[dict[str, float], str]:
 
 
 def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
-    """How a source is read, and what a manifest says of it.
+    """Reader of a source, and its entry in a manifest.
 
     Raises:
         ConfigError: its layout or release is not known.

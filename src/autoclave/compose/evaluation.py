@@ -120,7 +120,7 @@ def _evaluate(
 
 
 def _family(item: TaskItem) -> str:
-    """What an item is counted with in tables: the first tag of a problem; of an alignment sample how it is run."""
+    """Row of an item in tables: the first tag of a problem; of an alignment sample how it is run."""
     payload = item.payload
     if isinstance(payload, AlignmentSample):
         return "stdin" if payload.entry == MAIN_PROGRAM else "call"

@@ -76,7 +76,7 @@ class FolderModel:
         return f"{THINKING_BEGIN}\n" if end.endswith(THINKING_BEGIN) else ""
 
     def _numbers(self, asked: Asked) -> tuple[int, ...]:
-        """What the random numbers of a response come from: what is asked and the sample, not what else is asked."""
+        """Seed of a response: of the question and the sample, not of other questions."""
         name = hashlib.sha256(canonical_json([asked.messages, asked.is_chat])).digest()
         return (self._seed, int.from_bytes(name[:6], "big"), asked.sample)
 

@@ -30,7 +30,7 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
 
 @without_pause_process()
 def validate_host(config: SandboxConfig, judge: JudgeConfig) -> tuple[list[HostCheck], str | None, str]:
-    """What this host offers: the checks, the level of isolation that results, and why none does."""
+    """Isolation of this host: the checks, the level of isolation that results, and why none does."""
     checks = [*list_host_checks(), *validate_backends(config), *validate_languages(judge)]
     try:
         sandbox = open_sandbox(config)

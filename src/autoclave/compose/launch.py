@@ -24,7 +24,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "slurm": {"time": "24:00:00", "grace": 1800, "setup": ()},
     "rayjob": {"image": "", "claim": "autoclave"},
 }
-"""What each kind of cluster takes besides its nodes, with the values of what is not given."""
+"""Options of each kind of cluster besides its nodes, with their defaults."""
 
 
 def write_launch_files(

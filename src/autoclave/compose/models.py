@@ -1,4 +1,4 @@
-"""Whether the models of a run can be used, found out before any of them is loaded."""
+"""Checks that the models of a run can be used, before any of them is loaded."""
 
 from __future__ import annotations
 

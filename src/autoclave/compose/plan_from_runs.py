@@ -40,7 +40,7 @@ def calibration_of(run_folder: Path) -> Calibration:
 
 
 def slowdown_between(alone: Calibration, together: Calibration) -> float:
-    """How many times as long sampling and learning take while both go on; the mean of the two, and 1 at least."""
+    """Slowdown of sampling and training while both go on; the mean of the two, and 1 at least."""
     running = max(together.sampling.tokens_per_s)
     token = token_ms(together, running) / token_ms(alone, running)
     training = together.rates.train_ms_per_token / (alone.rates.train_ms_per_token or 1.0)
@@ -100,7 +100,7 @@ def plan_from(
 
 
 def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured, the candidates as a table, and what to do; lines."""
+    """Lines with the measurements, the candidates as a table, and the recommendation."""
     rates = plan.rates
     yield f"tokens/s of one sampler process, by requests running on it; a start takes {plan.start_tokens:.1f} tokens"
     yield "  " + "   ".join(f"{running:.0f}: {rate:.0f}" for running, rate in plan.tokens_per_s)

@@ -1,4 +1,4 @@
-"""What a run needs of this host and of its settings, found out before anything is loaded or written.
+"""Pre-flight of a run: needs of this host and of its settings, checked before anything is loaded or written.
 
 Each part contributes a check: a function of the settings that raises ConfigError, InputError or HostError. All checks
 run, and everything that is wrong is reported at once.

@@ -30,7 +30,7 @@ from autoclave.tasks import CodeGeneration
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """What is asked and fitted.
+    """Questions and fits of a probe.
 
     Attributes:
         fitting: of the probes.

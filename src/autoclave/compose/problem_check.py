@@ -1,4 +1,6 @@
-"""Whether a file of problems can be judged and trained on: the stages of curation, each finding with its fix."""
+"""Check of a file of problems, whether they can be judged and trained on: the stages of curation, each finding with its
+fix.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ _WARNINGS = frozenset({"no_solutions", "exact", "near", "behaviour", "zero_varia
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong: where, by which rule, the evidence, and the fix. A warning leaves the problem in the split."""
+    """A finding: place, rule, evidence and fix. A warning leaves the problem in the split."""
 
     place: str
     id: str
@@ -59,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProblemCheck:
-    """What was found.
+    """Findings of a check.
 
     Attributes:
         problems: lines that were read, or could not be.

@@ -36,7 +36,7 @@ NAME = "autoclave-judge"
 _MOST_REQUESTS = 1000
 """Of one replica at a time; more wait at the proxy."""
 _END_S = 15.0
-"""What Ray may take to end replicas, beside what requests may."""
+"""Seconds that Ray may take to end replicas, beside those of requests."""
 _START_S = 60.0
 _LOOK_BACK_S = 15.0
 """Requests are counted as the mean over it; more than the ten seconds between two counts."""

@@ -173,7 +173,7 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
 
 
 def _num_rollbacks(run: Run) -> int:
-    """How often the run was rolled back, also before it was resumed."""
+    """Number of rollbacks of the run, also before it was resumed."""
     return sum(event["kind"] == "rollback" for event in read_events(run.folder.path / "metrics.jsonl"))
 
 
@@ -200,7 +200,7 @@ def _newest_checkpoint(folder: RunFolder, config: TrainConfig) -> Checkpoint | N
 
 
 def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
-    """What a checkpoint is of besides the settings. That of an adapter is nothing without the weights beside it."""
+    """Inputs of a checkpoint besides the settings. That of an adapter is nothing without the weights beside it."""
     frozen: dict[str, str] = {}
     if config.trainer.lora:
         frozen["frozen_weights"] = weights_digest(folder.start)
@@ -300,7 +300,7 @@ def _context(config: TrainConfig, model: Path) -> int | None:
 
 
 def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughput:
-    """How the speed of learning is counted; without operations where the family of the model is unknown."""
+    """Counter of the speed of training; without operations where the family of the model is unknown."""
     try:
         shape = read_shape(model)
     except InputError:

@@ -40,7 +40,7 @@ CHECKPOINTS = "warm_start"
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a warm start reports to, and where it keeps what it goes on from."""
+    """Context of a warm start: its reporter, and the folder of its checkpoints."""
 
     folder: Path
     """The folder of the run, or of the model; checkpoints are below, until the warm start is done."""

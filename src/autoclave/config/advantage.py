@@ -10,7 +10,7 @@ from autoclave.config.base import Config, Fraction, PositiveFloat
 
 
 class AdvantageSettings(Config):
-    """What every estimator has. Settings of an estimator of another package derive from this."""
+    """Settings that every estimator has. Settings of an estimator of another package derive from this."""
 
     name: Any
     """The estimator: in each a literal of its own."""

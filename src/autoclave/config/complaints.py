@@ -76,7 +76,7 @@ def _fix_of_choice(given: Any, known: Sequence[str]) -> str:
 
 
 def _fix_of_name(schema: type[Config], tree: Mapping[str, Any], path: Path) -> str:
-    """Who else has this setting, or the closest name beside it or anywhere."""
+    """Return which choices have this setting, or the closest name beside it or anywhere."""
     *parents, name = path
     members = _members(schema, parents)
     chosen = _block(tree, parents).get("name")

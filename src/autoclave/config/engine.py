@@ -10,7 +10,9 @@ from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
 
 class EngineSettings(Config):
-    """What every engine has that samples in this process. Settings of an engine of another package derive from this."""
+    """Settings that every engine has that samples in this process. Settings of an engine of another package derive from
+    this.
+    """
 
     name: Any
     """The engine: in each a literal of its own."""
@@ -75,7 +77,7 @@ class VllmEngineConfig(EngineSettings):
 
 
 class RemoteEngineSettings(Config):
-    """What every engine has that is behind HTTP. Settings of an engine of another package derive from this."""
+    """Settings that every engine behind HTTP has. Settings of an engine of another package derive from this."""
 
     name: Any
     """The engine: in each a literal of its own."""

@@ -43,7 +43,7 @@ class Correspondence:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What means something else here without a setting that names it."""
+    """Differences without a setting that names them."""
 
     of: tuple[str, ...]
     """Advantages of the algorithms that it concerns; an empty string stands for all."""
@@ -52,7 +52,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """What is known of another framework."""
+    """Correspondences of another framework."""
 
     title: str
     settings: dict[str, Correspondence]

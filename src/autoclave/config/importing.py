@@ -24,7 +24,7 @@ LISTS = {"loggers", "trainer.lora.targets"}
 """Settings here whose values are strings, or lists of strings."""
 SECRET = re.compile(r"token$|secret|password|api_key|wandb\.key|use_wandb")
 COMMON: dict[str, Any] = {"sft.steps": 0, "problems.name": "none", "schedule.name": "synchronous"}
-"""What a recipe says whatever the framework: none has a warm start, and each has problems of its own."""
+"""Settings of a recipe whatever the framework: none has a warm start, and each has problems of its own."""
 _CHOICES = (
     *ALGORITHMS,
     SynchronousConfig,
@@ -45,13 +45,13 @@ class Imported:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings here, by dotted path."""
     differs: list[str] = field(default_factory=list[str])
-    """What means something else here."""
+    """Settings that mean something else here."""
     missing: list[str] = field(default_factory=list[str])
     """Settings without a counterpart."""
     unknown: list[str] = field(default_factory=list[str])
     """Settings that the table does not have."""
     to_set: list[str] = field(default_factory=list[str])
-    """What the file does not say."""
+    """Settings that the file does not give."""
 
     def report(self) -> Iterator[str]:
         """The lines of the report."""
@@ -77,7 +77,7 @@ class Imported:
         return tree
 
     def as_json(self) -> dict[str, Any]:
-        """What was found, for programs."""
+        """Return the findings as JSON data."""
         findings = {name: getattr(self, name) for name in ("to_set", "differs", "missing", "unknown")}
         return {"from": self.framework.title, "settings": self.settings, **findings}
 

@@ -15,13 +15,13 @@ TestChoice = Annotated[str, Field(pattern=r"^(all|longest:[1-9][0-9]{0,8})$")]
 
 
 class TaskSettings(Config):
-    """What every task has. Settings of a task of another package derive from this."""
+    """Settings that every task has. Settings of a task of another package derive from this."""
 
     name: Any
     """The task: in each a literal of its own."""
 
     template: Any = "plain"
-    """How a problem becomes a prompt: `plain`, `code` or `math`."""
+    """Template of the prompt: `plain`, `code` or `math`."""
 
     asks_for_answers: ClassVar[bool] = False
     """Its problems have `answer` tests, and not tests of programs."""

@@ -29,12 +29,12 @@ SHOWN_VALUES = 32
 
 @dataclass(frozen=True, slots=True)
 class ShownAlignmentSample:
-    """What was asked."""
+    """The question."""
 
     kind: Literal["variables", "output"]
     program: str
     program_label: str
-    """Where the program came from, and who wrote it."""
+    """Origin and author of the program."""
     input: str
     input_label: str
 
@@ -51,7 +51,7 @@ class AnsweredValue:
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """What was answered; `malformed` says why it is no answer, and is empty if it is one."""
+    """The answer; `malformed` gives the reason for which it is not valid, and is empty if it is."""
 
     values: tuple[AnsweredValue, ...]
     num_left_out: int
@@ -62,7 +62,7 @@ class ShownAnswer:
 
 
 def shown_alignment_sample(alignment_sample: AlignmentSample) -> ShownAlignmentSample:
-    """What the page shows of `alignment_sample`."""
+    """Content of the page about `alignment_sample`."""
     is_main = alignment_sample.entry == MAIN_PROGRAM
     return ShownAlignmentSample(
         kind="variables" if alignment_sample.variables else "output",

@@ -24,7 +24,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows. Bounds that are None follow the data; on a vertical axis zero is always in sight."""
+    """Range and label of an axis. Bounds that are None follow the data; on a vertical axis zero is always in sight."""
 
     label: str
     is_share: bool = False

@@ -1,4 +1,4 @@
-"""What of a recipe can be checked on this host as it is, before anything is made small."""
+"""Checks of a recipe as it is on this host, before anything is made small."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from autoclave.problems import ProblemSets
 
 @dataclass(slots=True)
 class Findings:
-    """What was found out about a recipe as it is."""
+    """Result of the checks of a recipe as it is."""
 
     unread_model: str = ""
-    """Why settings of a model cannot be read here."""
+    """Reason for which the settings of a model cannot be read here."""
     architecture: PretrainedConfig | None = None
     """That of the policy, where it can be read."""
     problems: str = "generated ones, which were not made"
     unreachable_judge: str = ""
-    """Why no server judges."""
+    """Reason for which no server judges."""
     host: list[str] = field(default_factory=list[str])
-    """What the host lacks for the recipe as it is."""
+    """Parts of the recipe that the host does not have."""
 
     def sort(self, checks: Sequence[Check]) -> None:
         """Run `checks`; keep what the host lacks, and what a model that is not here leaves open.
@@ -89,7 +89,7 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
 
 
 def _check_problems(config: TrainConfig, sets: ProblemSets, judge: Judge) -> str:
-    """What was found out about the problem files of a recipe."""
+    """Result of the checks of a recipe's problem files."""
     for problem in (*sets.train, *sets.heldout):
         judge.check(problem)
     if config.sft.is_on or not config.model.path:

@@ -45,7 +45,7 @@ _SIZES = (
 _SPARE_TOKENS = 64
 """That the tokenizers of some families add when they are loaded."""
 _LEARNS = SftConfig(steps=120, batch_size=16, optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=5))
-"""How the stand-in for a pretrained model is made."""
+"""Settings of the stand-in for a pretrained model."""
 
 
 # --- Settings --------------------------------------------------------------------------------------------------------

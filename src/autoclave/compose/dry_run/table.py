@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run in miniature has left, beside the settings of recipe and miniature."""
+    """Files of a run in miniature, beside the settings of recipe and miniature."""
 
     recipe: TrainConfig
     small: TrainConfig
@@ -39,11 +39,11 @@ class Run:
     found: Findings
 
     def steps_with(self, metric: str, kind: str = "train") -> int:
-        """How many lines of a kind have `metric`."""
+        """Number of lines of a kind that have `metric`."""
         return sum(event.get(metric) is not None for event in self.events if event["kind"] == kind)
 
     def num(self, kind: str) -> int:
-        """How many lines there are of a kind."""
+        """Number of lines of a kind."""
         return sum(event["kind"] == kind for event in self.events)
 
 

@@ -19,7 +19,7 @@ WANTED = {WRONG: 2, PARTLY: 1, BAD_FORMAT: 1, EXACT: 2}
 """Cases of each reason, in the order of the page."""
 SCANNED_FILES = 3
 SCANNED_ALIGNMENT_SAMPLES = 2048
-"""How far into a file cases are looked for."""
+"""Rollouts of a file that are searched for cases."""
 SHOWN_RESPONSE = 2000
 """Most characters shown of an answer."""
 

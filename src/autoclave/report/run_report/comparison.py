@@ -46,7 +46,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class FinalRow:
-    """What came of one run. Results are those of its latest evaluations, None where there is none."""
+    """Result of one run. Results are those of its latest evaluations, None where there is none."""
 
     label: str
     colour: str
@@ -190,7 +190,7 @@ def _final_row(each: ComparedRun, tasks: Sequence[str]) -> FinalRow:
 
 
 def _state(run: Run, last: Row | None) -> str:
-    """How far `run` is, and at which step its `last` evaluation was, if that is another one."""
+    """Progress of `run`, and the step of its `last` evaluation, if that is another one."""
     state = f"{'finished' if run.summary else 'still going, or cut off'}, step {run.steps_done}"
     evaluated = run.steps_done if last is None else int(last["step"])
     return state if evaluated == run.steps_done else f"{state}; evaluated at step {evaluated}"

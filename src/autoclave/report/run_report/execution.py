@@ -56,7 +56,7 @@ class HeldoutRow:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSection:
-    """What the section holds. `after` says when the second figures of rows were taken; empty if there are none."""
+    """Content of the section. `after` says when the second figures of rows were taken; empty if there are none."""
 
     figures: Sequence[Figure]
     rows: Sequence[HeldoutRow]

@@ -1,4 +1,4 @@
-"""Which charts a run gets, and what each shows. How they are drawn is in `charts.py`."""
+"""Charts of a run. `charts.py` draws them."""
 
 from __future__ import annotations
 

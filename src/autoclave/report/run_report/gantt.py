@@ -33,7 +33,7 @@ HOVERS = 48
 
 ROW_HEIGHT, DENSITY_HEIGHT, GAP = 13, 46, 10
 BETWEEN = 0.8
-"""What is left free behind a bar, so that one that begins as another ends can be told from it."""
+"""Space behind a bar, so that one that begins as another ends can be told from it."""
 
 COLOURS = {
     Role.SAMPLER: "accepted",
@@ -90,7 +90,7 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def in_flight(spans: Iterable[Span], window: Interval, columns: int) -> list[float]:
-    """How many spans are under way in each of `columns` equal parts of `window`, averaged over the part."""
+    """Number of spans under way in each of `columns` equal parts of `window`, averaged over the part."""
     low, length = window[0], (window[1] - window[0]) or 1.0
     edges, whole = [0.0] * columns, [0] * (columns + 1)
     for span in spans:
@@ -187,7 +187,7 @@ def _seconds(time: float, window: Interval) -> str:
 
 
 def told(spans: Sequence[Span]) -> str:
-    """How many spans of each kind a picture has, in words."""
+    """Number of spans of each kind in a picture, in words."""
     nouns = {Role.SAMPLER: "request", Role.JUDGE: "reward", Role.TRAINER: "update"}
     numbers = {role: sum(span.role is role for span in spans) for role in nouns}
     return ", ".join(count(number, nouns[role]) for role, number in numbers.items() if number)

@@ -1,4 +1,4 @@
-"""What came of a run in a few numbers: held-out results before and after, with an honest sentence, and its facts.
+"""Result of a run in a few numbers: held-out results before and after, with an honest sentence, and its facts.
 
 Numbers come from the first and the latest evaluation; where `summary.json` has one, that one counts.
 """
@@ -35,7 +35,7 @@ class Headline:
     measures: tuple[Measure, ...]
     chart: str | None
     after: str
-    """What the second number of each measure is: "after RL", or which step it stands at."""
+    """Label of the second number of each measure: "after RL", or which step it stands at."""
     sentences: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
 

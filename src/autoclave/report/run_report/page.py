@@ -66,7 +66,7 @@ def render(run: Run) -> str:
 
 
 def missing_parts(run: Run) -> list[str]:
-    """What of the metrics is not there, in the words of the page."""
+    """Names of missing metrics, in the words of the page."""
     return [
         name
         for name, rows in (

@@ -1,4 +1,4 @@
-"""What was planned for the schedule of a run, beside what it took."""
+"""Plan of the schedule of a run, beside its measured times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plan_section(run: Run) -> PlanSection:
 
 
 def compared(run: Run, plan: SchedulePlan) -> PlanSection:
-    """What was planned for the settings of the run, and the mean over its steps but the first."""
+    """Planned seconds for the settings of the run, and the mean over its steps but the first."""
     expected = plan.of(run.config)
     if expected is None:
         return PlanSection(sentence="The plan is of other settings than this run has.")

@@ -18,7 +18,7 @@ from autoclave.core.errors import DataError
 from autoclave.runs.rollouts import RecordedRollout, read_rollouts, step_of, varied
 
 SCANNED_ROLLOUTS = 2048
-"""How far into a file groups are looked for."""
+"""Rollouts of a file that are searched for groups."""
 SHOWN_SIBLINGS = 16
 """Most rollouts shown of a group."""
 SHOWN_CHARACTERS = 6000

@@ -88,7 +88,7 @@ def stage_rows(run: Run) -> list[TimeRow]:
 
 
 def whole_run_rows(run: Run) -> list[TimeRow]:
-    """Where the time of the whole run went; without a summary there is none."""
+    """Parts of the time of the whole run; empty without a summary."""
     total = number(run.summary, "seconds_total")
     if total is None:
         return []

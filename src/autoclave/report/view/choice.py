@@ -1,4 +1,4 @@
-"""Which of the rollouts that fit a request stand on the page: whole groups, as many as the limit allows."""
+"""Choice of the rollouts on the page among those that fit a request: whole groups, as many as the limit allows."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _runs(surveys: Sequence[Survey]) -> list[tuple[Run, str]]:
 def _filters(
     groups: Sequence[ShownGroup], pairs: Sequence[ComparedGroup], rollouts: Sequence[ShownRollout]
 ) -> list[Filter]:
-    """What can be chosen between: with a single value there is nothing to."""
+    """Values to choose from; empty where there is a single one."""
     found = [
         Filter("step", "step", _distinct(group.source.label for group in groups)),
         Filter("problem", "problem", _distinct([g.item for g in groups] + [g.after.item for g in pairs])),

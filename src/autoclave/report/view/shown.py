@@ -66,7 +66,7 @@ class ShownGroup:
 
     @property
     def accepted_word(self) -> str:
-        """What an accepted rollout is called."""
+        """Name of an accepted rollout."""
         return "exact" if self.alignment_sample else "accepted"
 
 
@@ -97,14 +97,14 @@ def read_chosen(source: Source, chosen: Iterable[Chosen], detokenizer: Detokeniz
 
 
 def _empty_group(source: Source, number: int, first: RecordedRollout) -> ShownGroup:
-    """What the rollouts of the group of `first` share, and none of them."""
+    """Facts that the rollouts of the group of `first` share."""
     alignment_sample = shown_alignment_sample(first.alignment_sample) if first.alignment_sample else None
     prompt = shortened(first.prompt, SHOWN_CHARACTERS)
     return ShownGroup(source, number, first.item, prompt, (), 0, 0, task=first.task, alignment_sample=alignment_sample)
 
 
 def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> ShownRollout:
-    """What the page shows of `rollout`."""
+    """Content of the page about `rollout`."""
     columns = rollout.token_columns
     strip = token_strip(columns, detokenizer) if columns and detokenizer else None
     return ShownRollout(

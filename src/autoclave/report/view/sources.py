@@ -1,4 +1,4 @@
-"""What is looked at: which steps of which runs. Wrong folders and steps are found here, before rollouts are read."""
+"""Sources of a view: steps of runs. Wrong folders and steps are found here, before rollouts are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_ROLLOUTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to show of the run in folder `run`.
+    """Request for the run in folder `run`.
 
     With `against` or `against_step` it is compared with that run (itself by default) and step (the same by default).
     """

@@ -22,7 +22,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """What differs from one side to the other in what both have, in words."""
+    """Differences between the sides in what both have, in words."""
 
     task: str
     values: Sequence[str]

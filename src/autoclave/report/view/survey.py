@@ -102,7 +102,7 @@ class Outline:
 
 @dataclass(slots=True)
 class Survey:
-    """What one pass over the rollouts of `source` found."""
+    """Result of one pass over the rollouts of `source`."""
 
     source: Source
     by_task: dict[str, Figures] = field(default_factory=dict[str, Figures])

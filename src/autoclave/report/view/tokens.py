@@ -127,7 +127,7 @@ class TokenStrip:
 
 
 def token_strip(columns: TokenColumns, detokenizer: Detokenizer) -> TokenStrip | None:
-    """What to show of the tokens of a response; None if they are not of the tokenizer."""
+    """Tokens of a response as they are shown; None if they are not of the tokenizer."""
     count = len(columns.ids)
     head, tail = (count, count) if count <= SHOWN_TOKENS else (SHOWN_TOKENS // 2, count - SHOWN_TOKENS // 2)
     mismatches = np.abs(columns.mismatches)

@@ -28,7 +28,7 @@ from autoclave.algorithms import Algorithm, Column, is_uniform, step_metrics
 from autoclave.config import OptimizerConfig
 from autoclave.core import Completion, FinishReason, Group, Reward, Rollout, TaskItem
 from autoclave.core.rollout import FloatArray, IntArray
-from autoclave.training.learning import completed, mask_groups, prepared, tensors
+from autoclave.training.learning import mask_groups, tensors, with_advantages, with_rewards
 from autoclave.workers import Batch
 
 Kind = Literal["answer", "collect"]
@@ -204,10 +204,10 @@ class Learner:
         """One update from `groups`: an optimizer step per minibatch, in order."""
         groups = mask_groups(self.algorithm, groups)
         whole = Batch.from_groups(groups, minibatches=self._minibatches)
-        whole = prepared(self.algorithm, whole, self._state)
+        whole = with_rewards(self.algorithm, whole, self._state)
         batch = whole.select(whole.rows["computes"])
         batch = batch.with_responses(old_log_probs=self._scores(batch)[0].detach().float().numpy())
-        batch = completed(self.algorithm, batch)
+        batch = with_advantages(self.algorithm, batch)
         steps = [self._step(batch.select(batch.rows["minibatch"] == n)) for n in range(self._minibatches)]
         entropies = [metrics["entropy"] for _, _, metrics in steps if "entropy" in metrics]
         metrics = {"entropy": float(np.mean(entropies))} if entropies else {}

@@ -7,7 +7,7 @@ from workbook import Scale
 
 from autoclave.planning import Profile
 from autoclave.workers import Dispatch, register
-from autoclave.workers.sampler.steps import Orders, Progress
+from autoclave.workers.sampler.steps import StepInput, StepOutput
 
 
 class SleepingWorker:
@@ -22,14 +22,14 @@ class SleepingWorker:
         self._engine = SleepingEngine(profile, scale)
 
     @register(Dispatch.EACH)
-    def advance(self, orders: Orders, seconds: float) -> Progress:
-        """Take `orders`, and sleep on; see `SamplerWorker`."""
+    def advance(self, step_input: StepInput, seconds: float) -> StepOutput:
+        """Take `step_input`, and sleep on; see `SamplerWorker`."""
         engine = self._awake()
-        for wave in orders.waves:
-            engine.add(wave)
-        if orders.aborted:
-            engine.abort(orders.aborted)
-        return Progress(engine.step(seconds), engine.stats)
+        for batch in step_input.batches:
+            engine.add(batch)
+        if step_input.aborted:
+            engine.abort(step_input.aborted)
+        return StepOutput(engine.step(seconds), engine.stats)
 
     @register(Dispatch.ONE_TO_ALL)
     def take_weights(self, version: int) -> None:

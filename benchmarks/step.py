@@ -28,7 +28,7 @@ from autoclave.problems import ProblemSets
 from autoclave.rollout import Request, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.tasks import CodeGeneration
-from autoclave.training.learning import mask_groups, prepared
+from autoclave.training.learning import mask_groups, with_rewards
 from autoclave.workers import Batch
 from runs import TINY
 
@@ -65,7 +65,7 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
         groups = mask_groups(workers.algorithm, collection.result())
         # All rows, also those without a signal that training would skip: how many those are is not our subject.
         whole = Batch.from_groups(groups, minibatches=config.minibatches)
-        batch = prepared(workers.algorithm, whole, stages.adaptation.state)
+        batch = with_rewards(workers.algorithm, whole, stages.controllers.state)
         draws = np.random.default_rng(0).standard_normal(len(batch)).astype(np.float32)
         batch = batch.with_responses(advantages=draws[batch.response_rows])  # a loss to compare, whatever was earned
         log_prob_s = seconds(lambda: workers.actor.log_probs(batch).result())

@@ -61,8 +61,8 @@ def test_settings_of_an_estimator_follow_its_name():
         ("algorithm.advantage=rloo algorithm.advantage.discount=0.9", "rloo does not use it (gae does)"),
         ("algorithm.advantage=gae algorithm.advantage.discount=2", "algorithm.advantage.discount = 2: must be less"),
         (
-            "algorithm.advantage=gae algorithm.masked_rows_vote=true",
-            "masked_rows_vote = True: advantage = gae does not",
+            "algorithm.advantage=gae algorithm.include_masked_in_baseline=true",
+            "include_masked_in_baseline = True: advantage = gae does not",
         ),
         ("algorithm.advantage=rloo group_size=1", "grpo_plus with advantage=rloo compares rollouts of one problem"),
         ("algorithm.advantage=rloo critic.path=x", "has no critic; choose algorithm.advantage=gae"),

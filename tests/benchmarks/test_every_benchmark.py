@@ -25,7 +25,7 @@ LONG = [
     ("service", "--overload"),
     ("algorithms", "--only", "dapo", "rloo", "ppo"),
 ]
-TOOLS = {"figures", "gpu", "papers", "recipes"}
+TOOLS = {"figures", "gpu", "metrics", "papers", "recipes"}
 """With options and tests of their own."""
 
 

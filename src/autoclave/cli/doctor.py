@@ -42,7 +42,7 @@ def doctor(settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print(check: HostCheck) -> None:
-    """What it is, why it matters and what was found; the fix where it is missing."""
+    """Describe a check: what it is, why it matters, what was found; and the fix where it is missing."""
     mark = "ok" if check.is_present else "missing" if check.is_required else "lacking"
     click.echo(f"  {mark:<8} {check.name:<34} {check.why}")
     if check.detail:

@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _message(error: click.ClickException) -> str:
-    """What is wrong and where help is. Without any argument, the help itself."""
+    """Report what is wrong and where help is. Without any argument, the help itself."""
     text = error.format_message()
     if isinstance(error, click.exceptions.NoArgsIsHelpError) or not isinstance(error, click.UsageError):
         return text

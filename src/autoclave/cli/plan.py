@@ -75,7 +75,7 @@ def plan(
 
 
 def _refusals(config: TrainConfig, out: Path) -> list[str]:
-    """What `train` would refuse on this machine before it loads anything."""
+    """Report what `train` would refuse on this machine before it loads anything."""
     from autoclave.compose.preflight import preflight
 
     try:

@@ -1,4 +1,4 @@
-"""How commands take a recipe and settings: `RECIPE`, `a.b=value` anywhere, and short options for the common ones."""
+"""Recipe and settings of commands: `RECIPE`, `a.b=value` anywhere, and short options for the common ones."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class ExchangeableAdvantage(AlgorithmSettings):
         chosen, keys = self.advantage, self.own_estimator_keys
         if chosen is None:
             return self
-        for key in keys if chosen.compares_group else (*keys, "masked_rows_vote"):
+        for key in keys if chosen.compares_group else (*keys, "include_masked_in_baseline"):
             field = type(self).model_fields.get(key)
             if field and getattr(self, key) != field.default:
                 its = f", or set advantage.{key}" if key in type(chosen).model_fields else ""

@@ -1,4 +1,6 @@
-"""How good a policy is, with intervals. May import `workers`, `rollout`, `tasks` and below; is handed what it uses."""
+"""Evaluation of a policy, with intervals. May import `workers`, `rollout`, `tasks` and below; is handed what it
+uses.
+"""
 
 from autoclave.evaluation.evaluate import Evaluation, ProblemResult, evaluate
 from autoclave.evaluation.intervals import Interval, bootstrap_interval, share_interval, wilson_interval

@@ -1,4 +1,4 @@
-"""What a model did on a benchmark: graded responses, the figures made of them, and the folder that holds both."""
+"""Result of a model on a benchmark: graded responses, the figures made of them, and the folder that holds both."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class GradedResponse:
 
     @property
     def is_right(self) -> bool:
-        """Whether it counts as solved: all of it is right."""
+        """True if it counts as solved: all of it is right."""
         return self.score == 1.0
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What a model did on a benchmark.
+    """Result of a model on a benchmark.
 
     Attributes:
         benchmark: its name.
@@ -95,7 +95,7 @@ class BenchmarkResult:
 
     @property
     def score_name(self) -> str:
-        """What a mean of scores is called."""
+        """Name of a mean of scores."""
         return "mean_score" if self.score == "share_of_tests" else "pass@1"
 
     def pass_at(self, k: int, ids: Iterable[str] | None = None) -> float:
@@ -214,7 +214,7 @@ def _scores(samples: Iterable[GradedResponse]) -> list[float]:
 
 
 def _counts(samples: Iterable[GradedResponse]) -> tuple[int, int]:
-    """How many have a verdict, and how many of them are right."""
+    """Return how many have a verdict, and how many of them are right."""
     judged = [sample.is_right for sample in samples if sample.score is not None]
     return len(judged), sum(judged)
 

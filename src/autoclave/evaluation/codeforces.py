@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Expectation = Literal["with_self", "as_printed"]
-"""Whether the participant counts: rank = 1 + sum (Codeforces, CodeElo), or rank = sum (DeepCoder's report)."""
+"""Count the participant: rank = 1 + sum (Codeforces, CodeElo), or rank = sum (DeepCoder's report)."""
 
 LOST_POINTS = 50
 """Points that each wrong attempt before the accepted one costs."""
@@ -30,7 +30,7 @@ _PRECISION = 1e-9
 
 @dataclass(frozen=True, slots=True, order=True)
 class Score:
-    """What a participant has in a contest; greater is better.
+    """Score of a participant in a contest; greater is better.
 
     Attributes:
         points: sum over problems, or the number of problems solved.
@@ -142,7 +142,7 @@ def percentile(rating: float, histogram: Mapping[int, int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """What a model did in one contest: its score, rank among so many participants, and the rating of that."""
+    """Result of a model in one contest: its score, rank among so many participants, and the rating of that."""
 
     contest: str
     score: Score

@@ -124,7 +124,7 @@ def _differences(first: BenchmarkResult, second: BenchmarkResult) -> Iterator[st
 
 
 def sign_test(num_won: int, num_lost: int) -> float:
-    """How likely a share at least as uneven is under even chances, two-sided and exact; 1 if there is nothing to tell.
+    """Probability of a share at least as uneven under even chances, two-sided and exact; 1 if there is nothing to tell.
 
     Source: Dixon and Mood, "The Statistical Sign Test", JASA 41, 1946; for verdicts it is McNemar's exact test.
     """

@@ -105,7 +105,7 @@ class Endpoint:
 
 
 def _response(answer: Any, stops: Sequence[str]) -> Response:
-    """What the server says, whose form is not trusted.
+    """Parse the answer of the server, whose form is not trusted.
 
     Raises:
         Unavailable: it is no response.

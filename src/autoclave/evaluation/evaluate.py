@@ -35,7 +35,7 @@ class ProblemResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found. `samples` were asked per problem; shares are over the sampled responses."""
+    """Results of an evaluation. `samples` were drawn per problem; shares are over the sampled responses."""
 
     problems: tuple[ProblemResult, ...]
     samples: int
@@ -166,7 +166,7 @@ def _result(group: Group, samples: int, family: str) -> ProblemResult:
 
 
 def _accepted(rollout: Rollout) -> bool | None:
-    """Whether all tests passed, or, where no program is judged, the reward is whole; None without a verdict."""
+    """Return whether all tests passed, or, where no program is judged, the reward is whole; None without a verdict."""
     reward = rollout.reward
     if reward.verdict is None:
         return None if reward.value is None else reward.value == 1.0

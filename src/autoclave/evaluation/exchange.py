@@ -102,7 +102,7 @@ def _whole(problem: About, sample: GradedResponse) -> str:
 
 
 EXPORTS: Mapping[str, Callable[[BenchmarkResult], str]] = {"livecodebench": to_livecodebench, "evalplus": to_evalplus}
-"""What can be written, by name."""
+"""Export formats, by name."""
 
 
 def write_export(result: BenchmarkResult, format: str, path: Path) -> None:
@@ -212,7 +212,7 @@ def _grades(row: Mapping[str, Any], where: str) -> Sequence[bool] | None:
 
 
 def _grade(value: Any, where: str) -> bool:
-    """Whether a response was right. Nothing but truth values and 0 and 1 is read as that."""
+    """Return whether a response was right. Nothing but truth values and 0 and 1 is read as that."""
     if not isinstance(value, bool | int | float) or value not in (0, 1):
         raise DataError(f"{where} = {str(value)[:60]!r}: a grade must be true or false")
     return bool(value)

@@ -1,4 +1,4 @@
-"""How far a measured figure may be from the true one. numpy only.
+"""Confidence intervals of measured figures. numpy only.
 
 `share_interval` is for a mean of shares over problems (pass@1), `bootstrap_interval` for any other mean over problems
 (a difference, a reward), `wilson_interval` for a plain share of independent trials.
@@ -29,7 +29,7 @@ class Interval:
 def bootstrap_interval(
     values: ArrayLike, *, seed: int = 0, confidence: float = 0.95, num_resamples: int = 10_000
 ) -> Interval:
-    """Where the mean would lie had other problems of the same kind been asked: percentile bootstrap over problems.
+    """Interval of the mean over other problems of the same kind: percentile bootstrap over problems.
 
     Problems are drawn with replacement, as many as there are; the bounds are the quantiles (1 -+ confidence) / 2 of the
     means. Samples of one problem are not resampled: their noise is part of each value.
@@ -86,7 +86,7 @@ def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
 
 
 def wilson_interval(num_successes: float, num_trials: float, *, confidence: float = 0.95) -> Interval:
-    """Where the true share of successes lies; sensible also for few trials and for shares of 0 and 1.
+    """Interval of the true share of successes; valid also for few trials and for shares of 0 and 1.
 
         (p + z^2 / 2n  -+  z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n),   p = successes / n
 

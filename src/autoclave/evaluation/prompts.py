@@ -1,4 +1,4 @@
-"""How problems of benchmarks are asked: prompts by name, and texts with places to fill in.
+"""Prompts of benchmarks: prompts by name, and texts with places to fill in.
 
 The sentences are ours. Who compares with figures that were measured with other ones gives those in a file of his own
 (docs/how-to/evaluation.md): a model's score depends on them.
@@ -70,7 +70,7 @@ _PLACES: Mapping[str, Callable[[Problem], str]] = {
 
 
 def prompt_of(name: str, system: str | None) -> Callable[[Problem], Messages]:
-    """What asks a problem: the prompt of that name, or `name` itself as a text with places.
+    """Return the prompt of a problem: the prompt of that name, or `name` itself as a text with places.
 
     `system` takes the place of the prompt's own system message; an empty one takes it away.
 

@@ -1,4 +1,4 @@
-"""What a benchmark asks, and what a response to it is worth: problems are judged, traces are compared."""
+"""Questions of a benchmark and their grading: problems are judged, traces are compared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What tables, pages and exports show of one question. `preamble` is code that programs may count on."""
+    """Description of one question for tables, pages and exports. `preamble` is code that programs may count on."""
 
     id: str
     difficulty: str = ""
@@ -38,7 +38,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a response is worth.
+    """Grade of a response.
 
     Attributes:
         status: of the verdict, or `exact`, `wrong` and `bad_format` where values are compared; empty without a verdict.
@@ -92,7 +92,7 @@ def _with_numpy(problem: Problem, config: BenchmarkConfig) -> Problem:
 def trace_questions(
     alignment_samples: Sequence[tuple[Problem, AlignmentSample]], config: BenchmarkConfig
 ) -> list[Question]:
-    """What a program returns or prints, and the final values of its variables, in order.
+    """Prediction of what a program returns or prints, and the final values of its variables, in order.
 
     Source: Jiang et al., CodeRL+, appendix C (Exact@1).
     """
@@ -113,7 +113,7 @@ def trace_questions(
 
 
 def about(problem: Problem) -> About:
-    """What is shown of a problem."""
+    """Description of a problem."""
     tests = problem.tests
     return About(
         problem.id,
@@ -172,7 +172,7 @@ def _compared(answer: str, reward: Reward) -> Grade:
 
 
 def _then(future: Future[T], make: Callable[[T], Grade]) -> Future[Grade]:
-    """What `make` makes of the result, once it is there."""
+    """Future of `make` applied to the result."""
     made: Future[Grade] = Future()
 
     def finish(done: Future[T]) -> None:

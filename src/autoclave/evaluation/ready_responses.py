@@ -35,7 +35,7 @@ class ReadyResponses:
         self._responses = responses
 
     def num_samples(self, problem_id: str) -> int:
-        """How many there are to a problem."""
+        """Number of responses to a problem."""
         return len(self._responses.get(problem_id, ()))
 
     def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:

@@ -1,4 +1,4 @@
-"""What a model said to a problem, where it comes from, and the cache that keeps it."""
+"""Responses of a model, their source, and the cache that keeps them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Asked:
     sample: int
 
     def key(self, identity: Any) -> bytes:
-        """What the response depends on, with the `identity` of who gives it; not the id of the question."""
+        """Key of the response, with the `identity` of its source; not the id of the question."""
         asked = [identity, self.messages, self.is_chat, to_plain(self.parameters), self.sample]
         return hashlib.sha256(canonical_json(asked)).digest()
 
@@ -59,7 +59,7 @@ class ResponseSource(Protocol):
 
     @property
     def identity(self) -> Any:
-        """What responses depend on beside what is asked, as JSON data; None: they need no cache."""
+        """Settings that responses depend on beside the question, as JSON data; None: they need no cache."""
         ...
 
     def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
@@ -67,7 +67,7 @@ class ResponseSource(Protocol):
         ...
 
     def account(self) -> Mapping[str, Any]:
-        """What was spent so far, as JSON data."""
+        """Tokens and requests spent so far, as JSON data."""
         ...
 
     def close(self) -> None:

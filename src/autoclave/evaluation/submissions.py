@@ -46,11 +46,12 @@ _PARTS = (
     *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.keyword, ast.Load),
     *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.JoinedStr, ast.FormattedValue),
 )
-"""What an argument may be made of, beside calls of builders: it is a value, and does nothing to the function."""
+"""Syntax nodes that an argument may consist of, beside calls of builders: it is a value, and does nothing to the
+function."""
 
 
 def without_thinking(response: str, end: str, *, is_opened: bool = False) -> str:
-    """What comes after reasoning: after the last `end`. Of a response whose reasoning never ends, nothing.
+    """Return what comes after reasoning: after the last `end`. Of a response whose reasoning never ends, nothing.
 
     `is_opened`: the prompt began the reasoning, so that a response without an end is nothing else.
     """
@@ -135,7 +136,7 @@ def _stated(response: str) -> str | None:
 
 
 def _right_of_equals(text: str) -> str | None:
-    """What stands right of the comparison in `f(1) == [1]`; the text itself where it is none."""
+    """Return what stands right of the comparison in `f(1) == [1]`; the text itself where it is none."""
     text = text.strip().strip("`").removeprefix("assert ").strip()
     try:
         tree = ast.parse(text, mode="eval").body

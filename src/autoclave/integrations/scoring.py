@@ -81,7 +81,7 @@ class Scorer(Closing):
         )
 
     def program_in(self, response: str, problem: Problem) -> str | None:
-        """What of a response is judged; None if there is nothing."""
+        """Return the part of a response that is judged; None if there is none."""
         if isinstance(problem.tests, AnswerTests):
             return ANSWER_RULES[self._config.answer](response)
         return EXTRACTION_RULES[self._config.extraction](response)
@@ -99,7 +99,7 @@ class Scorer(Closing):
         return [future.result() for future in futures]
 
     def value(self, verdict: Verdict) -> float:
-        """What a verdict is worth.
+        """Return the reward of a verdict.
 
         Raises:
             JudgeFault: there is no verdict; nothing follows about the program.
@@ -112,7 +112,7 @@ class Scorer(Closing):
         return verdict.passed_share
 
     def score(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[float]:
-        """What responses are worth, each to the problem at its place.
+        """Return the rewards of responses, each to the problem at its place.
 
         Raises:
             InputError: a problem cannot be judged, or there are not as many problems as responses.
@@ -133,7 +133,7 @@ def score(
     settings: Sequence[str] = (),
     reward: RewardRule = "binary",
 ) -> list[float]:
-    """What responses are worth, each to the problem at its place, by a judge that is opened for this call.
+    """Return the rewards of responses, each to the problem at its place, by a judge that is opened for this call.
 
     Raises:
         InputError: a problem or a setting cannot be used.

@@ -52,7 +52,7 @@ class CodeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """What completions are worth.
+        """Return the rewards of completions.
 
         Raises:
             InputError: the column is missing, or a problem cannot be judged.

@@ -22,7 +22,7 @@ def compute_score(
     reward: RewardRule = "binary",
     **_: Any,
 ) -> dict[str, Any]:
-    """What a response is worth: `score`, `acc` (whether all tests passed) and `status`.
+    """Reward of a response: `score`, `acc` (whether all tests passed) and `status`.
 
     `settings` and `reward` come from `custom_reward_function.reward_kwargs`. The judge is opened once per process.
 

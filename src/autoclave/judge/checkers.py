@@ -1,4 +1,4 @@
-"""What the `checker` of a problem says: a rule that compares in this process, or code of the problem's own.
+"""Checkers of problems: a rule that compares in this process, or code of the problem's own.
 
 Names are `lcb`, `exact`, `tokens`, `unordered`, `float`, `float(RTOL, ATOL)`; objects are those of
 `autoclave.core.Problem`. The rules themselves are in `comparison.py` and `values.py`; code of the problem's own runs
@@ -45,7 +45,7 @@ class Rule:
 
 
 def checker_of(problem: Problem) -> Rule | CustomChecker:
-    """How results of `problem` are compared.
+    """Return how results of `problem` are compared.
 
     Raises:
         InputError: no such checker, or tolerances out of range; the message names the problem and the field.

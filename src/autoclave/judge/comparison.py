@@ -62,7 +62,7 @@ def matches_with_tolerance(printed: str, expected: str, *, rtol: float, atol: fl
 
 
 def is_close(value: float, target: float, *, rtol: float, atol: float) -> bool:
-    """Whether `value` is `target`, or both are finite and
+    """Return whether `value` is `target`, or both are finite and
 
         |value - target| <= max(atol, rtol * |target|)
 
@@ -86,7 +86,7 @@ CHECKERS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def _words(text: str) -> Iterator[str]:
-    """What `text.split()` holds, one at a time."""
+    """Yield the parts of `text.split()`, one at a time."""
     return (match[0] for match in _WORD.finditer(text))
 
 

@@ -126,7 +126,7 @@ class Cpp:
 
 
 def reports_kill(messages: bytes) -> bool:
-    """Whether the compiler's driver says that a part of it was killed.
+    """Return whether the compiler's driver reports that a part of it was killed.
 
     A source can have any text printed, but not last: its own errors end with other lines. Messages that were cut may
     end with what it chose.
@@ -146,7 +146,7 @@ def first_error(messages: bytes) -> str:
 
 
 class _CompiledPrograms:
-    """What was compiled last, or why it could not be, up to so many bytes."""
+    """Cache of compiled programs and of errors, up to so many bytes."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes

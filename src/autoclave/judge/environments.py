@@ -30,7 +30,7 @@ class Environments:
         self.spare_cells.close()
 
     def of_problem(self, problem: Problem) -> Environment:
-        """Where programs for `problem` run.
+        """Return the environment in which programs for `problem` run.
 
         Raises:
             InputError: its language or profile is unknown, or the language cannot be judged on its tests.
@@ -65,7 +65,7 @@ class Environments:
 
 
 def validate_languages(config: JudgeConfig) -> list[HostCheck]:
-    """What the host offers for programs beyond the standard library: packages of profiles, and the compiler."""
+    """Support of the host for programs beyond the standard library: packages of profiles, and the compiler."""
     profiles = profiles_of(config.profiles).values()
     packages = [_check_packages(profile) for profile in profiles if profile.packages]
     return [*packages, _check_mathematics(), compiler_check(config.cpp.compiler)]
@@ -102,7 +102,7 @@ def _check_packages(profile: Profile) -> HostCheck:
 
 
 def recovery_of(package: str) -> str:
-    """What lets programs import a package that they miss."""
+    """Return the hint that lets programs import a missing package."""
     known = next((name for name, profile in PROFILES.items() if package in profile.packages), None)
     profile = f"profile={known}" if known else f"profile=mine and judge.profiles={{mine: {{packages: [{package}]}}}}"
     return profile if _is_installed(package) else f"{profile} after {_installation([package])}"

@@ -16,7 +16,7 @@ from autoclave.judge.limits import ProblemLimits, limits_of
 from autoclave.sandbox import Limits, Sandbox
 
 _RUNS_ALONE = 2
-"""How often a run alone is tried that other programs of the host keep from its core."""
+"""Number of attempts at a run alone that other programs of the host keep from its core."""
 _CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 
 

@@ -40,7 +40,7 @@ EXTRACTION_RULES: Mapping[str, Callable[[str], str | None]] = {"last_fence": las
 
 
 def program_place(response: str, rule: str) -> tuple[int, int] | None:
-    """Where the program that the rule of that name finds begins and ends, in characters of `response`."""
+    """Return start and end of the program that the rule of that name finds, in characters of `response`."""
     return _PLACES[rule](response)
 
 
@@ -66,7 +66,7 @@ _PLACES: Mapping[str, Callable[[str], tuple[int, int] | None]] = {
 
 
 def _common(indentation: str, line: str) -> int:
-    """How much of the indentation a line begins with."""
+    """Return how much of the indentation a line begins with."""
     return next((place for place, char in enumerate(indentation) if line[place : place + 1] != char), len(indentation))
 
 

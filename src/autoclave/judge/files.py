@@ -118,7 +118,7 @@ def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How what is judged is found in a response."""
+    """Extraction of what is judged from a response."""
 
     program: Callable[[str], str | None]
     answer: Callable[[str], str | None]

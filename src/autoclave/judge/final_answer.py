@@ -14,7 +14,7 @@ _AROUND = " \t\r*_"
 
 
 def boxed(response: str) -> str | None:
-    r"""What the last complete `\boxed{...}` holds; of boxes inside each other, the outer one."""
+    r"""Return what the last complete `\boxed{...}` holds; of boxes inside each other, the outer one."""
     open_braces: list[int | None] = []
     found: tuple[int, int] | None = None
     for part in _PARTS.finditer(response):

@@ -53,7 +53,7 @@ class Judge(Protocol):
         ...
 
     def state(self) -> str:
-        """How much waits for it and how much it has judged, in words; from any thread, at once."""
+        """Describe how much waits for it and how much it has judged; from any thread, at once."""
         ...
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:

@@ -1,4 +1,4 @@
-"""What a program needs to run: its language, and the interpreter that its problem asks for.
+"""Requirements of a program: its language, and the interpreter that its problem asks for.
 
 A language turns a program into what a cell takes: content, profile and runner. `Environments` holds those that a
 judge knows; `kinds/` asks it and does not know how programs are run.
@@ -27,14 +27,14 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class CompileError:
-    """Why a program cannot be run at all; the message is fit for a verdict."""
+    """Reason for which a program cannot be run at all; the message is fit for a verdict."""
 
     message: str
     is_time_limit: bool = False
 
 
 class Language(Protocol):
-    """How programs of one language are run."""
+    """Runner of programs of one language."""
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ _PATIENCE = 4
 keep all others waiting.
 """
 _PIPE_BYTES = 4096
-"""What a pipe holds at least: less where its user has many."""
+"""Least capacity of a pipe: less where its user has many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ProblemLimits:
     exact: Limits
 
     def is_borderline(self, outcome: Outcome) -> bool:
-        """Whether a run must be repeated alone, because neighbours may have changed how it ended.
+        """Return whether a run must be repeated alone, because neighbours may have changed how it ended.
 
         The wall clock is no reason by itself: what a test waited for a core was given back to it (`wait_s`), so one
         that sleeps or stopped would have met the wall alone too. It is one when the wait is not known, or was so long
@@ -51,8 +51,8 @@ class ProblemLimits:
         return is_near or is_starved or is_killed
 
     def is_starved(self, outcome: Outcome) -> bool:
-        """Whether a run met the wall for want of a core, and not all that it waited was given back: it decides nothing,
-        alone or not.
+        """Return whether a run met the wall for want of a core, and not all that it waited was given back: it decides
+        nothing, alone or not.
         """
         is_short = outcome.cpu_s < self.time_limit_s and outcome.ended is Ended.WALL_TIME
         return is_short and outcome.wait_s is not None and outcome.wait_s > self.exact.most_given_back_s

@@ -75,7 +75,7 @@ class _Pending:
     prepared: PreparedJob
     waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
     is_blamed: bool = False
-    """Whether cells failed and the program was held to be the cause: true of this time, so it is not remembered."""
+    """True if cells failed and the program was held to be the cause: true of this time, so it is not remembered."""
 
 
 _TraceKey = tuple[str, str, bytes]
@@ -209,7 +209,7 @@ class LocalJudge(Closing):
                 self._fail(item, error)
 
     def _is_cancelled(self, item: _Pending) -> bool:
-        """Whether all who waited for it have cancelled; then it is forgotten."""
+        """Return whether all callers that waited for it have cancelled; then it is forgotten."""
         with self._lock:
             if not all(future.cancelled() for _, future in item.waiting):
                 return False
@@ -297,7 +297,7 @@ class LocalJudge(Closing):
         raise JudgeFault(f"no trace: {fault}")
 
     def _is_induced(self, fault: SandboxFault | None, problem: Problem, sandbox: Sandbox) -> bool:
-        """Whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
+        """Return whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
         is_of_host = isinstance(fault, ExhaustedFault)
         return not is_of_host and not self._is_closed and self._is_control_accepted(_control_for(problem), sandbox)
 

@@ -36,7 +36,7 @@ _NO_MEMORY = ("std::bad_alloc", "std::bad_array_new_length")
 
 
 def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
-    """Why the run failed whatever it printed, or None when it exited with 0. `source` is the program's text, or none
+    """Failure of the run whatever it printed, or None when it exited with 0. `source` is the program's text, or none
     of its lines and modules is named.
     """
     if limit := outcome.ended.limit:
@@ -80,7 +80,7 @@ def exception_message(account: str, source: str) -> str:
 
 
 def _imports(source: str, module: str) -> bool:
-    """Whether `module` is a name that the program's text imports. Any other text could be of a test."""
+    """Return whether `module` is a name that the program's text imports. Any other text could be of a test."""
     if not _MODULE.fullmatch(module):
         return False
     wanted = rf"{_STATEMENT}(?:from[ \t]+|import[ \t]+{_EARLIER}){re.escape(module)}\b"

@@ -29,7 +29,7 @@ _KEPT_ENVIRONMENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """How a program is to be run. Limits of None are those of the settings.
+    """Order to run a program. Limits of None are those of the settings.
 
     `files` are there when it begins, by their path in its working folder; `fetch` names those wanted afterwards.
     """
@@ -47,7 +47,7 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class NotebookCell:
-    """What a cell printed, its last value as text, and name, text and traceback of what it raised."""
+    """Output of a notebook cell, its last value as text, and name, text and traceback of what it raised."""
 
     stdout: str
     stderr: str
@@ -57,7 +57,7 @@ class NotebookCell:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended. All but the outcome is what the program's own process says of itself.
+    """Result of a run. All but the outcome is what the program's own process reports.
 
     `value` is the last expression as Python shows it, of which `value_cut` characters are left out; None if the
     program does not end with one, or did not come to its end.
@@ -233,7 +233,7 @@ def _refused(error: CompileError) -> RunResult:
 
 
 def _result(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
-    """What a cell tells, as far as it has the form that runners give it."""
+    """Report of a cell, as far as it has the form that runners give it."""
     reported: Any = None
     if account is not None:
         with contextlib.suppress(NotPlainError):

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Request:
-    """What the process has in hand. Its job holds the problem."""
+    """Job that the process works on. It holds the problem."""
 
     order: Begin
     job: JudgeJob
@@ -256,7 +256,7 @@ class _Process:
             raise JudgeFault(f"the process that judges has ended while it started ({self.end()})") from None
 
     def receive(self) -> list[Reply]:
-        """What it says next.
+        """Return its next message.
 
         Raises:
             EOFError: it has ended.

@@ -81,7 +81,7 @@ VALUE_RULES: Mapping[str, ValueRule] = {
     "plain_numpy": "strict",
     "leetcode": "lenient",
 }
-"""How values that calls return are compared under each profile that every judge has."""
+"""Comparison of values that calls return, for each profile that every judge has."""
 
 
 def value_rules_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, ValueRule]:

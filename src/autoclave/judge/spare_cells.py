@@ -11,7 +11,7 @@ from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a cell holds, and under which limits: as `Sandbox.open` takes it."""
+    """Content and limits of a cell, as `Sandbox.open` takes them."""
 
     content: bytes
     profile: Profile

@@ -48,7 +48,7 @@ class SpecialJudge:
         return SpecialJudge(sandbox, checker, problem_id, limits) if isinstance(checker, CustomChecker) else None
 
     def judge(self, kind: str, given: Any, expected: Any, answer: bytes) -> tuple[Status, str]:
-        """What `check` says of `answer`: text as it was printed (`stdin`), or an encoded result (`call`).
+        """Result of `check` on `answer`: text as it was printed (`stdin`), or an encoded result (`call`).
 
         Raises:
             InputError: the checker cannot be used, whatever the program did; the message names the problem.

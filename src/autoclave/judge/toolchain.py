@@ -51,7 +51,7 @@ class Toolchain:
 
 @cache
 def find_toolchain(compiler: str) -> Toolchain:
-    """What belongs to `compiler`, a command or path of GCC's C++ driver.
+    """Files that belong to `compiler`, a command or path of GCC's C++ driver.
 
     Raises:
         HostError: it, or a part of it, is missing here.
@@ -96,7 +96,7 @@ def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
 
 
 def compiler_check(compiler: str) -> HostCheck:
-    """Whether C++ programs can be judged here."""
+    """Return whether C++ programs can be judged here."""
     try:
         is_present, detail = True, find_toolchain(compiler).version
     except HostError as error:
@@ -131,7 +131,7 @@ def _include_folders(driver: str) -> list[str]:
 
 
 def _shared_libraries(executable: str) -> list[str]:
-    """What the loader would map for `executable`, in the words of the loader itself; it does not run."""
+    """Return what the loader would map for `executable`, in the words of the loader itself; it does not run."""
     done = subprocess.run(
         [executable],
         env={"LD_TRACE_LOADED_OBJECTS": "1"},

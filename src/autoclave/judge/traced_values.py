@@ -1,4 +1,4 @@
-"""Which values a trace holds, and how many. Pure; of primitive type means exactly that type, no subclass.
+"""Selection of the values that a trace holds. Pure; of primitive type means exactly that type, no subclass.
 
 Both sides use this module: the judge imports it, a cell gets its text as part of a runner, so it uses the standard
 library only. What is too large is left out and counted, never cut: a value in a trace is exact.
@@ -56,7 +56,7 @@ def _copied(value: Any, room: "list[int]") -> Any:
 
 
 def is_small(value: Any) -> bool:
-    """Whether a primitive value is small enough to be told."""
+    """Return whether a primitive value is small enough to be reported."""
     if type(value) is int:
         return -_INT_BOUND < value < _INT_BOUND
     return type(value) is not str or len(value) <= MAX_TEXT_LENGTH

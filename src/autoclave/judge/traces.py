@@ -164,7 +164,7 @@ def prepare_trace(prepared: PreparedJob, index: int, profiles: Mapping[str, Prof
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """What a cell tells, read and found sound."""
+    """Parsed and validated report of a cell."""
 
     variables: dict[str, str]
     lists: dict[str, str]
@@ -234,7 +234,7 @@ class _Call:
 
 
 def is_traceable(problem: Problem) -> bool:
-    """Whether the tests of `problem` run programs whose variables can be seen."""
+    """Return whether the tests of `problem` run programs whose variables can be seen."""
     return isinstance(problem.tests, StdinTests | CallTests) and problem.language == "python"
 
 

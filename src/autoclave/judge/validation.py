@@ -1,4 +1,4 @@
-"""What is known of problems and jobs before anything runs: whether they can be judged here, and by which tests."""
+"""Validation of problems and jobs before anything runs: whether they can be judged here, and by which tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autoclave.judge.traces import PreparedTrace, prepare_trace
 
 @dataclass(frozen=True, slots=True)
 class KnownProblem:
-    """What is worked out once per problem, over all of its tests, and holds while somebody holds the problem.
+    """Result of the validation of a problem, over all of its tests, kept while the problem is referenced.
 
     `number` is no other problem's, before or after.
     """

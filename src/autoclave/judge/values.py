@@ -65,7 +65,9 @@ def matches_value_in_any_order(result: Any, expected: Any, rule: ValueRule) -> b
 
 
 def is_json(value: Any) -> bool:
-    """Whether a line of JSON can hold `value`, which contains no cycle. Python reads NaN and the infinities too."""
+    """Return whether a line of JSON can hold `value`, which contains no cycle. Python reads NaN and the infinities
+    too.
+    """
     pending = [value]
     while pending:
         part = pending.pop()

@@ -1,4 +1,4 @@
-"""What a backend is, and how one is found by its name: our own from a table, others from entry points.
+"""Protocol of a backend, and lookup by its name: our own from a table, others from entry points.
 
 A package adds one by an entry point of the group `autoclave.sandbox_backends` that names an object like `Backend`.
 `autoclave.sandbox.conformance` holds the tests that it has to pass.
@@ -27,7 +27,7 @@ class Backend(Protocol):
     """One way of making cells."""
 
     levels: Sequence[Level]
-    """What it offers where the host allows it, most isolation first."""
+    """Levels that it offers where the host allows them, most isolation first."""
 
     def open(self, config: SandboxConfig, level: Level) -> Sandbox:
         """A sandbox of exactly this level, which is one of `levels`. That its cells work is tried by the caller.
@@ -39,7 +39,7 @@ class Backend(Protocol):
         ...
 
     def validate(self, config: SandboxConfig) -> list[HostCheck]:
-        """What the host offers for it, item by item."""
+        """Checks of what the host offers for it, item by item."""
         ...
 
 

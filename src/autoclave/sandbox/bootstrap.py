@@ -49,7 +49,7 @@ _COMPILED = FOLDER / "_cell.abi3.so"
 
 
 def is_compiled() -> bool:
-    """Whether the compiled part of the guest was built when this package was installed."""
+    """Return whether the compiled part of the guest was built when this package was installed."""
     return _COMPILED.exists()
 
 

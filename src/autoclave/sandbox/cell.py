@@ -182,7 +182,7 @@ class ZygoteCell:
 
 
 def _error_in(message: bytes) -> str:
-    """What a first process says of a program that cannot be prepared."""
+    """Report of a first process about a program that cannot be prepared."""
     try:
         answer = json.loads(message)
         line = answer["line"]

@@ -1,4 +1,4 @@
-"""What every sandbox must do, as tests that any backend can run. Needs pytest; nothing else of ours imports it.
+"""Conformance suite of sandboxes, as tests that any backend can run. Needs pytest; nothing else of ours imports it.
 
 Subclass the class of the level that the backend claims, and override the fixture `sandbox`:
 
@@ -81,7 +81,7 @@ OpenCell = Callable[..., Cell]
 
 
 class SandboxConformance:
-    """What holds at every level, `open` included."""
+    """Requirements at every level, `open` included."""
 
     level: Level = "open"
 
@@ -448,7 +448,9 @@ class SandboxConformance:
 
 
 class RestrictedConformance(SandboxConformance):
-    """What holds at `restricted` and above: a program reaches nothing of the host that it could read, change or ask."""
+    """Requirements at `restricted` and above: a program reaches nothing of the host that it could read, change or
+    ask.
+    """
 
     level: Level = "restricted"
 
@@ -540,7 +542,7 @@ class RestrictedConformance(SandboxConformance):
 
 
 class SealedConformance(RestrictedConformance):
-    """What holds at `sealed`: the host is not there."""
+    """Requirements at `sealed`: the host is absent."""
 
     level: Level = "sealed"
 

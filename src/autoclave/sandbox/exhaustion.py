@@ -34,7 +34,7 @@ def fault_of(doing: str, error: OSError) -> SandboxFault:
 
 
 def cause_of(error: OSError) -> str:
-    """What the host lacks, with the fix where there is one; else the error itself."""
+    """Shortage of the host, with the fix where there is one; else the error itself."""
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"this process has no file descriptor left (limit {limit}): raise it with `ulimit -n`"

@@ -1,4 +1,4 @@
-"""What this host offers for isolation, item by item, each with the reason why it matters and the command that fixes it.
+"""Checks of this host's isolation, item by item, each with the reason why it matters and the command that fixes it.
 
 Looks and tries, and leaves nothing behind. `autoclave doctor` prints it, and `open_sandbox` quotes it when no cell can
 start. Which backends work is for `survey.py` to try.
@@ -81,7 +81,7 @@ class HostCheck:
 
 
 def validate_host() -> list[HostCheck]:
-    """What the kernel and the settings of this host offer: the sections on isolation and on limits."""
+    """Checks of the kernel and the settings of this host: the sections on isolation and on limits."""
     probed = _probe()
     checks = [
         HostCheck(name, probed.get(name, "not tried") is None, True, why, fix, probed.get(name) or "")
@@ -147,7 +147,7 @@ def _own_ids() -> HostCheck:
 
 
 def check_landlock() -> HostCheck:
-    """Whether Landlock can do what the level `restricted` needs of it. Asks for the version; nothing is confined."""
+    """Return whether Landlock can do what the level `restricted` needs. Queries the version; nothing is confined."""
     needed, kernel = _LANDLOCK_FOR_FILES if may_change_user() else _LANDLOCK_FOR_SIGNALS
     found = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     return HostCheck(
@@ -162,7 +162,7 @@ def check_landlock() -> HostCheck:
 
 
 def may_change_user() -> bool:
-    """Whether this process can give tests a user of their own."""
+    """Return whether this process can give tests a user of their own."""
     status = Path("/proc/self/status").read_text()
     held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
     return os.geteuid() == 0 and held & _CHANGE_GROUP_AND_USER == _CHANGE_GROUP_AND_USER
@@ -216,7 +216,7 @@ def _control_groups() -> list[HostCheck]:
 
 
 def _group_problem(place: Place) -> str:
-    """Why no group is made there; empty when it works."""
+    """Reason for which no group can be made there; empty when it works."""
     if not place.is_usable:
         return "not used alone: groups need the controllers for memory and CPU time"
     try:

@@ -1,4 +1,4 @@
-"""What every backend offers: a `Sandbox` opens a `Cell` per program; a cell runs tests, each in a process of its own.
+"""Interface of every backend: a `Sandbox` opens a `Cell` per program; a cell runs tests, each in a process of its own.
 
 Nothing that comes out of a cell is trusted, and no expected answer ever goes in. The sandbox moves bytes; what they
 mean is between the judge and the runner that it sends along.
@@ -16,7 +16,7 @@ from autoclave.core import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one test may use. All are enforced, and the outcome names the one that ended the test; see `core.Ended`.
+    """Limits of one test. All are enforced, and the outcome names the one that ended the test; see `core.Ended`.
 
     A limit that shows as a failed call ends only a program that fails by it: one that catches the error goes on.
     What a test waits for a core is added to `wall_s`, up to `given_back_s`; without that, up to `wall_s` once again.
@@ -110,7 +110,7 @@ class Cell(Protocol):
     """One confined program. Each `run` or `session` is a process of its own on a fresh file system."""
 
     compile_error: str | None
-    """What the runner's `prepare` raised; then nothing can be run."""
+    """Error that the runner's `prepare` raised; then nothing can be run."""
 
     def run(self, stdin: bytes) -> Outcome:
         """Run the program with `stdin`.

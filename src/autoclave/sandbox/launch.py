@@ -1,4 +1,4 @@
-"""What a backend has to do: start a zygote, somewhere and somehow confined, and say how its cells are measured.
+"""Protocol of a backend's launcher: start a zygote, somewhere and somehow confined, and say how its cells are measured.
 
 The rest is the same for all backends: the protocol between judge and zygote (`zygote.py`), the cells (`cell.py`), and
 the code on the far side (`guest/`).
@@ -17,7 +17,7 @@ from autoclave.sandbox.interface import Limits, Profile
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of a test use: CPU seconds so far, memory now, number of processes now.
+    """Usage of the processes of a test: CPU seconds so far, memory now, number of processes now.
 
     `wait_s` is how long its threads were ready to run but had no core, as far as that was seen; None where it cannot
     be told. Where no file system of limited size bounds a test, also what its files take.
@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TestUsage:
-    """What a test that is over has used: CPU seconds, and most memory at a time as far as it was measured."""
+    """Usage of a test that is over: CPU seconds, and most memory at a time as far as it was measured."""
 
     __test__ = False  # not a test class of pytest
 
@@ -53,19 +53,21 @@ class Meter(Protocol):
         ...
 
     def begin_test(self) -> None:
-        """What was used before does not count from here on."""
+        """Start measuring: earlier usage does not count."""
         ...
 
     def usage(self) -> Usage:
-        """What the running test uses now."""
+        """Return the current usage of the running test."""
         ...
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
-        """What the test has used, now that all its processes are gone; those that were reaped used so much CPU."""
+        """Return the usage of the test, now that all its processes are gone; those that were reaped used so much
+        CPU.
+        """
         ...
 
     def is_memory_exceeded(self) -> bool:
-        """Whether the kernel has killed a process since `begin_test` because the cell met its memory limit.
+        """Return whether the kernel has killed a process since `begin_test` because the cell met its memory limit.
 
         Raises:
             SandboxFault: it did so because the host had no memory left.
@@ -73,7 +75,7 @@ class Meter(Protocol):
         ...
 
     def refusal_of_host(self) -> str:
-        """What the host itself refused since the cell began, with the fix; empty when nothing is known."""
+        """Return what the host itself refused since the cell began, with the fix; empty when nothing is known."""
         ...
 
     def preparing_cpu_s(self) -> float:

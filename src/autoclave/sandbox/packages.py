@@ -1,4 +1,4 @@
-"""Where the packages of a profile lie on this host, and the shared libraries that their extension modules load.
+"""Location of the packages of a profile on this host, and the shared libraries that their extension modules load.
 
 Looks in the environment of this process, imports nothing into it: the import system is asked for places, and the
 loader, in a bare interpreter of its own, for libraries.

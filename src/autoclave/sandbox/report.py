@@ -22,7 +22,7 @@ _SETTING_UP = "setting up"
 
 @dataclass(slots=True)
 class Observed:
-    """What was seen of a test while it ran."""
+    """Observations of a test while it ran."""
 
     ended_by: Ended | None = None
     """The limit for which it was stopped."""
@@ -41,7 +41,7 @@ def report_of_death(wall_s: float) -> bytes:
 def outcome_of(
     report: bytes, observed: Observed, limits: Limits, meter: Meter, stdout: Printed, stderr: Printed
 ) -> Outcome:
-    """How the test ended that `meter` measures.
+    """Return the outcome of the test that `meter` measures.
 
     Raises:
         SandboxFault: its process could not be set up, the host refused what it asked for within its limits, or its
@@ -81,7 +81,7 @@ def outcome_of(
 
 
 def _reason(limits: Limits, status: int, cpu_s: float, peak_mb: float, account: str, *, is_output_full: bool) -> Ended:
-    """Why a test is over that was not stopped. Only for a failure the program's own account is asked."""
+    """Reason of the end of a test that was not stopped. Only for a failure the program's own account is read."""
     if cpu_s > limits.cpu_s:
         return Ended.CPU_TIME
     if peak_mb > limits.memory_mb:
@@ -94,5 +94,5 @@ def _reason(limits: Limits, status: int, cpu_s: float, peak_mb: float, account: 
 
 
 def printable(text: str) -> str:
-    """What of a cell's own words may stand in a message."""
+    """Part of a cell's own text that may stand in a message."""
     return "".join(char if char.isprintable() else "?" for char in text)

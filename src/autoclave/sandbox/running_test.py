@@ -27,7 +27,7 @@ from autoclave.sandbox.streams import PIPE_BYTES, Printed, drain, read_some
 SHORT_TEST_MS = 10
 """Until then what a program prints waits in the pipe."""
 MAX_FILES = 4096
-"""What a test may have in its scratch folder at a time."""
+"""Limit of a test's scratch folder."""
 _STOP_TIMEOUT_S = 20.0
 _SAMPLE_INTERVAL_S = 0.05
 _PUNCTUAL_S = 0.02
@@ -35,7 +35,7 @@ _PUNCTUAL_S = 0.02
 
 
 class TestedCell(Protocol):
-    """What a test needs of its cell."""
+    """Interface of the cell that a test needs."""
 
     __test__ = False  # not a test class of pytest
 
@@ -181,7 +181,7 @@ class RunningTest:
             self._close_channel()
 
     def _take_frames(self) -> bool:
-        """Whether there was something; an end of the stream closes the channel."""
+        """Return whether there was something; an end of the stream closes the channel."""
         if self.channel is None or len(self.frames) > self._limits.output_bytes + PIPE_BYTES:
             return False
         try:

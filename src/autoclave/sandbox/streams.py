@@ -24,12 +24,12 @@ PIPE_BYTES = 1 << 16
 
 
 def is_compiled() -> bool:
-    """Whether the compiled part of this module was built when the package was installed."""
+    """Return whether the compiled part of this module was built when the package was installed."""
     return _compiled is not None
 
 
 class Printed(NamedTuple):
-    """What a program wrote to one stream, up to the cap, and how many bytes were read and thrown away above it."""
+    """Output of a program on one stream, up to the cap, and how many bytes were read and thrown away above it."""
 
     content: bytes
     num_cut: int
@@ -53,7 +53,7 @@ def start_test(connection: socket.socket, stdin: bytes, channel: int = -1) -> tu
 
 
 def await_report(connection: socket.socket, size: int, timeout_ms: int) -> bytes:
-    """What has come of a report of `size` bytes when something came or the time is over."""
+    """Read what has arrived of a report of `size` bytes, when something arrived or the time is over."""
     if _compiled:
         return _compiled.await_report(connection.fileno(), size, timeout_ms)
     poll = select.poll()
@@ -65,7 +65,7 @@ def await_report(connection: socket.socket, size: int, timeout_ms: int) -> bytes
 
 
 def drain(descriptor: int, limit: int) -> Printed:
-    """What there is to read now, until the end of the stream or above `limit` bytes.
+    """Read what is available, until the end of the stream or above `limit` bytes.
 
     Not to the end in any case: a fork of this process may hold the other side open.
     """
@@ -81,7 +81,7 @@ def drain(descriptor: int, limit: int) -> Printed:
 
 
 def read_some(descriptor: int) -> bytes | None:
-    """What there is now; empty at the end of the stream, None when nothing has come yet."""
+    """Read what is available; empty at the end of the stream, None when nothing has arrived yet."""
     try:
         return os.read(descriptor, PIPE_BYTES)
     except BlockingIOError:

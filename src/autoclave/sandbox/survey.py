@@ -1,4 +1,4 @@
-"""Which backends work here, and the level of isolation that each gives: a program is run in a cell of each.
+"""Survey of the backends that work here, with their levels of isolation: a program is run in a cell of each.
 
 What the host offers by itself is in `host.py`. `autoclave doctor` prints both.
 """

@@ -152,7 +152,9 @@ def folder_use(folder: str) -> tuple[float, int]:
 
 
 def _readable(root: RootPlan) -> tuple[list[str], list[str]]:
-    """What may be read, and what only listed: the folders of which parts are hidden, since rules cannot subtract."""
+    """Paths that may be read, and that may only be listed: the folders of which parts are hidden, since rules cannot
+    subtract.
+    """
     readable: list[str] = []
     listed: list[str] = []
     for path in root.binds:
@@ -166,5 +168,5 @@ def _readable(root: RootPlan) -> tuple[list[str], list[str]]:
 
 
 def _is_public(path: str) -> bool:
-    """Whether every user may pass all folders on the way to `path`."""
+    """Return whether every user may pass all folders on the way to `path`."""
     return all(os.stat(folder).st_mode & stat.S_IXOTH for folder in Path(path).resolve().parents)

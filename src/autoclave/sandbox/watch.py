@@ -1,4 +1,4 @@
-"""What the processes of a cell use right now, read from the host's /proc: out of the program's reach.
+"""Current usage of the processes of a cell, read from the host's /proc: out of the program's reach.
 
 A look misses what came and went since the last one, what a parent let go unnoticed, and memory that no process maps at
 that moment. Control groups miss none of it (`cgroups/`); they need a host that permits them.
@@ -69,7 +69,7 @@ class ProcessMeter:
 
 
 class RunDelays:
-    """How long the threads of a test were ready but had to wait for a core, as the scheduler counts it.
+    """Seconds that the threads of a test were ready but had to wait for a core, as the scheduler counts it.
 
     Of a thread that has ended the last look counts; one that came and went between two looks is not seen.
     """
@@ -100,7 +100,7 @@ class RunDelays:
 
 
 class HiddenTime:
-    """What a test uses in children that nobody waits for: when they end, their CPU time is in nobody's account.
+    """CPU time of a test's children that no process waits for: when they end, it is in no process's account.
 
     That there are any is certain when processes that have gone had used more, as far as it was seen, than all waiting
     parents were charged. Only then the time is estimated, from how often a look finds a process of the test running.

@@ -61,7 +61,7 @@ class ZygoteProcess:
         return "no explanation"
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if it has not ended yet."""
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> None:

@@ -51,7 +51,7 @@ from autoclave.sandbox.namespace.root import base_interpreter, root_plan
 
 _GUEST = Path(__file__).parent / "guest" / "command.py"
 PLACE = "/work"
-"""Where a command finds the folder."""
+"""Path at which a command finds the folder."""
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OF_ETC = (
@@ -78,7 +78,7 @@ _LONGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """What a command may use, with all processes that it starts. `disk_mb`: of what it writes to the folder."""
+    """Limits of a command, with all processes that it starts. `disk_mb`: of what it writes to the folder."""
 
     wall_s: float = 60.0
     cpu_s: float = 60.0
@@ -92,7 +92,7 @@ class CommandLimits:
 
 @dataclass(frozen=True, slots=True)
 class SealedCommand:
-    """What to run, and over what.
+    """A command and the folder that it runs over.
 
     Attributes:
         argv: program and arguments; the program is looked for in PATH of the environment.
@@ -154,7 +154,7 @@ def python_executable() -> str:
 
 
 def overlay_problem(folder: Path) -> str:
-    """Why commands cannot have a layer whose upper folder is in `folder`; empty when they can. Tries it.
+    """Reason for which commands cannot have a layer whose upper folder is in `folder`; empty when they can. Tries it.
 
     Raises:
         IsolationError: the host refuses namespaces.
@@ -304,7 +304,7 @@ class _Cell:
             yield resource.RLIMIT_AS, limits.memory_mb << 20
 
     def _looks(self, began: float) -> Iterator[Ended | None]:
-        """Which limit is exceeded now, time after time."""
+        """Yield the limit that is exceeded now, time after time."""
         limits, pause_s, next_look = self._limits, 4 * _LOOK_S, began
         upper = self._command.layers / "upper"
         while True:
@@ -356,7 +356,7 @@ class _Cell:
         return self._group is not None and self._group.memory.num_kills() > 0 and self._group.memory.num_hits() > 0
 
     def _report(self) -> dict[str, Any]:
-        """What the first process says at the end; nothing if it was killed."""
+        """Return the final report of the first process; empty if it was killed."""
         try:
             return self._receive()
         except (EOFError, ConnectionError):
@@ -429,7 +429,7 @@ class _Streams:
 
     @property
     def is_over(self) -> bool:
-        """Whether more came than is kept."""
+        """True if more came than is kept."""
         return any(self.cut.values())
 
     def also(self, link: socket.socket) -> None:

@@ -83,7 +83,9 @@ def authorize(service: str, path: Path | None, key: str, trust: Path | None, **g
 
 
 def _wish(kept: Vault, service: str, verify: ssl.SSLContext | None, given: Mapping[str, Any]) -> tuple[Wish, bool]:
-    """What is wanted, and whether by another device: from the options, from before, or from what is shipped."""
+    """Return the requested grant, and whether by another device: from the options, from before, or from what is
+    shipped.
+    """
     try:
         from autoclave.runtime.oauth import Wish, shipped, wish_again
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the commands of `autoclave act` share: the folder they work on, and operations in a line."""
+"""Shared parts of the commands of `autoclave act`: the folder they work on, and operations in a line."""
 
 from __future__ import annotations
 

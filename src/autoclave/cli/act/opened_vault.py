@@ -57,7 +57,7 @@ def default_vault() -> Path:
 
 
 def source_of(path: Path, key: str, *, is_fresh: bool = False) -> KeySource:
-    """Where the key of a vault comes from; `is_fresh`: a new one, if it is in a file."""
+    """Return the source of a vault's key; `is_fresh`: a new one, if it is in a file."""
     from autoclave.runtime.vault import KeyFile, Keyring, Passphrase
 
     if key == "file":

@@ -1,4 +1,4 @@
-"""How well linear probes read what a program computes from the hidden states of the model that wrote it.
+"""Linear probes that read what a program computes from the hidden states of the model that wrote it.
 
 `subtasks.py` splits problems, `places.py` finds the tokens, `targets.py` scales the values, `regression.py` fits, and
 `result.py` measures. All of it is handed what it looks at: no model, sampler or judge here. Only `regression.py` and

@@ -1,4 +1,4 @@
-"""Where the variables of a program stand in its text, and in the tokens it was written with. Pure.
+"""Positions of the variables of a program in its text, and in the tokens it was written with. Pure.
 
 The text was written by a model and may be anything, so it is never parsed: comments, strings and words are told apart
 by their first characters, in time linear in the text.
@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 Place = tuple[int, int]
-"""Where something begins and ends, in characters."""
+"""Start and end, in characters."""
 
 _PIECE = re.compile(r"""\#[^\r\n]*|[0-9A-Za-z_\x80-\U0010ffff]+|\"\"\"|'''|["']""")
 _REST_OF_STRING = {

@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """How probes are fitted. The paper's values, but for what it does not say.
+    """Settings of the fit of probes. The paper's values, but for what it does not say.
 
     Attributes:
         epochs: passes over the training examples.
@@ -79,7 +79,7 @@ def fit(hidden: Tensor, targets: Tensor, how: Fitting, *, seed: int, device: tor
 
 
 def _statistics(hidden: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
-    """What is subtracted and divided by, (L, D) each; of a unit that never changes the deviation is taken for 1."""
+    """Mean and deviation that normalise, (L, D) each; of a unit that never changes the deviation is taken for 1."""
     shape = hidden.shape[1:]
     if not standardise:
         return hidden.new_zeros(shape, dtype=torch.float32), hidden.new_ones(shape, dtype=torch.float32)

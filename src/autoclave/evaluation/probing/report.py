@@ -1,4 +1,4 @@
-"""What was found of all models: as JSON (`autoclave-probe/1`) and as a table. Pure."""
+"""Results of all models: as JSON (`autoclave-probe/1`) and as a table. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well the layers of one model can be read: the probes, and what they are to be compared with."""
+"""Readability of the layers of one model: the probes, and what they are to be compared with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autoclave.evaluation.probing.targets import Flags, Floats, Integers, scaled
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """What probes read and are to say of it, N examples.
+    """Inputs and targets of probes, N examples.
 
     Attributes:
         hidden: (N, L, D), float32, at the token of each variable.
@@ -53,7 +53,7 @@ class LayerErrors:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What was found.
+    """Results.
 
     Attributes:
         train: examples that were learnt from.

@@ -57,7 +57,7 @@ def subtasks_of(
 
 
 def places_to_test(count: int, *, test_share: float, seed: str) -> frozenset[int]:
-    """Which of so many sub-tasks of one problem are tested: their share, rounded, and never all of them."""
+    """Choose the sub-tasks of one problem that are tested: their share, rounded, and never all of them."""
     tested = max(0, min(count - 1, int(count * test_share + 0.5)))
     return frozenset(random.Random(seed).sample(range(count), tested))
 

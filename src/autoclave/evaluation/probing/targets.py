@@ -1,4 +1,4 @@
-"""What probes learn to read: numbers, on one scale for each problem. numpy only."""
+"""Targets of probes: numbers, on one scale for each problem. numpy only."""
 
 from __future__ import annotations
 

@@ -157,14 +157,14 @@ class _ComparedTrial:
         return Judgement(outcome, *self._status(word, outcome))
 
     def _blame_expected(self, outcome: Outcome) -> None:
-        """What ended the comparison before it had seen the answer: the problem, or else the cell."""
+        """Cause that ended the comparison before it had seen the answer: the problem, or else the cell."""
         _, what = failure_of(outcome, "") or (None, "it ended early")
         if outcome.ended is Ended.SIGNALLED:
             raise SandboxFault(f"the cell of a comparison died ({what})")
         raise InputError(f"problem {self._problem_id!r}: tests.expected cannot be read: {what}")
 
     def _status(self, word: bytes | None, outcome: Outcome) -> tuple[Status, str]:
-        """What the answer deserves. One that breaks the comparison does not match."""
+        """Status of the answer. One that breaks the comparison does not match."""
         failure = failure_of(outcome, "")
         if failure is None and word in _WORDS:
             return _WORDS[word]

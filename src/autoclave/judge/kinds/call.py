@@ -22,7 +22,7 @@ _SPELLING_FACTOR = 16
 """An answer above the small size and so many times longer than what is expected is no other spelling of it."""
 
 _RESULT = b'["value",'
-"""How an honest answer begins. What follows is only read in the cell of the problem's checker."""
+"""Start of an honest answer. The rest is only read in the cell of the problem's checker."""
 _NO_MATCH = (Status.WRONG_ANSWER, "the result does not match")
 _FOR_CALLS = "lcb, unordered, float and custom"
 

@@ -107,7 +107,7 @@ def _require_source(problem_id: str, field: str, source: str) -> None:
 
 
 def _runs_anything(source: str) -> bool:
-    """Whether there is a statement besides definitions, imports and texts."""
+    """Return whether there is a statement besides definitions, imports and strings."""
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     return any(
         not isinstance(statement, definitions)
@@ -220,7 +220,7 @@ class CheckTrial:
         self._is_host_as_before = host.end().ended in (Ended.EXITED, Ended.SIGNALLED)
 
     def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
-        """How the program ended comes first, whatever the check says."""
+        """Return the verdict: the end of the program comes first, whatever the check reports."""
         failure = failure_of(outcome, self._source)
         if failure:
             return Judgement(outcome, *failure)
@@ -278,7 +278,7 @@ class CheckTrial:
 
 
 def _ended(candidate: Session, stop: _Stop) -> Outcome:
-    """How the program ended. One that was still there has done its part: what it would do next does not matter."""
+    """Return how the program ended. One that still runs has done its part: what it would do next does not matter."""
     outcome = candidate.end()
     if stop is not _Stop.PROGRAM_ENDED and outcome.ended in (Ended.EXITED, Ended.SIGNALLED):
         return replace(outcome, ended=Ended.EXITED, exit_code=0, signal=None)
@@ -293,7 +293,7 @@ def _failure_of_check(account: str) -> tuple[Status, str]:
 
 
 class _Stop(StrEnum):
-    """Why the relay stopped."""
+    """Reason for which the relay stopped."""
 
     CHECK_ENDED = "check ended"
     """Its last frame has come."""
@@ -343,7 +343,9 @@ class _Relay:
             self._host.send(frame)
 
     def _is_in_order(self, frame: bytes, *, from_host: bool) -> bool:
-        """Whether the frame is a request, and not one too many, or the answer to the last request of the other side."""
+        """Return whether the frame is a request, and not one too many, or the answer to the last request of the other
+        side.
+        """
         kind = frame[:1]
         if kind == _ANSWER:
             return bool(self._open) and self._open.pop() is not from_host
@@ -354,6 +356,6 @@ class _Relay:
 
 
 def _end_in(frame: bytes) -> tuple[str, str]:
-    """How the check ended, and the account of the exception that ended it."""
+    """Return how the check ended, and the account of the exception that ended it."""
     how, account = json.loads(frame[1:])
     return str(how), str(account)

@@ -1,4 +1,4 @@
-"""What a kind of tests must offer: trials, each of one program, whose tests are judged one at a time."""
+"""Protocol of a kind of tests: trials, each of one program, whose tests are judged one at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Trial(Protocol):
     """One program in its cell or cells, ready for the tests of one problem."""
 
     compile_error: str | None
-    """Why the program cannot be run at all; then no test is judged."""
+    """Reason for which the program cannot be run at all; then no test is judged."""
 
     def judge(self, index: int) -> Judgement:
         """Run test `index`.
@@ -47,7 +47,7 @@ class TestKind(Protocol):
     __test__ = False  # not a test class of pytest
 
     def num_tests(self) -> int:
-        """How many there are."""
+        """Number of tests."""
         ...
 
     def input_lengths(self) -> Sequence[int]:

@@ -37,8 +37,8 @@ _ARITHMETIC = re.compile(
     r"from sympy import \*|(?:Integer|Float|Rational|[0-9\s().,'+\-*/])*"
     r"|def monomial_[a-z]+\([ABk, ]+\):\n(?:[\sABabkr0-9(),+*<>=:-]|\b(?:if|else|return|None)\b)*"
 )
-"""What sympy compiles: an import of its own, a number in words such as `Integer (7 )`, and the product, quotient and so
-on of two monomials, which it writes for each number of variables."""
+"""Source that sympy compiles: an import of its own, a number in words such as `Integer (7 )`, and the product, quotient
+and so on of two monomials, which it writes for each number of variables."""
 
 
 class CodeRefusedError(Exception):
@@ -91,7 +91,7 @@ class Mathematics:
         return tidied
 
     def matches(self, expected: str, text: str) -> bool:
-        """Whether the text means the same. A unit or one leading `variable =` may stand on one side only."""
+        """Return whether the text means the same. A unit or one leading `variable =` may stand on one side only."""
         answer = tidy(text)
         if compact(answer) == compact(expected):
             return True
@@ -134,7 +134,7 @@ class Mathematics:
         return bool(self._grader.verify(gold, turned, timeout_seconds=None))
 
     def _read(self, text: str) -> Any:
-        """What sympy makes of a text, None if that is nothing. Decimals are read as the fractions that they are."""
+        """Parse a text with sympy; None if that fails. Decimals are read as the fractions that they are."""
         if text not in self._parsed:
             exact = DECIMAL.sub(lambda found: f"\\frac{{{found[1]}{found[2]}}}{{1{'0' * len(found[2])}}}", text)
             exact = self._latex.normalize_latex(exact, self._rules)
@@ -163,7 +163,7 @@ class Mathematics:
         return bool(abs(one - other) <= abs(one) / 10**40)
 
     def _has_same_solutions(self, gold: Any, read: Any, *_precision: int) -> bool:
-        """Whether two relations have the same solutions, and some, for each of their symbols."""
+        """Return whether two relations have the same solutions, and some, for each of their symbols."""
         equation = self._sympy.Eq
         if gold.free_symbols != read.free_symbols or isinstance(gold, equation) != isinstance(read, equation):
             return False
@@ -184,7 +184,7 @@ class PythonValue:
         return ast.literal_eval(text.strip())
 
     def matches(self, expected: Any, text: str) -> bool:
-        """Whether the text is the same value; one that is no value is not."""
+        """Return whether the text is the same value; one that is not a value is not."""
         try:
             value = ast.literal_eval(text.strip())
         except (ValueError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-r"""What an answer of mathematics says that its parser drops or bends: units, bases, brackets, relations, dots.
+r"""Parts of an answer of mathematics that its parser drops or bends: units, bases, brackets, relations, dots.
 
 Pure functions of text, in time proportional to its length. This text stands before that of `answer_checker`.
 """
@@ -85,7 +85,9 @@ def tidy(text: str) -> str:
 
 
 def split_unit(text: str) -> "tuple[str, str]":
-    """What stands before a unit (behind a sign of currency), and the unit in one spelling; empty if there is none."""
+    """Return what stands before a unit (behind a sign of currency), and the unit in one spelling; empty if there is
+    none.
+    """
     for pattern in (_CURRENCY, _UNIT_IN_WORDS, _UNIT):
         found = pattern.fullmatch(text)
         if found and re.search(r"\d|\\[a-z]|(?<![a-zA-Z])[a-z](?![a-zA-Z])", re.sub(r"\\text", "", found["core"])):
@@ -118,7 +120,7 @@ def without_variable(text: str) -> "str | None":
 
 
 def marks(text: str) -> "Counter[str]":
-    """How many of each relation (both directions are one), of dots, primes and bases, and brackets around lists."""
+    """Count each relation (both directions are one), of dots, primes and bases, and brackets around lists."""
     counts: Counter[str] = Counter(f"base {base.strip('{}')}" for base in _BASE.findall(text))
     text = re.sub(r"_\s?\{[^{}]*\}", "", text)  # the range of a sum is no equation
     for pattern, mark in _MARKS:

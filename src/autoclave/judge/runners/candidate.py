@@ -122,7 +122,7 @@ class Candidate(Peer):
         setattr(self.borrowed(number), name, value)
 
     def _next(self, number: int, count: int) -> "tuple[Any, ...]":
-        """Whether the iterator is at its end, the value of that, and the next items.
+        """Return whether the iterator is at its end, the value of that, and the next items.
 
         None comes after one that can change: it goes as it is before the iterator goes on.
         """

@@ -75,7 +75,7 @@ class NotPlainError(ValueError):
 
 
 class Border(Protocol):
-    """What this side knows of the other."""
+    """State that this side has of the other."""
 
     classes: "dict[str, type]"
     """The classes whose objects cross as their fields, by name."""
@@ -84,7 +84,7 @@ class Border(Protocol):
     """The same from the other end; here two classes may have one name."""
 
     def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
-        """What stands for a value of any other type; raises NotPlainError when it must stay here."""
+        """Encode a value of any other type; raises NotPlainError when it must stay here."""
         ...
 
     def imported(self, content: Any) -> Any:
@@ -164,7 +164,7 @@ class Writer:
             _put_fields(structure, state, own_fields)
 
     def _state(self, container: Any) -> Any:
-        """What a container holds now, not a reference to it."""
+        """Copy the current content of a container, not a reference to it."""
         self.containers.append(container)
         base = next((base for base in type(container).__mro__ if base in _MUTABLE), None)
         return _WRITERS[base](self, container, 1) if base else _numpy_content(container)
@@ -224,7 +224,7 @@ class Writer:
 
 
 def _is_as_it_is(content: "list[Any]") -> bool:
-    """Whether JSON has all the members as they are; in few passes, since such lists can be long."""
+    """Return whether JSON has all the members as they are; in few passes, since such lists can be long."""
     kinds = set(map(type, content))
     if kinds == {int}:
         return max(map(int.bit_length, content)) <= _LARGE_INT_BITS
@@ -255,7 +255,7 @@ def _is_cached(structure: Any, name: str) -> bool:
 
 
 def _class_attribute(kind: type, name: str) -> Any:
-    """What the class or its nearest base has under that name, or else `_MISSING`."""
+    """Return what the class or its nearest base has under that name, or else `_MISSING`."""
     for base in kind.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -623,7 +623,9 @@ class Reader:
 
 
 def _is_without_containers(content: Any) -> bool:
-    """Whether reading `content` makes nothing that has a number, and hashes nothing, however often it is read."""
+    """Return whether reading `content` makes nothing that has a number, and hashes nothing, however often it is
+    read.
+    """
     if type(content) is not dict:
         return type(content) in _SCALARS
     return all(
@@ -654,7 +656,7 @@ def set_fields(structure: Any, fields: "dict[str, Any]", own_fields: "Mapping[st
 
 
 def _is_of_class(kind: type, name: str, own_fields: "Mapping[str, Iterable[str]] | None") -> bool:
-    """Whether the class defines the name, and not as a field, or as the default of one."""
+    """Return whether the class defines the name, and not as a field, or as the default of one."""
     found = _class_attribute(kind, name)
     if found is _MISSING or isinstance(found, types.MemberDescriptorType):
         return False

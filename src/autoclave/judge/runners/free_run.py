@@ -45,7 +45,7 @@ def run(test: Any) -> None:
 
 
 def with_value_kept(source: str, file: str) -> Any:
-    """What the source compiles to; the value of a last statement that is an expression gets a name."""
+    """Compile the source; the value of a last statement that is an expression gets a name."""
     tree = ast.parse(source, file)
     last: Any = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
@@ -71,7 +71,7 @@ def write_files(files: "dict[str, bytes]") -> None:
 
 
 def read_files(paths: "list[str]", limit: int) -> "dict[str, bytes]":
-    """What stands in those that are ordinary files, as long as all together are within the limit."""
+    """Return the content of those that are ordinary files, as long as all together are within the limit."""
     found: dict[str, bytes] = {}
     for path in paths:
         try:

@@ -11,7 +11,7 @@ _LOAD = 1
 
 
 class NativeProgram(NamedTuple):
-    """Where the executable file is, and the memory that it asks for before it runs (its static data)."""
+    """Path of the executable file, and the memory that it takes before it runs (its static data)."""
 
     path: str
     num_bytes: int

@@ -72,7 +72,7 @@ class Observation:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether `name` is one that Python reserves."""
+    """Return whether `name` is one that Python reserves."""
     return name.startswith("__") and name.endswith("__")
 
 

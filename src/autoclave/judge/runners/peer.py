@@ -187,7 +187,7 @@ class Peer:
         raise NotImplementedError
 
     def kind_of_export(self, value: Any) -> str:
-        """How the other side may use an object of this side; raises NotPlainError when not at all."""
+        """Return how the other side may use an object of this side; raises NotPlainError when not at all."""
         raise NotImplementedError
 
     def rebuilt(self, error: "Reader") -> BaseException:
@@ -230,7 +230,7 @@ class Peer:
         return answer.values[0]
 
     def _is_answer(self, kind: bytes, answer: "Reader") -> bool:
-        """Whether a request of this kind may be answered so. Arguments change only where that was agreed on."""
+        """Return whether a request of this kind may be answered so. Arguments change only where that was agreed on."""
         how, num_values = answer.head[0], len(answer.values)
         if how == "states":
             return kind == CALL and self.copies_back and num_values > 0

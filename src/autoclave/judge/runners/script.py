@@ -41,7 +41,7 @@ _num_exit_handlers: Any = getattr(atexit, "_ncallbacks")  # noqa: B009  it is no
 
 
 def warm_up() -> tuple[bytes, bytes, bytes]:
-    """What programs commonly do."""
+    """Exercise what programs commonly do."""
     return _SAMPLE.encode(), _SAMPLE_INPUT, b""
 
 
@@ -54,7 +54,9 @@ def run(test: Any) -> None:
 
 
 def _has_nothing_to_do() -> bool:
-    """Whether the streams are as they were and no exit handler waits: then there is nothing to wind down but them."""
+    """Return whether the streams are as they were and no exit handler waits: then there is nothing to wind down but
+    them.
+    """
     return sys.stdout is _STDOUT and sys.stderr is _STDERR and _num_exit_handlers() == 0
 
 
@@ -95,7 +97,7 @@ def _report(test: Any, error: BaseException) -> None:
 
 
 def _wind_down(test: Any, code: int) -> int:
-    """What Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing.
+    """Do what Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing.
 
     Waiting and collecting touch a hundred pages of memory; a program that names nothing of the kind is spared that.
     """
@@ -123,7 +125,7 @@ def _wind_down(test: Any, code: int) -> int:
 
 
 def _flush(*streams: Any) -> bool:
-    """Whether all that are open could be flushed; one that cannot is a program's own, or its reader is gone."""
+    """Return whether all that are open could be flushed; one that cannot is a program's own, or its reader is gone."""
     succeeded = True
     for stream in streams:
         try:

@@ -13,7 +13,7 @@ from autoclave.core import SandboxFault
 _Given = TypeVar("_Given")
 _Got = TypeVar("_Got")
 _SWAP_BYTES = 1 << 20
-"""What version 1 may swap out of a group: the kernel counts hits of the plain limit only, so that one comes first."""
+"""Swap limit of version 1: the kernel counts hits of the plain limit only, so that one comes first."""
 
 
 class ControlFile:
@@ -111,7 +111,7 @@ class OpenFolder:
         return ControlFile(self._path / name, is_kept_open=False)
 
     def has(self, name: str) -> bool:
-        """Whether this kernel has the file."""
+        """True if this kernel has the file."""
         return (self._path / name).exists()
 
     def close(self) -> None:
@@ -140,11 +140,11 @@ class Memory(Protocol):
         ...
 
     def num_kills(self) -> int:
-        """How many processes were killed for want of memory, here or on the host."""
+        """Number of processes that were killed for want of memory, here or on the host."""
         ...
 
     def num_hits(self) -> int:
-        """How often the limit of this very group was met."""
+        """Number of times that the limit of this very group was met."""
         ...
 
 
@@ -258,15 +258,17 @@ class Processes:
             self._limit_now = number
 
     def num_refusals(self) -> int:
-        """How many forks were refused, by this group or one above it."""
+        """Number of forks that were refused, by this group or one above it."""
         return self._events.entry(b"max")
 
     def refusal_of_host(self, num_known: int) -> str:
-        """Why a group above refused forks, `num_known` of which are known; empty if none did or it was this group."""
+        """Reason for which a group above refused forks, `num_known` of which are known; empty if none did or it was
+        this group.
+        """
         if self.num_refusals() == num_known or self._is_own_limit_met():
             return ""
         return "a control group above allows no more processes: raise its pids.max, or have fewer judge.workers"
 
     def _is_own_limit_met(self) -> bool:
-        """Whether as many as allowed here were ever there; also where that cannot be told."""
+        """Return whether as many as allowed ever ran; also where that cannot be told."""
         return self._peak is None or 0 <= self._limit_now <= self._peak.number()

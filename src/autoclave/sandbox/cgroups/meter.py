@@ -20,7 +20,7 @@ _OWN_PROCESSES = 2
 _LIMIT_STEP = 1 << 20
 """Limits are rounded up to this, or a few pages would have it written anew for each cell."""
 _OWN_CPU_S = 0.01
-"""What the first process itself needs for a test, at most: one fork, then killing, reaping and cleaning."""
+"""Most memory that the first process itself needs for a test: one fork, then killing, reaping and cleaning."""
 
 
 class GroupMeter:
@@ -89,7 +89,7 @@ class GroupMeter:
         return num_processes
 
     def _own_mb(self, group_bytes: int | None) -> float:
-        """What of this is the test's. Page cache can bring it a little above the limit; the kernel would take it."""
+        """Return the test's part of it. Page cache can bring it a little above the limit; the kernel would take it."""
         own_bytes = 0 if group_bytes is None else max(0, group_bytes - self._start_bytes)
         return min(own_bytes / 2**20, self._limit_mb)
 

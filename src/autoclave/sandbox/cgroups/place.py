@@ -1,4 +1,4 @@
-"""Where this process may make control groups: version 1, version 2, or some controllers in each.
+"""Place in which this process may make control groups: version 1, version 2, or some controllers in each.
 
 Nothing is changed, with one exception. In version 2 a group that holds processes cannot hand controllers down. If this
 process is alone in a group that it may write to, it moves itself into a leaf below; otherwise such a group is no place.
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def is_usable(self) -> bool:
-        """Whether groups can be made that say enough: of memory and of CPU time."""
+        """True if groups can be made that measure both memory and CPU time."""
         return {"memory", "cpu"} <= self.seats.keys()
 
     @property
@@ -46,7 +46,7 @@ class Place:
 
 
 def find_place() -> Place:
-    """Where this process may make groups now."""
+    """Return where this process may make groups now."""
     try:
         own = Path("/proc/self/cgroup").read_text()
         mounts = Path("/proc/self/mountinfo").read_text()
@@ -101,7 +101,7 @@ def _folders(groups: dict[str, str], mounts: str) -> list[tuple[str, list[str], 
 
 
 def _problem(seat: Seat, controller: str) -> str:
-    """Why no group with this controller can be made at `seat`; empty when it can."""
+    """Reason for which no group with this controller can be made at `seat`; empty when it can."""
     if not os.access(seat.folder, os.W_OK | os.X_OK):
         return f"{seat.folder} may not be written by this user"
     if seat.version == 1 or controller == "cpu":  # version 2 counts CPU time in every group

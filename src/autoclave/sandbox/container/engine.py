@@ -33,10 +33,10 @@ class Engine:
     name: EngineName
     command: tuple[str, ...]
     runtime: str
-    """What the engine starts containers with; empty for its default."""
+    """Runtime that the engine starts containers with; empty for its default."""
 
     def run(self, *arguments: str, stdin: bytes = b"") -> str:
-        """What the command prints.
+        """Return what the command prints.
 
         Raises:
             SandboxFault: it fails; the message is its own.
@@ -147,7 +147,7 @@ def new_name(number: int) -> str:
 
 
 def _is_stray(name: str) -> bool:
-    """Whether its judging process was one of those visible here, and is gone."""
+    """Return whether its judging process was one of those visible here, and is gone."""
     with contextlib.suppress(ValueError):
         _, namespace, pid, start, _ = name.split("-")
         return int(namespace) == Path("/proc/self/ns/pid").stat().st_ino and _start_time(int(pid)) != int(start)
@@ -155,7 +155,7 @@ def _is_stray(name: str) -> bool:
 
 
 def _start_time(pid: int) -> int:
-    """When the process started, in ticks since the host did; 0 when there is none."""
+    """Start time of the process, in ticks since the host's; 0 when it does not exist."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
     except OSError:

@@ -16,7 +16,7 @@ from autoclave.sandbox.namespace.root import RootPlan
 _log = logging.getLogger(__name__)
 _REPOSITORY = "localhost/autoclave-cell"
 OWN_FOLDERS = ("/tmp", "/program", "/judge", "/proc", "/sys", "/dev")
-"""Where something of the engine's or ours is mounted."""
+"""Paths at which the engine or the sandbox mounts something."""
 
 
 @cache

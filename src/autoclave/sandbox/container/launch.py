@@ -30,7 +30,7 @@ from autoclave.sandbox.namespace.root import PACKAGES_FOLDER, RootPlan, base_int
 from autoclave.sandbox.watch import ProcessMeter, descendants
 
 SCRATCH = ("/tmp", "/dev/shm")
-"""What tests can write. Both are emptied after each test."""
+"""Folders that tests can write. Both are emptied after each test."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts/ptmx")
 _CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}
 _NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
@@ -40,7 +40,7 @@ _OWN_MEMORY_MB = 192
 """For the zygote with its imports, and the first process."""
 _OWN_PROCESSES = 16
 _OWN_CPU_S = 0.02
-"""What zygote and first process themselves need for a test, at most."""
+"""Most memory that zygote and first process themselves need for a test."""
 _MAX_FILES = 4096
 _START_TIMEOUT_S = 60.0
 _numbers = itertools.count()
@@ -228,7 +228,7 @@ class ContainerMeter(ProcessMeter):
         return self._num_kills() > self._start_kills
 
     def _num_kills(self) -> int:
-        """How many processes of the container were killed for want of memory; 0 if it cannot be read."""
+        """Number of processes of the container that were killed for want of memory; 0 if it cannot be read."""
         if self._kills_file is not None:
             with contextlib.suppress(OSError):
                 words = self._kills_file.read_text().split()
@@ -236,7 +236,9 @@ class ContainerMeter(ProcessMeter):
         return 0
 
     def _group_cpu_s(self) -> float:
-        """What all processes of the container have used, also those that nobody waited for; 0 if it cannot be read."""
+        """CPU time of all processes of the container, also of those that no process waited for; 0 if it cannot be
+        read.
+        """
         if self._cpu_file is None:
             return 0.0
         with contextlib.suppress(OSError):
@@ -282,7 +284,7 @@ def _plan_of(root: RootPlan) -> dict[str, Any]:
 
 
 def _missing(pid: int) -> list[str]:
-    """What keeps the main process from being shut in, as the host's kernel sees it."""
+    """Reason for which the main process is not confined, as the host's kernel sees it."""
     judge_namespaces, container_namespaces = Path("/proc/self/ns"), Path(f"/proc/{pid}/ns")
     shared = [name for name in _NAMESPACES if (container_namespaces / name).samefile(judge_namespaces / name)]
     missing = [f"it shares the {name} namespace of this process" for name in shared]

@@ -1,4 +1,4 @@
-"""How the processes of a cell are kept apart from everything else: one class per way, chosen by the judge's plan.
+"""Confinement of the processes of a cell: one class per way, chosen by the judge's plan.
 
 zygote          enter()                 once, before any program
 zygote          start_cell()            a fork that becomes the first process of a cell
@@ -33,7 +33,7 @@ class Confinement(Protocol):
 
     @property
     def own_descriptor(self) -> int:
-        """What a test still needs when it closes all it was not given; -1 for none."""
+        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
         ...
 
     @property

@@ -103,7 +103,7 @@ class Contained:
 
     @property
     def own_descriptor(self) -> int:
-        """What a test still needs when it closes all it was not given; -1 for none."""
+        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
         return self._ruleset.descriptor if self._ruleset else -1
 
     @property
@@ -112,7 +112,7 @@ class Contained:
         return 0
 
     def _allow_files(self) -> None:
-        """Where Landlock is to be had, hide /proc and /sys from tests, too."""
+        """Hide, where Landlock is available, /proc and /sys from tests, too."""
         if landlock.version() < landlock.FIRST_WITH_TRUNCATE:
             return
         ruleset = landlock.Ruleset()

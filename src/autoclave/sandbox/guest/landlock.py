@@ -45,7 +45,7 @@ def version() -> int:
 
 
 class Ruleset:
-    """What may be opened. All that is not allowed is refused from `restrict` on, for good."""
+    """Rules of what may be opened. All that is not allowed is refused from `restrict` on, for good."""
 
     def __init__(self) -> None:
         """Raises OSError where the kernel has no Landlock."""

@@ -94,7 +94,7 @@ _syscall: Any = compiled.syscall if compiled else _syscall_by_ctypes()
 
 
 def is_known_machine() -> bool:
-    """Whether the system call numbers of this processor are known here."""
+    """Return whether the system call numbers of this processor are known."""
     return MACHINE in _MACHINES
 
 
@@ -110,7 +110,7 @@ def _encoded(text: "str | None") -> "bytes | None":
 
 
 def mount(source: "str | None", target: str, kind: "str | None" = None, flags: int = 0, data: str = "") -> None:
-    """What the system call of this name does: mount, bind or remount."""
+    """Do what the system call of this name does: mount, bind or remount."""
     arguments = (_encoded(source), _encoded(target), _encoded(kind), flags, _encoded(data or None))
     _call("mount", *arguments, what=f"{kind or source or ''} on {target}")
 
@@ -146,7 +146,7 @@ def die_with_parent() -> None:
 
 
 def set_dumpable(is_dumpable: bool) -> None:
-    """Whether others of this user may look into this process."""
+    """Set whether other processes of this user may inspect this process."""
     _call("prctl", _PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0)
 
 
@@ -221,7 +221,7 @@ def load_filter(instructions: bytes) -> None:
 
 
 def _address(content: bytes) -> int:
-    """Where the bytes of `content` are in memory: CPython keeps them, and a final zero, at the end of the object."""
+    """Return the address of the bytes of `content`: CPython keeps them, and a final zero, at the end of the object."""
     return id(content) + bytes.__basicsize__ - 1
 
 

@@ -31,7 +31,7 @@ _MESSAGE_BYTES = 1 << 18
 
 
 class CompiledLoops:
-    """What `_cell.c` offers."""
+    """Functions of `_cell.c`."""
 
     def __init__(self, confinement: Sealed) -> None:
         self._confinement = confinement
@@ -120,7 +120,7 @@ class PythonLoops:
         self._account[: len(content)] = content
 
     def _start_cell(self, control: int, judge: int, descriptor: int) -> bool:
-        """Whether this is the first process of the new cell."""
+        """Return whether this is the first process of the new cell."""
         try:
             pid = self._confinement.start_cell()
         except OSError as error:
@@ -142,7 +142,9 @@ class PythonLoops:
         return status
 
     def _run_test(self, descriptors: "list[int]") -> bool:
-        """Whether this is the process of the test. In the first process: False, after it is over and reported."""
+        """Return whether this is the process of the test. In the first process: False, after it is over and
+        reported.
+        """
         self._account[:] = SETTING_UP.ljust(len(self._account), b"\0")  # all of it: a test may write anywhere
         started = time.monotonic()
         pid = linux.clone()

@@ -10,7 +10,7 @@ LAST_NAME = "__name__"
 
 
 class TestProcess:
-    """What a runner may use: the prepared program, the module it runs in, and a place for a short account.
+    """Interface for a runner: the prepared program, the module it runs in, and a place for a short account.
 
     An account says what happened, for messages; it can only explain a failure, never excuse one.
     """

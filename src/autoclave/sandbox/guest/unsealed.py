@@ -17,7 +17,8 @@ from .program_file import executable
 _SEARCH_EVERYWHERE = 2  # the capability CAP_DAC_READ_SEARCH
 _OF_THE_ZYGOTE = (0, 1, 3, 5, 6, 7)  # over owners and modes of files, to kill, to change group and user
 _SLACK = 256
-"""What the user of the judge may start meanwhile. Up to it, only the judge's looks bound the processes of a test."""
+"""Processes that the user of the judge may start meanwhile. Up to it, only the judge's looks bound the processes of a
+test."""
 
 
 class Open:
@@ -85,7 +86,7 @@ class Open:
 
     @property
     def own_descriptor(self) -> int:
-        """What a test still needs when it closes all it was not given; -1 for none."""
+        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
         return -1
 
     @property

@@ -31,7 +31,7 @@ _VISIBLE_ENVIRONMENT = {"LANG", "TZ", "PYTHONHASHSEED"}  # the rest is for the l
 
 
 class Runner:
-    """What runs around a program in its cell: the names that a runner's source defines."""
+    """Runner of a program in its cell: the names that a runner's source defines."""
 
     def __init__(self, source: str) -> None:
         self.namespace: dict[str, Any] = {"__name__": "runner"}  # of whatever kind it is

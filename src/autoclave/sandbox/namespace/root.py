@@ -1,4 +1,4 @@
-"""What a cell sees of the host: the interpreter, its standard library and the shared libraries these load.
+"""Part of the host that a cell sees: the interpreter, its standard library and the shared libraries these load.
 
 The loader itself is asked: a bare interpreter opens its extension modules and lists what got mapped. Beyond that a
 profile may name packages, which appear in a folder of their own, and paths. Nothing else is shown, in particular no
@@ -18,7 +18,7 @@ from autoclave.core import HostError
 from autoclave.sandbox.packages import find_packages
 
 PACKAGES_FOLDER = "/packages"
-"""Where a cell has the packages of its profile."""
+"""Path of the packages of its profile in a cell."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _LOCALE = "/usr/lib/locale/C.utf8"
@@ -99,7 +99,7 @@ def root_plan(executable: str, packages: tuple[str, ...] = (), paths: tuple[str,
 
 
 def _shown(path: str) -> tuple[str, str]:
-    """What to bind for `path`, and the name to link to it when `path` is a symbolic link itself."""
+    """Path to bind for `path`, and the name to link to it when `path` is a symbolic link itself."""
     name = Path(path).parent.resolve() / Path(path).name
     if not name.exists():
         raise HostError(f"{path}: a profile shows it to programs, but this host has no such file")

@@ -1,6 +1,6 @@
 """What stages of length do: two of them with and without overlong filtering, beside the long window all along.
 
-    python benchmarks/lengthening.py [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only NAME] [--out DIR]
+    python benchmarks/length_schedule.py [--quick] [--json FILE] [--steps N] [--seeds SEED ...] [--only NAME]
 
 The policy learns arithmetic in several steps. Its warm start knows two ways to answer: to write out every step, which
 a short window cuts where there are many, and the answer alone, which is mostly wrong. The first stage lasts half of the

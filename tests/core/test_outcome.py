@@ -18,7 +18,7 @@ from autoclave.judge.limits import sandbox_limits
 from autoclave.sandbox import Limits
 from autoclave.service.wire import RunAnswer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "sandbox.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_a_row_of_each_limit_with_failed_calls_status_and_message():

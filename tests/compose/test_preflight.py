@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +23,16 @@ from autoclave.compose.preflight import (
     require_packages,
     require_room_on_disk,
 )
-from autoclave.config import Override, TinyModelConfig, TrainConfig, load, parse_override
+from autoclave.config import (
+    EngineSettings,
+    Override,
+    SftConfig,
+    TaskSettings,
+    TinyModelConfig,
+    TrainConfig,
+    load,
+    parse_override,
+)
 from autoclave.core import ConfigError, HostError, InputError
 from autoclave.models import Policy, build_tiny_policy, load_architecture, save_policy
 
@@ -273,3 +282,25 @@ def test_names_of_other_frameworks_suggest_ours(setting: str, hint: str):
 
 def test_an_empty_value_of_a_text_is_the_empty_text():
     assert load(TrainConfig, None, [parse_override("model.path=")]).config.model.path == ""
+
+
+class MissingEngineConfig(EngineSettings):
+    """Settings of an engine whose package has no entry point for the engine."""
+
+    name: Literal["missing"] = "missing"
+
+
+class MissingTaskConfig(TaskSettings):
+    """Settings of a task whose package has no entry point for the task."""
+
+    name: Literal["missing"] = "missing"
+
+
+def test_an_engine_and_a_task_that_no_package_has_are_refused_before_any_work(tmp_path: Path):
+    config = TrainConfig(sft=SftConfig(steps=0))
+    sampler = config.sampler.model_copy(update={"engine": MissingEngineConfig()})
+    config = config.model_copy(update={"sampler": sampler, "task": MissingTaskConfig()})
+    with pytest.raises(HostError) as raised:
+        preflight(config, tmp_path / "run")
+    assert "Fix: install the package that has the entry point missing in autoclave.engines" in str(raised.value)
+    assert "Fix: install the package that has the entry point missing in autoclave.tasks" in str(raised.value)

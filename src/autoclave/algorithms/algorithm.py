@@ -153,7 +153,7 @@ class ColumnFunction(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Computes one column from others. One that gives TRAINS only takes rows out of it, for `mask_reason`."""
+    """Computes one column from others. One that gives IN_LOSS only takes rows out of it, for `mask_reason`."""
 
     gives: Column
     compute: ColumnFunction[Tensor]
@@ -259,7 +259,7 @@ class Algorithm:
 
     @property
     def discard_reason(self) -> MaskReason | None:
-        """Reason of rows that `prepare` takes out of TRAINS; None if it takes out none."""
+        """Reason of rows that `prepare` takes out of IN_LOSS; None if it takes out none."""
         return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.IN_LOSS), None)
 
     # --- Before the update -------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Algorithm:
 
     @torch.no_grad()
     def prepare(self, columns: Columns) -> dict[str, Tensor]:
-        """`columns` with ADVANTAGES, WEIGHTS, VOTES and whatever else the equations give.
+        """`columns` with ADVANTAGES, WEIGHTS, IN_BASELINE and whatever else the equations give.
 
         With TERM each term of the objective is prepared as if the others were not there, so that it is normalised over
         its own rows, and multiplied by its TERM_WEIGHTS (Jiang et al., CodeRL+, equation 6: a sum of two expectations).
@@ -321,7 +321,7 @@ class Algorithm:
         return found
 
     def in_baseline(self, columns: Columns) -> Tensor:
-        """(B,) bool: rows that count in the baseline of their group, from REWARDS and TRAINS."""
+        """(B,) bool: rows that count in the baseline of their group, from REWARDS and IN_LOSS."""
         found = _read(columns, (Column.REWARDS, Column.IN_LOSS))
         return found["in_loss"] | found["rewards"].isfinite() if self.include_masked_in_baseline else found["in_loss"]
 

@@ -210,7 +210,7 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
     """Estimator of that KL from the sampled tokens."""
 
     kl_controller: KlControllerConfig = FixedKlConfig()
-    """Adapt the coefficient; `kl_coefficient` is its start."""
+    """Controller of the coefficient: fixed, or adaptive from `kl_coefficient` on."""
 
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""

@@ -1,4 +1,4 @@
-"""An alignment sample: a program, an input, and what a model is to infer of the run. A line of a alignment samples
+"""An alignment sample: a program, an input, and what a model is to infer of the run. A line of an alignment samples
 file.
 
 Values are spelled as traces spell them (`core.trace.literal`). What stands in an alignment sample was written by a

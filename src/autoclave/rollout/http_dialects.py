@@ -18,7 +18,7 @@ from autoclave.rollout.interface import SamplingParameters
 from autoclave.rollout.responses import seed_number
 
 SEED_BITS = 53
-"""Largest integer that every reader of JSON keeps exactly."""
+"""Bits of an integer that every reader of JSON keeps exactly."""
 
 REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 

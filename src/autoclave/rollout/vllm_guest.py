@@ -32,7 +32,7 @@ DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-"""Environment variables that take precedence."""
+"""Defaults of environment variables; values that the environment has already take precedence."""
 
 BROKEN = (
     "vLLM cannot be imported, because torchvision, torchaudio or torchcodec are built for another torch; text needs "

@@ -9,7 +9,7 @@ class Guarantee(StrEnum):
     EXACT = "exact"
     """Everything that can be looked at is as it was."""
     EQUIVALENT = "equivalent"
-    """The same for whoever uses it; something such as an id or a time is another."""
+    """The same for its users; something such as an id or a time is another."""
     COMPENSATING = "compensating"
     """Something else makes up for it."""
     NONE = "none"

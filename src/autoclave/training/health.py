@@ -402,7 +402,7 @@ def _values(history: Sequence[Metrics], name: str) -> list[float]:
 def overfit_to_sampled_tests(
     groups: Sequence[Group], judge_by_all: Callable[[TaskItem, str], Future[Reward]]
 ) -> dict[str, float]:
-    """Share of the accepted programs that pass all tests of their problem.
+    """Share of the accepted programs that fail a test of their problem outside of the sampled ones.
 
     Args:
         groups: of one step, judged by the sampled tests.

@@ -62,7 +62,7 @@ class Ranks(Protocol):
 
     @property
     def are_alive(self) -> bool:
-        """True if calls can succeed; False after a death or `kill`, until the group is started anew."""
+        """True if calls can succeed; False after a death or `kill`, until the group is restarted."""
         ...
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:

@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Files of a run in miniature, beside the settings of recipe and miniature."""
+    """Metrics and summary of a run in miniature, with the settings of recipe and miniature."""
 
     recipe: TrainConfig
     small: TrainConfig

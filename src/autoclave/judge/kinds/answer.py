@@ -164,7 +164,7 @@ class _ComparedTrial:
         raise InputError(f"problem {self._problem_id!r}: tests.expected cannot be read: {what}")
 
     def _status(self, word: bytes | None, outcome: Outcome) -> tuple[Status, str]:
-        """Status of the answer. One that breaks the comparison does not match."""
+        """Return the status of the answer and a message. One that breaks the comparison does not match."""
         failure = failure_of(outcome, "")
         if failure is None and word in _WORDS:
             return _WORDS[word]

@@ -41,7 +41,7 @@ _num_exit_handlers: Any = getattr(atexit, "_ncallbacks")  # noqa: B009  it is no
 
 
 def warm_up() -> tuple[bytes, bytes, bytes]:
-    """Exercise what programs commonly do."""
+    """Return a program that does what programs commonly do, its input, and nothing for the channel."""
     return _SAMPLE.encode(), _SAMPLE_INPUT, b""
 
 

@@ -270,5 +270,5 @@ class Processes:
         return "a control group above allows no more processes: raise its pids.max, or have fewer judge.workers"
 
     def _is_own_limit_met(self) -> bool:
-        """Return whether as many as allowed ever ran; also where that cannot be told."""
+        """Return whether as many as allowed ever ran; True also where that is unknown."""
         return self._peak is None or 0 <= self._limit_now <= self._peak.number()

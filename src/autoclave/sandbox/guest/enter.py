@@ -13,7 +13,7 @@ from . import linux
 from .filter import filter_program
 
 _ALL_BUT_USER = linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
-_LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 
 
 def enter(plan: "dict[str, Any]", request_ids: Callable[[], None]) -> None:
@@ -52,9 +52,9 @@ def _build_root(plan: "dict[str, Any]") -> None:
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("root", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
     for source in plan["binds"]:
-        _bind(source, root + source)
+        bind(source, root + source)
     for source, target in plan["placed"]:
-        _bind(source, root + target)
+        bind(source, root + target)
     for path in plan["masks"]:
         linux.mount("mask", root + path, "tmpfs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, "mode=0755")
     for path, target in plan["links"]:
@@ -67,7 +67,7 @@ def _build_root(plan: "dict[str, Any]") -> None:
     linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV)
 
 
-def _bind(source: str, target: str) -> None:
+def bind(source: str, target: str) -> None:
     """Show `source` of the host at `target`, read-only. Devices stay usable, nothing else does."""
     mode = os.stat(source).st_mode
     if stat.S_ISDIR(mode):
@@ -77,5 +77,5 @@ def _bind(source: str, target: str) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     linux.mount(source, target, None, linux.MS_BIND)
     flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-    flags |= os.statvfs(target).f_flag & _LOCKED_FLAGS  # what the host's mount forbids cannot be allowed again
+    flags |= os.statvfs(target).f_flag & LOCKED_FLAGS  # what the host's mount forbids cannot be allowed again
     linux.mount(None, target, None, flags if stat.S_ISCHR(mode) else flags | linux.MS_NODEV)

@@ -13,15 +13,16 @@ import os
 import resource
 import signal
 import socket
-import stat
 import struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from autoclave.sandbox.guest import linux
+    from autoclave.sandbox.guest.enter import LOCKED_FLAGS, bind
     from autoclave.sandbox.guest.filter import command_filter
 else:  # what the package is called in a bare interpreter, which must not learn our name
     from guest import linux
+    from guest.enter import LOCKED_FLAGS, bind
     from guest.filter import command_filter
 
 _ALL = (
@@ -33,7 +34,6 @@ _ALL = (
     | linux.CLONE_NEWCGROUP
     | linux.CLONE_NEWPID
 )
-_LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _LOWER, _LAYERS = "/.lower", "/.layers"
@@ -116,7 +116,7 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("root", root, "tmpfs", _QUIET, "mode=0755,size=4m")
     for source, target in plan["binds"]:
-        _bind(source, root + target)
+        bind(source, root + target)
     for path in plan["masks"]:
         linux.mount("mask", root + path, "tmpfs", linux.MS_RDONLY | _QUIET, "mode=0755")
     for path, target in plan["links"]:
@@ -157,7 +157,7 @@ def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
         linux.unmount(root + _LAYERS)
     else:
         linux.mount(f"{plan['layers']}/upper", place, None, linux.MS_BIND)
-        flags = linux.MS_REMOUNT | linux.MS_BIND | _QUIET | (os.statvfs(place).f_flag & _LOCKED_FLAGS)
+        flags = linux.MS_REMOUNT | linux.MS_BIND | _QUIET | (os.statvfs(place).f_flag & LOCKED_FLAGS)
         linux.mount(None, place, None, flags)
     for path in plan["read_only"]:
         within = _within(place, path)
@@ -170,20 +170,6 @@ def _within(place: str, path: str) -> str:
     if os.path.realpath(found) != os.path.realpath(place) + "/" + path:
         raise OSError(errno.ELOOP, f"{path} leads over a link")
     return found
-
-
-def _bind(source: str, target: str) -> None:
-    """Show `source` of the host at `target`, read-only. Devices stay usable, nothing else does."""
-    mode = os.stat(source).st_mode
-    if stat.S_ISDIR(mode):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    linux.mount(source, target, None, linux.MS_BIND)
-    flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-    flags |= os.statvfs(target).f_flag & _LOCKED_FLAGS  # what the host's mount forbids cannot be allowed again
-    linux.mount(None, target, None, flags if stat.S_ISCHR(mode) else flags | linux.MS_NODEV)
 
 
 def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:

@@ -176,7 +176,7 @@ def _problem_of_script(script: Path, options: Sequence[str]) -> str | None:
 def _problem_of_call(words: Sequence[str]) -> str | None:
     """Return why the command line refuses these words, or the settings among them."""
     command, path, rest = cli, list[str](), list(words)
-    context = click.Context(cli)
+    context = click.Context(cli, **cli.context_settings)  # click keeps the first names of the help option
     try:
         while isinstance(command, click.Group) and not (
             command.invoke_without_command and rest[0] not in command.commands

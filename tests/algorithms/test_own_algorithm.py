@@ -7,8 +7,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from autoclave.config import ExchangeableAdvantage, GaeAdvantageConfig, GroupSettings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_algorithm"
 BUILD = """
@@ -60,6 +63,27 @@ def test_the_example_is_chosen_by_name_like_ours(installed: Path):
     assert "negative_weight" in shown.stdout
 
 
+SHARED = """
+from autoclave.algorithms import build_algorithm
+from damped.settings import DampedConfig
+given = {"mask_overlong": True, "include_masked_in_baseline": True, "correction": {"name": "truncated"}}
+algorithm = build_algorithm(DampedConfig(**given))
+print([mask.__name__ for mask in algorithm.filters], algorithm.include_masked_in_baseline, algorithm.correction is None)
+"""
+
+
+def test_settings_that_all_algorithms_have_apply_without_code_of_its_own(installed: Path):
+    built = run(installed, "-c", SHARED)
+    assert (built.stdout, built.stderr) == ("['mask_no_verdict', 'mask_overlong'] True False\n", "")
+
+
+@pytest.mark.parametrize("bases", [(GroupSettings, ExchangeableAdvantage), (ExchangeableAdvantage, GroupSettings)])
+def test_an_exchanged_estimator_decides_about_groups_whatever_the_order_of_the_bases(bases: tuple[type, ...]):
+    both = type("Both", bases, {"__annotations__": {"name": Any}, "name": "both"})
+    assert both().compares_group
+    assert not both(advantage=GaeAdvantageConfig()).compares_group
+
+
 def test_its_mistakes_are_named_like_ours(installed: Path):
     shown = run(installed, "-m", "autoclave", "config", "show", "--algorithm", "damped", "algorithm.clip=0.1")
     assert shown.returncode == 2
@@ -91,8 +115,9 @@ def test_settings_that_cannot_be_used_are_left_out_with_a_warning(tmp_path: Path
     install(tmp_path, {"autoclave.algorithm_settings": {"damped": value}})
     shown = run(tmp_path, "-m", "autoclave", "config", "show", "--algorithm", "damped")
     assert shown.returncode == 2
-    assert f"entry point autoclave.algorithm_settings: damped = {value} is left out" in shown.stderr
-    assert complaint in shown.stderr
+    warning = shown.stderr.splitlines()[0]
+    assert warning.startswith(f"entry point autoclave.algorithm_settings: damped = {value} is left out")
+    assert complaint in warning
     assert 'algorithm.name = "damped": no such choice' in shown.stderr
 
 

@@ -20,7 +20,7 @@ def _table(name: str) -> Iterator[str]:
     framework = frameworks()[name]
     yield f"### {framework.title}"
     yield ""
-    yield "| there | here | default there | means something else |"
+    yield "| their setting | Autoclave | their default | difference |"
     yield "| --- | --- | --- | --- |"
     base = frameworks()["trl"].settings if name == "trl-rloo" else {}
     for theirs, row in framework.settings.items():

@@ -44,6 +44,18 @@ def test_nothing_given_means_the_defaults(schema: type[Config]):
     assert load(schema).config == schema()
 
 
+def test_null_takes_a_string_of_a_recipe_back_where_null_is_a_value_and_else_empties_it(tmp_path: Path):
+    text = "publish: {dtype: bfloat16}\nmodel: {path: a/b-1B}\n"
+    config = loaded(tmp_path, text, "publish.dtype=null", "model.path=").config
+    assert config.publish.dtype is None
+    assert not config.model.path
+
+
+def test_a_block_of_problems_with_a_path_chooses_files_wherever_it_is_set(tmp_path: Path):
+    assert loaded(tmp_path, "problems: {path: p.jsonl}\n").config.problems == ProblemFilesConfig(path=Path("p.jsonl"))
+    assert overridden("problems={path: p.jsonl}").problems == ProblemFilesConfig(path=Path("p.jsonl"))
+
+
 def test_an_empty_recipe_means_the_defaults(tmp_path: Path):
     assert loaded(tmp_path, "# nothing yet\n").config == TrainConfig()
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from autoclave.cli.act import act
 from autoclave.config import Config, JudgeRunConfig, LoraConfig, Override, TrainConfig, load, parse_override
 from autoclave.config.frameworks import ours_by_theirs
 from autoclave.core import ConfigError, InputError
+from autoclave.runtime.rest.catalogue import catalogue_from
 
 DEFAULT = TrainConfig()
 
@@ -67,9 +70,12 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
         ("task.answer=boxed", "task.answer: no such setting; code_generation does not use it (mathematics does)"),
         (
             "task.name=mathematics",
-            "problems.name = curriculum: is for task.name=code_generation, and task.name = mathematics",
+            "problems.name = synthetic: makes problems for task.name=code_generation only, and task.name = mathematics",
         ),
-        ("problems.name=arithmetic", "problems.name = arithmetic: is for task.name=mathematics, and task.name = code_"),
+        (
+            "problems.name=arithmetic",
+            "problems.name = arithmetic: makes problems for task.name=mathematics only, and task.name = code_",
+        ),
         # types
         ("steps=many", 'steps = "many": must be a valid integer'),
         ("steps=1.5", "steps = 1.5: must be a valid integer"),
@@ -157,6 +163,7 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "algorithm.masked_rows_vote: is called algorithm.include_masked_in_baseline now",
         ),
         ("curriculum={stages: []}", "curriculum: is called length_schedule now"),
+        ("problems.name=curriculum", 'problems.name = "curriculum": is called synthetic now'),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
         (
             "pools.main.processes=2",
@@ -416,3 +423,19 @@ def test_every_name_in_the_table_of_other_frameworks_suggests_a_setting_here():
     for name, setting in ours_by_theirs().items():
         if "." in name and name.partition(".")[0] not in ours:
             assert f"{name}: no such setting; did you mean {setting}" in complaint(TrainConfig, None, f"{name}=1"), name
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("looks", "looks: is now called read_backs"), ("look", "operations.x.look: is now called read_")],
+)
+def test_a_field_of_a_catalogue_by_its_earlier_name_is_told_its_new_one(name: str, place: str):
+    spec = {"method": "GET", "path": "/x"}
+    given = {"service": "s", "operations": {"x": spec | ({"look": "a"} if name == "look" else {})}}
+    with pytest.raises(InputError, match=place):
+        catalogue_from({**given, "looks": {}} if name == "looks" else given, "file")
+
+
+def test_a_command_by_its_earlier_name_is_told_its_new_one():
+    outcome = CliRunner().invoke(act, ["pairs", "list"])
+    assert str(outcome.exception) == "act pairs: is now called `autoclave act compensations`"

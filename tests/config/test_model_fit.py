@@ -15,7 +15,7 @@ from autoclave.cli.settings import resolve
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.config.model_fit import require_problems, require_rates_above_rounding, require_rates_within_limits
 from autoclave.core import ConfigError
-from autoclave.workers.trainer.movement import take_step
+from autoclave.workers.trainer.trained_model import take_step
 
 ROOT = Path(__file__).parents[2]
 DEMO = str(ROOT / "recipes" / "demo.yaml")
@@ -128,7 +128,7 @@ def test_the_step_is_where_half_of_the_weights_begin_to_change(rate: float, chan
 def test_a_pretrained_model_without_problems_is_refused_with_what_to_give():
     with pytest.raises(ConfigError, match=r"no problems are given\. Fix: problems\.name=files problems\.train=FILE"):
         check(config_of("model.path=x/a-7B"))
-    check(config_of("model.path=x/a-7B", "problems.name=curriculum"))
+    check(config_of("model.path=x/a-7B", "problems.name=synthetic"))
     check(TrainConfig())
 
 
@@ -173,7 +173,7 @@ def test_settings_given_on_the_command_line_are_not_inherited():
 
 def test_a_recipe_of_a_pretrained_model_may_get_another_one(tmp_path: Path):
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("{model: {path: x/a-0.5B}, sampler: {max_new_tokens: 96}, problems: {name: curriculum}}")
+    recipe.write_text("{model: {path: x/a-0.5B}, sampler: {max_new_tokens: 96}, problems: {name: synthetic}}")
     assert resolve(TrainConfig, [str(recipe), "model.path=x/b-1B"]).config.sampler.max_new_tokens == 96
 
 

@@ -146,12 +146,12 @@ def test_an_adapter_has_ten_times_the_rate():
 
 def test_what_is_given_is_untouched(tmp_path: Path):
     (tmp_path / "recipe.yaml").write_text(
-        "{model: {path: x/a-7B}, optimizer: {learning_rate: 3e-6}, sft: {epochs: 2}, problems: {name: curriculum}}"
+        "{model: {path: x/a-7B}, optimizer: {learning_rate: 3e-6}, sft: {epochs: 2}, problems: {name: synthetic}}"
     )
     config = resolved(
         "sampler={max_new_tokens: 77}", "sampler.engine.batch_size=3", recipe=tmp_path / "recipe.yaml"
     ).config
-    assert (config.optimizer.learning_rate, config.sft.epochs, config.problems.name) == (3e-6, 2, "curriculum")
+    assert (config.optimizer.learning_rate, config.sft.epochs, config.problems.name) == (3e-6, 2, "synthetic")
     assert (config.sampler.max_new_tokens, config.sampler.engine.batch_size) == (77, 3)
     assert config.sft.optimizer.learning_rate == 1e-5
 

@@ -7,7 +7,7 @@ Batches are packed: a column is 1-D over the N response tokens or over the B rol
 which rollout each token belongs to. Nothing is padded. The tokens of a rollout stand in the order in which they were
 sampled; rollouts stand in any order, and may be interleaved.
 
-Imports torch; `masks`, `groups` and `algorithm` also `autoclave.core`; the choices (`ppo`, `grpo`, ..., `options`,
+Imports torch; `masks`, `groups` and `algorithm` also `autoclave.core`; the choices (`options`,
 `choices`) also `autoclave.config`. Not here: models, devices, processes, optimizers, files, logging.
 """
 
@@ -30,7 +30,7 @@ from autoclave.algorithms.algorithm import (
     LossTerm,
     StepLoss,
 )
-from autoclave.algorithms.choices import build_algorithm
+from autoclave.algorithms.choices import build_algorithm, supervised
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient, entropy_until_saturation, fixed
 from autoclave.algorithms.diagnostics import Diagnostics, batch_metrics, step_metrics
 from autoclave.algorithms.entropy import entropy, token_log_probs
@@ -50,7 +50,7 @@ from autoclave.algorithms.losses import (
     value_loss,
     weighted_policy_loss,
 )
-from autoclave.algorithms.masks import mask_format, mask_no_verdict, mask_overlong
+from autoclave.algorithms.options import mask_format, mask_no_verdict, mask_overlong
 from autoclave.algorithms.rewards import (
     outcome_token_rewards,
     penalised_rewards,
@@ -58,7 +58,6 @@ from autoclave.algorithms.rewards import (
     soft_overlong_rewards,
     token_kl,
 )
-from autoclave.algorithms.supervised import supervised
 from autoclave.algorithms.trust_region import group_trust
 from autoclave.algorithms.variance import without_dominant
 

@@ -188,14 +188,14 @@ class Algorithm:
     """
 
     name: str
-    filters: tuple[RolloutFilter, ...]
-    """Applied one after the other; the first reason to mask a rollout stays."""
     advantage: tuple[Equation, ...]
     """Applied one after the other to a whole batch; the last word on ADVANTAGES is among them."""
     weighting: ColumnFunction[Tensor]
     """Gives (N,) float32 for the rows that train."""
     terms: tuple[LossTerm, ...]
     """At least one; the loss is their sum."""
+    filters: tuple[RolloutFilter, ...] = ()
+    """Applied one after the other; the first reason to mask a rollout stays."""
     critic_terms: tuple[LossTerm, ...] = ()
     """The loss of the critic, likewise; none: there is no critic."""
     correction: ColumnFunction[Tensor] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor
@@ -11,7 +12,6 @@ from autoclave.algorithms.control import Controller, fixed
 from autoclave.algorithms.importance import masked_importance, truncated_importance
 from autoclave.algorithms.kl import k1, k2, k3
 from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
-from autoclave.algorithms.masks import mask_format, mask_no_verdict, mask_overlong
 from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
 from autoclave.config.algorithm import (
     AlgorithmSettings,
@@ -19,6 +19,8 @@ from autoclave.config.algorithm import (
     MaskedCorrectionConfig,
     TruncatedCorrectionConfig,
 )
+from autoclave.core.rollout import FinishReason, MaskReason, Rollout
+from autoclave.core.verdict import Status
 
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
@@ -26,7 +28,7 @@ ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 def filters(settings: AlgorithmSettings) -> tuple[RolloutFilter, ...]:
     """Masks of rollouts; one without a verdict never trains."""
     chosen: list[RolloutFilter] = [mask_no_verdict]
-    if settings.mask_overlong:
+    if settings.masks_overlong:
         chosen.append(mask_overlong)
     if settings.mask_format:
         chosen.append(mask_format)
@@ -81,3 +83,34 @@ def fixed_kl(coefficient: float) -> tuple[Controller, ...]:
 
 def _kl(estimator: KlEstimator) -> Equation:
     return Equation(Column.KL, ColumnFunction(partial(token_kl, estimator=ESTIMATORS[estimator])))
+
+
+def mask_no_verdict(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; those without a reward are masked, for a fault of the judge is no evidence."""
+    return tuple(
+        rollout if rollout.reward.value is not None else rollout.masked(MaskReason.NO_VERDICT) for rollout in rollouts
+    )
+
+
+def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; those cut by the length limit are masked, whatever they earned: neither good nor bad.
+
+    Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
+    """
+    return tuple(
+        rollout.masked(MaskReason.OVERLONG) if rollout.completion.finish_reason is FinishReason.LENGTH else rollout
+        for rollout in rollouts
+    )
+
+
+def mask_format(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; those whose response holds no program are masked, instead of earning 0.
+
+    Format is then neither taught nor punished; without this a wrong one counts as a failure (the DeepCoder report).
+    """
+    return tuple(
+        rollout.masked(MaskReason.FORMAT)
+        if rollout.reward.verdict is not None and rollout.reward.verdict.status is Status.BAD_FORMAT
+        else rollout
+        for rollout in rollouts
+    )

@@ -14,10 +14,8 @@ class AdvantageSettings(Config):
 
     name: Any
     """The estimator: in each a literal of its own."""
-
     compares_group: ClassVar[bool] = False
     """Rollouts are compared with others of their group, so a group needs two."""
-
     needs_critic: ClassVar[bool] = False
     """Values of a critic are read, which is trained along with the policy."""
 
@@ -33,13 +31,10 @@ class GaeSettings(Config):
 
     discount: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Gamma: worth of a reward one token later."""
-
     gae_lambda: Fraction = 0.95
     """Lambda of the generalised advantage estimate: 0 trusts the critic, 1 the rewards."""
-
     whiten: bool = True
     """Advantages are brought to mean 0 and deviation 1 over the tokens of the batch."""
-
     value_clip: PositiveFloat | None = 0.2
     """The critic's loss lets values change by at most this per step, in units of reward; null: no bound."""
 
@@ -48,7 +43,6 @@ class GaeAdvantageConfig(GaeSettings, AdvantageSettings):
     """Of `ppo`: rewards of tokens against the values of a critic (Schulman et al., arXiv:1506.02438)."""
 
     needs_critic: ClassVar[bool] = True
-
     name: Literal["gae"] = "gae"
     """The estimator."""
 

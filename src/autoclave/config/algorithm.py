@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.advantage import ADVANTAGES, AdvantageSettings, GaeSettings
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
@@ -37,10 +38,8 @@ class TruncatedCorrectionConfig(Config):
 
     name: Literal["truncated"] = "truncated"
     """The correction."""
-
     level: Literal["token", "sequence", "geometric"] = "token"
     """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
-
     upper: PositiveFloat = 2.0
     """Largest factor."""
 
@@ -50,23 +49,16 @@ class MaskedCorrectionConfig(Config):
 
     name: Literal["masked"] = "masked"
     """The correction."""
-
     level: Literal["token", "sequence", "geometric"] = "token"
     """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
-
     lower: NonNegativeFloat = 0.5
     """Below this ratio the factor is 0."""
-
     upper: PositiveFloat = 5.0
     """Above this ratio the factor is 0."""
 
-    @model_validator(mode="after")
-    def _bounds_hold_the_ratio_of_equal_policies(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if not self.lower <= 1 <= self.upper:
-            raise ValueError(
-                f"lower = {self.lower}, upper = {self.upper}: 1, the ratio of equal policies, must lie between"
-            )
-        return self
+            yield f"lower = {self.lower}, upper = {self.upper}: 1, the ratio of equal policies, must lie between"
 
 
 CorrectionConfig = Annotated[
@@ -89,10 +81,8 @@ class AdaptiveKlConfig(Config):
 
     name: Literal["adaptive"] = "adaptive"
     """The controller."""
-
     target: PositiveFloat = 6.0
     """KL to the reference that is aimed at, in nats per response."""
-
     gain: PositiveFloat = 0.1
     """Relative change per step for an error of 1; errors beyond a fifth count as a fifth."""
 
@@ -108,13 +98,10 @@ class AlgorithmSettings(Config):
 
     name: Any
     """The algorithm: in each a literal of its own."""
-
     mask_overlong: bool = False
     """Responses cut by the length limit do not train: neither good nor bad."""
-
     mask_format: bool = False
     """Responses without a program do not train, instead of earning 0."""
-
     correction: CorrectionConfig = NoCorrectionConfig()
     """Importance sampling against the difference between the sampler's and the trainer's probabilities."""
 
@@ -122,6 +109,11 @@ class AlgorithmSettings(Config):
     def label(self) -> str:
         """Name for messages, with the estimator if it is not the algorithm's own."""
         return self.name
+
+    @property
+    def masks_overlong(self) -> bool:
+        """True if responses cut by the length limit do not train."""
+        return self.mask_overlong
 
     @property
     def compares_group(self) -> bool:
@@ -142,8 +134,8 @@ class GroupSettings(AlgorithmSettings):
 
     @property
     def compares_group(self) -> bool:
-        """Always."""
-        return True
+        advantage = getattr(self, "advantage", None)  # also where ExchangeableAdvantage is the second base class
+        return advantage.compares_group if advantage else True
 
 
 class ExchangeableAdvantage(AlgorithmSettings):
@@ -151,7 +143,6 @@ class ExchangeableAdvantage(AlgorithmSettings):
 
     advantage: AdvantageConfig | None = None
     """Estimator of advantages, by its name or as a block with its settings; null: the algorithm's own."""
-
     own_estimator_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that only the algorithm's own estimator reads."""
 
@@ -162,27 +153,21 @@ class ExchangeableAdvantage(AlgorithmSettings):
 
     @property
     def compares_group(self) -> bool:
-        """By the chosen estimator."""
         return self.advantage.compares_group if self.advantage else super().compares_group
 
     @property
     def needs_critic(self) -> bool:
-        """By the chosen estimator."""
         return self.advantage.needs_critic if self.advantage else super().needs_critic
 
-    @model_validator(mode="after")
-    def _no_key_of_an_estimator_that_is_not_used(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         chosen, keys = self.advantage, self.own_estimator_keys
         if chosen is None:
-            return self
+            return
         for key in keys if chosen.compares_group else (*keys, "include_masked_in_baseline"):
             field = type(self).model_fields.get(key)
             if field and getattr(self, key) != field.default:
                 its = f", or set advantage.{key}" if key in type(chosen).model_fields else ""
-                raise ValueError(
-                    f"{key} = {getattr(self, key)}: advantage = {chosen.name} does not use it; remove it{its}"
-                )
-        return self
+                yield f"{key} = {getattr(self, key)}: advantage = {chosen.name} does not use it; remove it{its}"
 
 
 # --- The algorithms --------------------------------------------------------------------------------------------------
@@ -193,28 +178,20 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
 
     name: Literal["ppo"] = "ppo"
     """The algorithm."""
-
     clip_lower: ClipLower = 0.2
     """The ratio is clipped below at 1 - this."""
-
     clip_upper: PositiveFloat = 0.2
     """The ratio is clipped above at 1 + this."""
-
     dual_clip: DualClip = None
     """For negative advantages the ratio counts as at most this (dual clip); null: no such bound."""
-
     kl_coefficient: NonNegativeFloat = 0.02
     """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
-
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""
-
     kl_controller: KlControllerConfig = FixedKlConfig()
     """Controller of the coefficient: fixed, or adaptive from `kl_coefficient` on."""
-
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
-
     own_estimator_keys: ClassVar[tuple[str, ...]] = tuple(GaeSettings.model_fields)
 
     @property
@@ -222,13 +199,10 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
         """With its own estimator, and with those that read values."""
         return not self.advantage or self.advantage.needs_critic
 
-    @model_validator(mode="after")
-    def _controlled_penalty_exists(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if not self.kl_coefficient and self.kl_controller != FixedKlConfig():
-            raise ValueError(
-                "kl_controller is ignored when kl_coefficient = 0; remove it, or let kl_coefficient start above 0"
-            )
-        return self
+            yield "kl_controller is ignored when kl_coefficient = 0; remove it, or let kl_coefficient start above 0"
 
 
 class GrpoConfig(ExchangeableAdvantage, GroupSettings):
@@ -236,16 +210,12 @@ class GrpoConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["grpo"] = "grpo"
     """The algorithm."""
-
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Half-width of the trust region of the probability ratio, on both sides."""
-
     kl_coefficient: NonNegativeFloat = 0.04
     """Weight of the KL term to the policy that training started from."""
-
     kl_estimator: KlEstimator = "k3"
     """Estimator of that KL from the sampled tokens."""
-
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
 
@@ -255,40 +225,28 @@ class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["grpo_plus"] = "grpo_plus"
     """The algorithm."""
-
     reading: Literal["report", "introduction"] = "report"
     """Description of GRPO+ in the thesis that is followed: chapter 4, as in the DeepCoder report, or chapter 1."""
-
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this."""
-
     clip_upper: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
-
     mask_overlong: bool = True
     """Report: responses cut by the length limit do not train: neither good nor bad."""
-
     kl_coefficient: NonNegativeFloat = 0.0
     """Report: weight of a KL term (k3). GRPO+ has none; above 0 this change is taken back, for ablations."""
-
     entropy_coefficient: NonNegativeFloat = 0.0
     """Report: weight of an entropy bonus. GRPO+ has none; above 0 this change is taken back, for ablations."""
-
     group_kl_limit: PositiveFloat = 0.01
     """Introduction: KL, in nats per token, beyond which the update of a group is scaled down (relative-KL clipping)."""
-
     variance_share_limit: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Introduction: share of a minibatch's variance beyond which an over-long response is dropped; 1 drops none."""
-
     exploration_coefficient: NonNegativeFloat = 0.001
     """Introduction: weight of the entropy bonus until exploration saturates."""
-
     saturation_steps: Positive = 20
     """Introduction: exploration is saturated once the mean entropy of this many steps is that of as many before."""
-
     saturation_tolerance: Fraction = 0.02
     """Introduction: relative difference up to which the two means are the same."""
-
     ONLY_IN: ClassVar[dict[str, tuple[str, ...]]] = {
         "report": ("advantage", "mask_overlong", "kl_coefficient", "entropy_coefficient"),
         "introduction": (
@@ -301,17 +259,20 @@ class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
     }
     """Keys that one reading alone uses."""
 
-    @model_validator(mode="after")
-    def _no_key_of_the_other_reading(self) -> Self:
+    @property
+    def masks_overlong(self) -> bool:
+        return self.mask_overlong and self.reading == "report"
+
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         other = "introduction" if self.reading == "report" else "report"
         for key in self.ONLY_IN[other]:
             value = getattr(self, key)
             if value != type(self).model_fields[key].default:
-                raise ValueError(
+                yield (
                     f"{key} = {getattr(value, 'name', value)}: reading = {self.reading} does not use it; "
                     f"remove it, or set reading = {other}"
                 )
-        return self
 
 
 class DapoConfig(ExchangeableAdvantage, GroupSettings):
@@ -319,19 +280,14 @@ class DapoConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["dapo"] = "dapo"
     """The algorithm."""
-
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this."""
-
     clip_upper: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
-
     overlong_buffer: Fraction = 0.2
     """Last part of the length limit over which a response loses up to `overlong_penalty`; 0: it loses nothing."""
-
     overlong_penalty: PositiveFloat = 1.0
     """Penalty of a response that fills the length limit, in units of reward."""
-
     max_resamples: NonNegative = 3
     """Dynamic sampling: how often groups with equal rewards are sampled again in one step."""
 
@@ -341,7 +297,6 @@ class DrGrpoConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["dr_grpo"] = "dr_grpo"
     """The algorithm."""
-
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Half-width of the trust region of the probability ratio, on both sides."""
 
@@ -351,10 +306,8 @@ class RlooConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["rloo"] = "rloo"
     """The algorithm."""
-
     kl_coefficient: NonNegativeFloat = 0.05
     """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
-
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""
 
@@ -364,16 +317,12 @@ class ReinforcePlusPlusConfig(ExchangeableAdvantage):
 
     name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
     """The algorithm."""
-
     baseline: Literal["none", "group"] = "none"
     """`group`: the mean of the group is subtracted first, and the KL is a term of the loss."""
-
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Half-width of the trust region of the probability ratio, on both sides."""
-
     kl_coefficient: NonNegativeFloat = 0.01
     """Cost of a nat of KL to the reference: in reward (k1), or with baseline `group` in loss (k2); 0: no reference."""
-
     own_estimator_keys: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @property
@@ -387,10 +336,8 @@ class GspoConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["gspo"] = "gspo"
     """The algorithm."""
-
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 3e-4
     """The ratio of a response is clipped below at 1 - this."""
-
     clip_upper: PositiveFloat = 4e-4
     """The ratio of a response is clipped above at 1 + this."""
 
@@ -400,9 +347,7 @@ class CispoConfig(ExchangeableAdvantage, GroupSettings):
 
     name: Literal["cispo"] = "cispo"
     """The algorithm."""
-
     clip_lower: ClipLower = 1.0
     """The weight is at least 1 - this; 1 is no bound."""
-
     clip_upper: PositiveFloat = 4.0
     """The weight is at most 1 + this."""

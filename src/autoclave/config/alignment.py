@@ -7,9 +7,10 @@ Source: Jiang et al., CodeRL+: Improving Code Generation via Reinforcement with 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloat, Positive, PositiveFloat
 
@@ -19,13 +20,10 @@ class AlignmentLimitsConfig(Config):
 
     variables: Positive = 8
     """Most variables that are asked of a program; informative ones come first."""
-
     program_characters: Positive = 8000
     """Longest program."""
-
     input_characters: Positive = 2000
     """Longest input."""
-
     value_characters: Positive = 200
     """Longest value, as Python spells it; variables with longer ones are not asked."""
 
@@ -35,10 +33,8 @@ class AlignmentGrowthConfig(Config):
 
     steps: Positive
     """The step at which they have risen."""
-
     variables: Positive = 1
     """Most variables at the first step."""
-
     program_characters: Positive = 200
     """Longest program at the first step."""
 
@@ -49,66 +45,48 @@ class AlignmentConfig(Config):
     share: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Share of the prompts of a step that are alignment samples, once there are enough; the rest asks for programs.
     What a step leaves over, less than one prompt, is carried to the next."""
-
     weight: PositiveFloat = 1.0
     """Factor on the alignment samples' term of the objective. Each term is a mean over its own prompts."""
-
     programs: Literal["failed", "random", "reference"] = "failed"
     """Source of alignment samples: responses of the run with a wrong answer; any of its responses that run to
     the end; or, before training, the solutions of the training problems (off-policy)."""
-
     asks: Literal["variables", "output"] = "variables"
     """Values to infer: final values of variables, or the result alone."""
-
     template: Literal["plain", "code"] = "code"
     """`plain`: program, input and names alone, for the embedded model. `code`: with instructions."""
-
     tests_per_program: Positive = 1
     """Alignment samples of one program: the test that failed, then others."""
-
     min_informative: NonNegative = 1
     """Fewest variables of an alignment sample that neither repeat a value of the input nor are set once, to a
     literal."""
-
     limits: AlignmentLimitsConfig = AlignmentLimitsConfig()
     """Limits on the size of an alignment sample."""
-
     growth: AlignmentGrowthConfig | None = None
     """Limits at the beginning; null: those of `limits` from the first step."""
-
     float_tolerance: NonNegativeFloat = 0.0
     """Relative error of a float that still counts as right; types must agree all the same."""
-
     max_new_tokens: Positive | None = None
     """Most tokens of an answer to an alignment sample; by default as for programs."""
-
     capacity: Positive = 4096
     """Alignment samples that wait at most; the oldest leave first."""
-
     per_problem: Positive = 8
     """Alignment samples of one problem that wait at most."""
-
     max_staleness: Positive | None = 16
     """An alignment sample from a policy that is more versions old is dropped; null: none is."""
-
     traced_per_step: Positive | None = None
     """Most runs that are traced in a step; by default twice the alignment samples of a step, and four times while fewer
     than two steps' alignment samples wait."""
-
     evaluation_items: NonNegative = 100
     """Held-out items of trace inference, of output prediction and of test output prediction at every evaluation; made
     from solutions of held-out problems. 0: none."""
-
     sft_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of alignment samples, with their answers, among the demonstrations of the warm start; from the demonstrated
     programs."""
-
     sft_error_rate: Fraction = 0.0
     """Built-in problems: chance that the teacher overlooks an operation where the values of a program are told, as
     `sft.error_rate` is for writing it. 0: all answers are right."""
 
-    @model_validator(mode="after")
-    def _nothing_is_ignored(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         fields = type(self).model_fields
         given = {name for name in self.model_fields_set if getattr(self, name) != fields[name].default}
         unread = {
@@ -117,23 +95,14 @@ class AlignmentConfig(Config):
         }
         for (name, value), ignored in unread.items():
             if getattr(self, name) == value and (found := sorted(ignored & given)):
-                raise ValueError(f"{found[0]}: is ignored with {name} = {value}; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _errors_have_answers(self) -> Self:
+                yield f"{found[0]}: is ignored with {name} = {value}; remove it"
         if self.sft_error_rate and not self.sft_share:
-            raise ValueError(f"sft_error_rate = {self.sft_error_rate}: is ignored with sft_share = 0; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _growth_ends_at_limits(self) -> Self:
+            yield f"sft_error_rate = {self.sft_error_rate}: is ignored with sft_share = 0; remove it"
         if self.growth:
             for name in ("variables", "program_characters"):
                 first, last = getattr(self.growth, name), getattr(self.limits, name)
                 if first > last:
-                    raise ValueError(f"growth.{name} = {first}: must not be above limits.{name} = {last}")
-        return self
+                    yield f"growth.{name} = {first}: must not be above limits.{name} = {last}"
 
     def limits_at(self, step: int) -> AlignmentLimitsConfig:
         """Limits on the size of an alignment sample of a step, counted from 0."""

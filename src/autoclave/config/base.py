@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Config(BaseModel):
@@ -17,6 +17,16 @@ class Config(BaseModel):
     def dependent_defaults(cls, tree: Mapping[str, Any], stated: Collection[str]) -> Mapping[str, Any]:
         """Defaults that follow from other settings, by path, of a `tree` in which the paths `stated` were given."""
         return {}
+
+    def broken_rules(self) -> Iterator[str]:
+        """The rules across settings that these values break; the first is the error."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        for rule in self.broken_rules():
+            raise ValueError(rule)
+        return self
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

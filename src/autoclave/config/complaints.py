@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from autoclave.config.base import Config
 from autoclave.config.frameworks import ours_by_theirs
-from autoclave.config.renamed import RENAMED
+from autoclave.config.renamed import RENAMED, RENAMED_CHOICES
 from autoclave.core.json import first_error, leaves, nearest, rule_of, shown
 
 Path = tuple[str, ...]
@@ -30,7 +30,9 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
         text = f"{dotted}: required setting is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         given, known = _block(tree, path).get("name"), [_choice(member) for member in _members(schema, path)]
-        text = f"{dotted}.name = {shown(given)}: no such choice; {_fix_of_choice(given, known)}"
+        new = RENAMED_CHOICES.get(f"{dotted}.name", {}).get(str(given))
+        fix = f"is called {new} now" if new else f"no such choice; {_fix_of_choice(given, known)}"
+        text = f"{dotted}.name = {shown(given)}: {fix}"
     elif kind == "value_error":  # a rule across settings: it names them itself
         rule = str(first.get("ctx", {})["error"])
         text = f"{dotted}: {rule}" if dotted else rule
@@ -122,11 +124,19 @@ def _members(schema: type[BaseModel], path: Sequence[str]) -> list[type[BaseMode
     """The settings classes that may stand at `path`."""
     members: list[type[BaseModel]] = [schema]
     for part in path:
-        annotations = [m.model_fields[part].annotation for m in members if part in m.model_fields]
         # The keys of a dict of blocks are names that the user chose.
-        members = [model for annotation in annotations for model in _models(annotation)] or members
+        members = [model for annotation in _annotations(members, part) for model in _models(annotation)] or members
         members = list(dict.fromkeys(members))  # several choices may hold the same block
     return members
+
+
+def annotations_at(schema: type[BaseModel], path: Sequence[str]) -> list[Any]:
+    """Return the types of the setting at `path`, one for each choice that has it."""
+    return _annotations(_members(schema, path[:-1]), path[-1])
+
+
+def _annotations(members: Sequence[type[BaseModel]], name: str) -> list[Any]:
+    return [member.model_fields[name].annotation for member in members if name in member.model_fields]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
-
-from pydantic import model_validator
+from collections.abc import Iterator
+from typing import Literal
 
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.curation import Day, DecontaminationConfig, DeduplicationConfig
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 
 
 class SourceConfig(Config):
@@ -16,52 +15,38 @@ class SourceConfig(Config):
 
     set: str
     """The layout: `apps`, `taco`, `synthetic1`, `livecodebench` ... (docs/reference/readers.md)."""
-
     path: str = ""
     """File or folder."""
-
     hub: str = ""
     """In place of `path`: `OWNER/NAME`, `OWNER/NAME:CONFIG` or `OWNER/NAME:CONFIG:SPLIT`."""
-
     revision: str = ""
     """Commit of the set on the hub; empty: what is there now, and the manifest says which that was."""
-
     release: str = ""
     """Of sets that grow by files: `v1` to `v6` of LiveCodeBench; empty: all files there are."""
-
     name: str = ""
     """Name in reports; empty: the layout."""
-
     licence: str = ""
     """Its licence, for the manifest; empty: as published with the set."""
-
     released_from: Day | None = None
     """Only problems that were released on this day or later."""
-
     released_before: Day | None = None
     """Only problems that were released before this day."""
-
     difficulties: tuple[str, ...] = ()
     """Only problems of these difficulties, in the words of the set; empty: all."""
-
     profile: str = ""
     """Profile of its problems, such as `lcb_numpy` or one of `judge.profiles`; empty: as its layout has it."""
-
     needs_solutions: bool = True
     """Drop problems without official solutions, where solutions are verified."""
 
     @property
     def label(self) -> str:
-        """Name in reports."""
         return self.name or self.set
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if bool(self.path) == bool(self.hub):
-            raise ValueError("give either path or hub")
+            yield "give either path or hub"
         if self.revision and not self.hub:
-            raise ValueError("revision is of a set on the hub; give hub")
-        return self
+            yield "revision is of a set on the hub; give hub"
 
 
 class VerificationConfig(Config):
@@ -70,11 +55,9 @@ class VerificationConfig(Config):
     rule: Literal["all", "any"] = "all"
     """`all`: a problem is dropped if one of its solutions fails. `any`: solutions that fail are dropped, and problems
     that are left with none."""
-
     repeats: Positive = 5
     """Number of times that a solution has to pass. One that fails every other time passes five times in 3 of 100
     cases."""
-
     special_judge_share: Fraction | None = 0.3
     """Problems are dropped as ones with several right answers where at least two solutions, and this share of them,
     print something else than expected on tests that others pass, or where any does and the statement says so. null:
@@ -86,7 +69,6 @@ class StrengthConfig(Config):
 
     mutants: NonNegative = 12
     """Programs with one small change that are made of a solution."""
-
     minimum_killed: Fraction = 0.5
     """Share of the mutants that tests must fail. Some mutants do the same as the solution."""
 
@@ -96,10 +78,8 @@ class DifficultyConfig(Config):
 
     pass_rates: str
     """JSON lines with `id` and `pass_rate`, a number from 0 to 1."""
-
     lowest: Fraction = 0.0
     """Below this a problem is too hard."""
-
     highest: Fraction = 1.0
     """Above this it is too easy."""
 
@@ -109,50 +89,34 @@ class CurateConfig(Config):
 
     name: str = "curated"
     """Name of the set in its report."""
-
     sources: tuple[SourceConfig, ...] = ()
     """Sets that problems come from. Of duplicates the one of the set that stands first is kept."""
-
     evaluation_sets: tuple[SourceConfig, ...] = ()
     """Sets that no problem may come from."""
-
     minimum_tests: Positive = 5
     """Fewest different tests of a problem."""
-
     prompt_tokens: Positive | None = 1024
     """Longest statement with starter code; null: any."""
-
     tokenizer: str = "words"
     """Tokenizer: `words` (words, numbers and single signs), or the folder of a model."""
-
     difficulty: DifficultyConfig | None = None
     """Selection by pass rates; null: none."""
-
     decontamination: DecontaminationConfig = DecontaminationConfig()
     """Decontamination against evaluation sets."""
-
     deduplication: DeduplicationConfig | None = DeduplicationConfig()
     """Deduplication; null: none."""
-
     verification: VerificationConfig | None = VerificationConfig()
     """null: solutions are not run."""
-
     strength: StrengthConfig | None = StrengthConfig()
     """null: tests are not tried on wrong programs."""
-
     heldout_share: Fraction = 0.02
     """Share of the problems that go to heldout.jsonl, at least one, and not to train.jsonl; 0: none."""
-
     seed: Seed = 0
     """Of the choice of these."""
-
     judge: JudgeConfig = JudgeConfig()
     """Judging."""
-
     sandbox: SandboxConfig = SandboxConfig()
     """Isolation."""
 
-    @model_validator(mode="after")
-    def _isolation_is_in_use(self) -> Self:
-        require_sandbox_in_use(self.judge, self.sandbox)
-        return self
+    def broken_rules(self) -> Iterator[str]:
+        yield from unused_isolation(self.judge, self.sandbox)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from autoclave.config.base import Config, Fraction, Positive
 
@@ -27,51 +28,36 @@ class DeduplicationConfig(Config):
 
     exact: bool = True
     """Drop a problem whose statement has the same words as another's, whatever the mark-up."""
-
     near: bool = True
     """Drop a problem whose statement is a reworded, renumbered or reformatted copy of another's."""
-
     behaviour: bool = True
     """Drop a problem with the tests of another; and, with a judge, one whose solutions pass each other's tests."""
-
     similarity: Fraction = 0.62
     """Share of words, rare ones counting more, that two statements have in common where tests cannot tell."""
-
     containment: Fraction = 0.93
     """Share of the words of one statement, found in the other, from which half of that similarity is enough."""
-
     similarity_of_different_tests: Fraction = 0.9
     """The same where both have tests, of one kind, and no input is in both."""
-
     similarity_of_same_tests: Fraction = 0.3
     """The same where both expect the same output for an input that both have, and never another."""
-
     shortest_statement: Positive = 25
     """Different words and numbers that a statement needs to be judged by its words; a shorter one needs the tests."""
-
     fewest_topic_words: Positive = 9
     """Different words of content that it needs for that; with fewer, all its words have to be as similar."""
-
     permutations: Annotated[int, Field(ge=16, le=1024)] = 192
     """Hash functions of a MinHash signature."""
-
     bands: Positive = 48
     """Groups of these; two statements are compared when one group agrees. More bands find less similar ones."""
-
     bucket_limit: Annotated[int, Field(ge=2)] = 64
     """Members of one bucket that are all compared with each other; in a larger one, each with its next ones."""
-
     judged_pairs: Annotated[int, Field(ge=0)] = 2000
     """Most pairs whose solutions are run on each other's tests; the most similar come first."""
-
     judged_tests: Positive = 12
     """Tests of each problem, the ones with the longest inputs, that the other's solution is run on."""
 
-    @model_validator(mode="after")
-    def _bands_fit(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.permutations % self.bands:
-            raise ValueError(f"bands = {self.bands}: must divide permutations, {self.permutations}; a quarter is usual")
-        return self
+            yield f"bands = {self.bands}: must divide permutations, {self.permutations}; a quarter is usual"
 
 
 class DecontaminationConfig(Config):
@@ -79,41 +65,27 @@ class DecontaminationConfig(Config):
 
     ngram_words: Annotated[int, Field(ge=3, le=50)] = 10
     """Words in a row that are looked up; 8, 10 and 13 are usual."""
-
     ngram_share: Fraction = 0.2
     """Share of the evaluation statement's n-grams that is too much. What several of its problems say does not count."""
-
     longest_run: Positive = 30
     """Words in a row, made of n-grams that count, that are too many."""
-
     similarity: Fraction = 0.55
     """Share of words, rare ones counting more, that is too much."""
-
     containment: Fraction = 0.85
     """Share of the words of the evaluation statement, found in the other, from which half of that is too much."""
-
     similarity_of_same_tests: Fraction = 0.15
     """The same where both expect the same output for an input that both have."""
-
     shortest_statement: Positive = 10
     """Different words of content that both statements need to be compared by their words."""
-
     rules: Annotated[tuple[Rule, ...], Field(min_length=1)] = RULES
     """Rules that are applied; a problem is dropped by the first of them, in this order."""
-
     shortest_title: Positive = 2
     """Words that a title needs to be compared; shorter and common ones name many problems."""
-
     released_from: Day | None = None
     """Training problems released before this day are dropped."""
-
     released_before: Day | None = None
     """Training problems released on or after this day are dropped. Undated ones are kept."""
 
-    @model_validator(mode="after")
-    def _window_is_open(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.released_from and self.released_before and self.released_from >= self.released_before:
-            raise ValueError(
-                f"released_from = {self.released_from}: must be before released_before, {self.released_before}"
-            )
-        return self
+            yield f"released_from = {self.released_from}: must be before released_before, {self.released_before}"

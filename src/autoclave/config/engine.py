@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
@@ -16,7 +17,6 @@ class EngineSettings(Config):
 
     name: Any
     """The engine: in each a literal of its own."""
-
     batch_size: Positive = 256
     """Responses sampled side by side."""
 
@@ -33,47 +33,36 @@ class VllmEngineConfig(EngineSettings):
 
     name: Literal["vllm"] = "vllm"
     """The engine."""
-
     batch_size: Positive = 256
     """Responses sampled side by side (max_num_seqs)."""
-
     batch_tokens: Positive = 8192
     """Tokens computed in one step: one for each response that is being sampled, the rest of prompts
     (max_num_batched_tokens)."""
-
     cache_mb: Positive = 256
     """Key-value cache, in MiB for each of `tensor_parallel` (kv_cache_memory_bytes). What does not fit waits."""
-
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
     """In place of `cache_mb`: the share of each GPU that vLLM takes for weights, activations and cache together; the
     cache is what the others leave of it."""
-
     context: NonNegative = 0
     """Most tokens of prompt and response together; longer responses are cut. 0 means what the model was made for."""
-
     prefix_caching: bool = True
     """Prompts that begin alike are computed once."""
-
     eager: bool | None = None
     """Nothing is compiled or captured at the start (enforce_eager). false takes a minute more there, and is faster on a
     GPU. null: true without a GPU, false with one."""
-
     recompute_on_publish: bool = True
     """Requests that new weights meet are computed again, from their prompts. false: they go on with the keys and values
     of older weights, and their tokens keep the version that they began with."""
-
     tensor_parallel: Positive = 1
     """Processes or GPUs that hold the model together. A pool that only samples gives each of its processes so many
     GPUs, unless it says `devices_per_process`."""
 
-    @model_validator(mode="after")
-    def _one_size_of_the_cache(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.gpu_memory_utilization and "cache_mb" in self.model_fields_set and self.cache_mb != 256:
-            raise ValueError(
+            yield (
                 f"cache_mb = {self.cache_mb} and gpu_memory_utilization = {self.gpu_memory_utilization} are two sizes "
                 "of the same cache; remove one of them"
             )
-        return self
 
 
 class RemoteEngineSettings(Config):
@@ -81,19 +70,14 @@ class RemoteEngineSettings(Config):
 
     name: Any
     """The engine: in each a literal of its own."""
-
     url: str = ""
     """Address of the server, such as http://host:30000."""
-
     api_key_variable: str = ""
     """Environment variable that holds the key to the server; empty: it asks for none."""
-
     concurrency: Positive = 64
     """Requests that the server has at a time; the others wait here."""
-
     timeout_s: PositiveFloat = 600.0
     """Longest silence of the server, in seconds, before a request counts as failed."""
-
     retries: NonNegative = 5
     """Number of retries of a request after a refused or broken connection, status 429 or 5xx; the waits in between
     double from half a second, and follow Retry-After."""
@@ -103,11 +87,9 @@ class RemoteEngineSettings(Config):
         """Responses sampled side by side."""
         return self.concurrency
 
-    @model_validator(mode="after")
-    def _url_can_be_used(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url = {self.url!r}: must begin with http:// or https://")
-        return self
+            yield f"url = {self.url!r}: must begin with http:// or https://"
 
 
 class SglangEngineConfig(RemoteEngineSettings):
@@ -115,7 +97,6 @@ class SglangEngineConfig(RemoteEngineSettings):
 
     name: Literal["sglang"] = "sglang"
     """The engine."""
-
     weights_folder: str = ""
     """Folder that this process can write and the server can read under the same path; new weights go through it, a
     folder in memory such as /dev/shm on one machine. Needed for training."""
@@ -126,10 +107,8 @@ class OpenAiEngineConfig(RemoteEngineSettings):
 
     name: Literal["openai"] = "openai"
     """The engine."""
-
     model: str = ""
     """The model's name at the server; empty: the only one that it lists."""
-
     log_probs: Literal["temperature_1", "sampling_temperature"] = "temperature_1"
     """Distribution of the server's log-probs. vLLM: temperature_1, and sampling_temperature if it was started
     with --logprobs-mode processed_logprobs."""

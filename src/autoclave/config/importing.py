@@ -14,7 +14,8 @@ from autoclave.config.engine import TransformersEngineConfig, VllmEngineConfig
 from autoclave.config.frameworks import Correspondence, Framework, Kind, frameworks, kinds, meanings, reason_without
 from autoclave.config.loader import Override, load
 from autoclave.config.recipe import write_yaml
-from autoclave.config.training import AsynchronousConfig, OneOffPipelineConfig, SynchronousConfig, TrainConfig
+from autoclave.config.schedule import AsynchronousConfig, OneOffPipelineConfig, SynchronousConfig
+from autoclave.config.training import TrainConfig
 from autoclave.core.errors import ConfigError
 from autoclave.core.json import shown
 
@@ -54,7 +55,6 @@ class Imported:
     """Settings that the file does not give."""
 
     def report(self) -> Iterator[str]:
-        """The lines of the report."""
         for title, entries in (
             ("Set these yourself", self.to_set),
             ("Means something else here", self.differs),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
@@ -20,23 +21,19 @@ class ProfileConfig(Config):
 
     base: Literal["lcb", "plain"] = "lcb"
     """Profile that this one extends."""
-
     packages: tuple[_Identifier, ...] = ()
     """Modules, as they are imported, that programs may use beyond the standard library. They come from the judge's own
     environment and are imported before any program. Name those that they import, too."""
-
     preamble: str = ""
     """Python text that runs after the preamble of `base`, before every program."""
 
-    @model_validator(mode="after")
-    def _packages_are_not_of_the_standard_library(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         for name in self.packages:
             if name in sys.stdlib_module_names:
-                raise ValueError(
+                yield (
                     f'packages: "{name}" is in the standard library, which every program has; '
                     f"to import it beforehand write `import {name}` in the preamble"
                 )
-        return self
 
 
 class CppConfig(Config):
@@ -44,18 +41,13 @@ class CppConfig(Config):
 
     compiler: str = "g++"
     """The GCC compiler driver: a command or a path."""
-
     flags: tuple[str, ...] = ("-O2", "-std=c++20")
     """Options of the compiler. `-static` is always added."""
-
     time_limit_s: PositiveFloat = 30.0
     """Most CPU seconds of one compilation; more is a compile error."""
-
     memory_limit_mb: Positive = 1024
     """Memory of one compilation, in MiB; more is a compile error."""
-
     program_limit_mb: Positive = 32
     """Size of a compiled program, in MiB; more is a compile error."""
-
     cache_mb: NonNegative = 256
     """Memory for compiled programs that may be run again, in MiB."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError
 
 from autoclave.config.base import Config
-from autoclave.config.complaints import complaint, upwards
+from autoclave.config.complaints import annotations_at, complaint, upwards
 from autoclave.config.recipe import Tree, parse_yaml, read_recipe, write_yaml
 from autoclave.core.errors import ConfigError
 from autoclave.core.json import leaves, shown
@@ -72,11 +72,9 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
         InputError: the recipe is missing.
         ConfigError: a key is unknown, a value has the wrong type or is out of range, or settings contradict.
     """
-    given, overrides = {} if recipe is None else read_recipe(recipe), tuple(overrides)
-    block: Any = given.get("problems")
-    if isinstance(block, dict) and "path" in block and "name" not in block:
-        given["problems"] = {"name": "files", **block}
-    _name_as_block(given)
+    given = {} if recipe is None else read_recipe(recipe)
+    overrides = [_with_empty_text(schema, override) for override in overrides]
+    _complete(given)
     origins = {path: str(recipe) for path, value in leaves(given) if value != {}}
     defaults = schema()
     tree = _over_defaults(given, defaults)
@@ -145,22 +143,30 @@ def _apply(tree: Tree, origins: dict[str, str], override: Override) -> None:
         _forget(origins, f"{'.'.join(parents)}.")
     if override.path == "problems.path":  # one file of problems takes the place of generated ones and of two files
         other = set(block) if block.get("name") != "files" else {"train", "heldout"}
-        for name in other - {key for key in block if origins.get(f"problems.{key}") == override.origin}:
+        beside = {key for key in block if origins.get(f"problems.{key}") == override.origin} - {"name"}
+        for name in other - beside:
             block.pop(name, None)
             _forget(origins, f"problems.{name}")
-        block["name"] = "files"
-    is_text = isinstance(block.get(last), str)
-    block[last] = "" if override.value is None and is_text else override.value  # `model.path=` is the empty text
-    _name_as_block(tree)
+    block[last] = override.value
+    _complete(tree)
     _forget(origins, f"{override.path}.")
     origins[override.path] = override.origin
 
 
-def _name_as_block(tree: Tree) -> None:
-    """Let `algorithm.advantage: NAME` stand for the block of that name with its defaults."""
-    algorithm: Any = tree.get("algorithm")
+def _complete(tree: Tree) -> None:
+    """Let `algorithm.advantage: NAME` stand for the block of that name, and `problems.path` choose `files`."""
+    algorithm, problems = cast("tuple[Any, Any]", (tree.get("algorithm"), tree.get("problems")))
     if isinstance(algorithm, dict) and isinstance(name := cast("Tree", algorithm).get("advantage"), str):
         algorithm["advantage"] = {"name": name}
+    if isinstance(problems, dict) and "path" in problems:
+        cast("Tree", problems).setdefault("name", "files")
+
+
+def _with_empty_text(schema: type[Config], override: Override) -> Override:
+    """`override` with the empty string for null, as in `model.path=`, where the setting is a string."""
+    if override.value is None and str in annotations_at(schema, override.path.split(".")):
+        return replace(override, value="")
+    return override
 
 
 def _forget(origins: dict[str, str], prefix: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 from autoclave.config.choices import EngineConfig
@@ -38,16 +39,12 @@ class TinyModelConfig(Config):
 
     hidden_size: Positive = 96
     """Width."""
-
     layers: Positive = 3
     """Decoder layers."""
-
     heads: Positive = 4
     """Attention heads."""
-
     vocabulary: Annotated[int, Field(ge=300)] = 768
     """Tokens of the byte-level BPE that is trained on the demonstrations."""
-
     context: Positive = 256
     """Most tokens of prompt and response together."""
 
@@ -58,20 +55,15 @@ class ModelConfig(Config):
     path: str = ""
     """Folder or hub name of a pretrained model, for example Qwen/Qwen2.5-Coder-1.5B-Instruct; or smollm2-135m, which
     stands for the folder that `autoclave models get` made of it. Empty: the tiny one."""
-
     tiny: TinyModelConfig = TinyModelConfig()
     """The embedded model, used when `path` is empty."""
-
     chat_template: str = ""
     """Chat template (Jinja) that makes a prompt of messages, in place of the tokenizer's own; for base models, which
     have none."""
-
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of weights and activations."""
-
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device; `auto` is CUDA where there is a GPU."""
-
     threads: NonNegative = 0
     """CPU threads of the tensor library in each process; 0 means one per core, shared by the processes of all pools."""
 
@@ -80,13 +72,11 @@ class ModelConfig(Config):
     def _name_is_a_folder(cls, path: str) -> str:
         return str(packaged_model_folder(path)) if path in PACKAGED_MODELS and not Path(path).is_dir() else path
 
-    @model_validator(mode="after")
-    def _tiny_is_used(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.path and self.tiny != TinyModelConfig():
-            raise ValueError(f"tiny is ignored when path = {self.path!r}; remove model.tiny, or leave model.path empty")
+            yield f"tiny is ignored when path = {self.path!r}; remove model.tiny, or leave model.path empty"
         if self.chat_template and not self.path:
-            raise ValueError("chat_template is ignored when path is empty: the embedded model has its own; remove it")
-        return self
+            yield "chat_template is ignored when path is empty: the embedded model has its own; remove it"
 
 
 class SamplerConfig(Config):
@@ -94,22 +84,16 @@ class SamplerConfig(Config):
 
     engine: EngineConfig = TransformersEngineConfig()
     """Engine that samples."""
-
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Softmax temperature; rollouts are trained at the temperature they were sampled at."""
-
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Nucleus: the smallest set of tokens with this much probability. 1 keeps all."""
-
     max_new_tokens: Positive = 96
     """Most tokens of a response."""
-
     stops: tuple[str, ...] = ()
     """Strings that end a response; the text is cut after the first."""
-
     restarts: NonNegative = 3
     """Number of times that each replica may be restarted after its process died; what it had not finished is sampled
     again."""
-
     timeout_s: PositiveFloat = 600.0
     """Seconds after which a sampler that does not answer is ended, as if it had died."""

@@ -134,7 +134,7 @@ def require_problems(config: TrainConfig) -> None:
         raise ConfigError(
             f"problems: model.path = {shown(config.model.path)} is a pretrained model, and no problems are given. "
             "Fix: problems.name=files problems.train=FILE problems.heldout=FILE (autoclave-problem/1, as `autoclave "
-            "curate` writes them), or problems.name=curriculum for the generated ones"
+            "curate` writes them), or problems.name=synthetic for the generated ones"
         )
 
 
@@ -151,7 +151,7 @@ def require_recipe_of_model(resolved: Resolved[TrainConfig], recipe: Path | None
         return
     length = "length_schedule.stages" if config.length_schedule else "sampler.max_new_tokens"
     suits_embedded = {
-        "problems.name": config.problems.name in ("curriculum", "arithmetic"),
+        "problems.name": config.problems.name in ("synthetic", "arithmetic"),
         "task.template": config.task.template == "plain",
         "judge.time_limit_range": config.judge.time_limit_range[1] < JudgeConfig().time_limit_range[0],
         "optimizer.learning_rate": config.optimizer.learning_rate > rate_limit(parameters_of(path) or EMBEDDED),

@@ -6,8 +6,8 @@ same name in another group, loaded when it is used (`core.plugins.find_plugin`).
 
 from __future__ import annotations
 
+import logging
 import sys
-import warnings
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Union
@@ -18,6 +18,7 @@ from autoclave.config.base import Config
 from autoclave.core.plugins import package_of, source_of
 
 Bases = tuple[type[Config], ...]
+_log = logging.getLogger(__name__)
 
 
 def with_plugins(group: str, built_in: Bases, *bases: type[Config]) -> Any:
@@ -35,8 +36,8 @@ def _installed(group: str, built_in: Bases, bases: Bases) -> Iterator[type[Confi
         try:
             schema = _usable(entry, bases, taken)
         except Exception as error:  # noqa: BLE001  the code of another package may raise anything
-            text = f"{source_of(entry)} is left out: {error}. Fix: repair or uninstall {package_of(entry)}"
-            warnings.warn(text, stacklevel=2)
+            reason = " ".join(str(error).split())
+            _log.warning("%s is left out: %s. Fix: repair or uninstall %s", source_of(entry), reason, package_of(entry))
             continue
         taken.add(entry.name)
         yield schema

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config, Fraction, Positive, Seed
 
 
-class CurriculumConfig(Config):
-    """The built-in curriculum: small generated Python tasks, split by pairs of adjacent operations."""
+class SyntheticConfig(Config):
+    """Small generated Python tasks, split by pairs of adjacent operations."""
 
-    name: Literal["curriculum"] = "curriculum"
+    name: Literal["synthetic"] = "synthetic"
     """Problems are generated from a seed."""
-
     seed: Seed = 0
     """Seed of the problems and the demonstrations; not of training."""
-
     train: Positive = 4000
     """Problems for reinforcement learning."""
-
     validation: Positive = 200
     """Problems for tuning."""
-
     heldout: Annotated[int, Field(ge=200)] = 300
     """Problems for the figures reported; at least 200, or the intervals are too wide to mean much."""
-
     heldout_share: Fraction = 0.25
     """Share of the pairs of adjacent operations that occur in no training program."""
-
     domains: Annotated[tuple[Literal["list", "text", "integer"], ...], Field(min_length=1)] = (
         "list",
         "text",
@@ -51,10 +46,8 @@ class FunctionsConfig(Config):
 
     name: Literal["functions"] = "functions"
     """All functions of the table; the split is by function."""
-
     seed: Seed = 0
     """Seed of the split; not of training."""
-
     heldout_share: Fraction = 0.35
     """Share of the functions that occur in no training problem."""
 
@@ -64,30 +57,23 @@ class ProblemFilesConfig(Config):
 
     name: Literal["files"] = "files"
     """Problems are read from files."""
-
     path: Path | None = None
     """One file with all problems; a share is held out. Setting it chooses `files`."""
-
     heldout_share: Fraction = 0.1
     """Of `path`: share of the problems that are held out to report on, at least one."""
-
     seed: Seed = 0
     """Of `path`: another choice of these."""
-
     train: Path | None = None
     """In place of `path`: problems to learn from."""
-
     heldout: Path | None = None
     """In place of `path`: problems to report on."""
 
-    @model_validator(mode="after")
-    def _has_both_parts(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.path and (self.train or self.heldout):
-            raise ValueError("path is split; give it alone, or train and heldout")
+            yield "path is split; give it alone, or train and heldout"
         if not self.path and not (self.train and self.heldout):
             missing = "train" if not self.train else "heldout"
-            raise ValueError(f"{missing} is missing; give train and heldout, or path alone, which is split")
-        return self
+            yield f"{missing} is missing; give train and heldout, or path alone, which is split"
 
 
 class ArithmeticConfig(Config):
@@ -95,28 +81,20 @@ class ArithmeticConfig(Config):
 
     name: Literal["arithmetic"] = "arithmetic"
     """Problems are generated from a seed; for task.name=mathematics."""
-
     seed: Seed = 0
     """Seed of the problems and the demonstrations; not of training."""
-
     train: Positive = 4000
     """Problems for reinforcement learning."""
-
     heldout: Annotated[int, Field(ge=200)] = 300
     """Problems for the figures reported; at least 200, or the intervals are too wide to mean much."""
-
     heldout_share: Fraction = 0.25
     """Share of the pairs of operations in a row that occur in no training problem."""
-
     operations: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(ge=2)]] = (2, 6)
     """Fewest and most operations of a problem. A response needs six to nine tokens for each: they set its length."""
-
     signs: Annotated[tuple[Literal["+", "-", "*", "mod"], ...], Field(min_length=1)] = ("+", "-", "*", "mod")
     """Signs of the operations."""
-
     highest: Annotated[int, Field(ge=9)] = 99
     """The largest number on the way; the smallest is 1."""
-
     answer_alone_share: Fraction = 0.0
     """Share of the demonstrations that give the answer without the steps to it: short, and beyond a small policy."""
 
@@ -125,15 +103,13 @@ class ArithmeticConfig(Config):
         """Those that occur on the way."""
         return range(1, self.highest + 1)
 
-    @model_validator(mode="after")
-    def _operations_are_ordered(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         fewest, most = self.operations
         if fewest > most:
-            raise ValueError(f"operations = [{fewest}, {most}]: the first number must not exceed the second")
-        return self
+            yield f"operations = [{fewest}, {most}]: the first number must not exceed the second"
 
 
 ProblemsConfig = Annotated[
-    CurriculumConfig | ArithmeticConfig | FunctionsConfig | ProblemFilesConfig | NoProblemsConfig,
+    SyntheticConfig | ArithmeticConfig | FunctionsConfig | ProblemFilesConfig | NoProblemsConfig,
     Field(discriminator="name"),
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
@@ -16,60 +17,40 @@ class RemoteJudgeConfig(Config):
 
     urls: tuple[str, ...] = ()
     """Addresses of the servers, such as http://host:8750. Programs go where slots are free."""
-
     protocol: Literal["autoclave", "sandbox_fusion"] = "autoclave"
     """Protocol of the servers. `autoclave`: that of `autoclave serve`. `sandbox_fusion`: SandboxFusion servers, for
     problems with standard input, one request per test; how they isolate is not known, so that needs
     sandbox.minimum_level=open."""
-
     requests_at_a_time: Positive = 32
     """Most programs that are judged at a time, with protocol=sandbox_fusion."""
-
     token_variable: str = ""
     """Environment variable that holds the token for the servers; empty: none, or that of `token_file`."""
-
     token_file: str = ""
     """File that holds the token for the servers, and nothing else; empty: none, or that of `token_variable`."""
-
     certificate_file: str = ""
     """Certificate (PEM) that the servers' own must be signed by; empty: what this machine trusts."""
-
     timeout_s: PositiveFloat = 30.0
     """Longest silence of a server, in seconds, before it counts as gone. A server that judges says so more often."""
-
     retries: NonNegative = 8
     """Number of retries of a program, at any server, after a server did not answer, broke off or had a fault. The
     waits in between double from a quarter of a second to 30 seconds. Then there is no verdict, and the fault names the
     server. A server that is busy is waited for instead."""
-
     deadline_s: PositiveFloat = 3600.0
     """Seconds from submission after which a program is not judged any more, here and by the server: no verdict."""
-
     programs_per_request: Positive = 64
     """Most programs in one request."""
-
     priority: JobPriority = 4
     """Priority of programs of this process: 9 goes first, 0 last."""
 
-    @model_validator(mode="after")
-    def _urls_can_be_used(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         for url in self.urls:
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"urls: {url!r} must begin with http:// or https://")
+                yield f"urls: {url!r} must begin with http:// or https://"
             if self.urls.count(url) > 1:
-                raise ValueError(f"urls: {url!r} is given twice; give it once")
-        return self
-
-    @model_validator(mode="after")
-    def _protocol_reads_what_is_set(self) -> Self:
+                yield f"urls: {url!r} is given twice; give it once"
         ignored = ("requests_at_a_time",) if self.protocol == "autoclave" else ("programs_per_request", "priority")
         for name in ignored:
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} is ignored with protocol={self.protocol}: remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _token_has_one_place(self) -> Self:
+                yield f"{name} is ignored with protocol={self.protocol}: remove it"
         if self.token_variable and self.token_file:
-            raise ValueError("token_variable and token_file: both are set; set the one that holds the token")
-        return self
+            yield "token_variable and token_file: both are set; set the one that holds the token"

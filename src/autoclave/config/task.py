@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config.base import Config
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 
 Extraction = Literal["last_fence", "lcb", "whole"]
 Answer = Literal["final", "boxed", "answer_line", "whole"]
@@ -19,10 +20,8 @@ class TaskSettings(Config):
 
     name: Any
     """The task: in each a literal of its own."""
-
     template: Any = "plain"
     """Template of the prompt: `plain`, `code` or `math`."""
-
     asks_for_answers: ClassVar[bool] = False
     """Its problems have `answer` tests, and not tests of programs."""
 
@@ -32,16 +31,12 @@ class CodeGenerationConfig(TaskSettings):
 
     name: Literal["code_generation"] = "code_generation"
     """Programs are written; tests that run them decide."""
-
     template: Literal["plain", "code"] = "code"
     """`plain`: the statement alone, for the embedded model. `code`: with instructions, for general models."""
-
     extraction: Extraction = "last_fence"
     """Rule that extracts the program from a response."""
-
     reward: Literal["binary", "fraction"] = "binary"
     """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
-
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
 
@@ -50,13 +45,10 @@ class MathematicsConfig(TaskSettings):
     """Solving mathematics: how problems become prompts, and where the final answer stands."""
 
     asks_for_answers: ClassVar[bool] = True
-
     name: Literal["mathematics"] = "mathematics"
     """Problems with `answer` tests are solved; the final answer decides. The reward is 1 or 0."""
-
     template: Literal["plain", "math"] = "math"
     """`plain`: the statement alone, for the embedded model. `math`: with instructions, for general models."""
-
     answer: Answer = "final"
     """Rule that extracts the final answer from a response."""
 
@@ -66,23 +58,16 @@ class JudgeRunConfig(Config):
 
     judge: JudgeConfig = JudgeConfig()
     """Judging."""
-
     sandbox: SandboxConfig = SandboxConfig()
     """Isolation."""
-
     extraction: Extraction = "last_fence"
     """Rule that extracts the program from a `response`; a `source` is taken as it is."""
-
     answer: Answer = "final"
     """Rule that extracts the final answer from a `response`, for problems with `answer` tests."""
-
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
-
     stop_at_failure: bool = True
     """Stop judging a program at its first failing test."""
 
-    @model_validator(mode="after")
-    def _isolation_is_in_use(self) -> Self:
-        require_sandbox_in_use(self.judge, self.sandbox)
-        return self
+    def broken_rules(self) -> Iterator[str]:
+        yield from unused_isolation(self.judge, self.sandbox)

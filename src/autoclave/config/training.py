@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import Field, model_validator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
 
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.choices import AlgorithmConfig, TaskConfig
-from autoclave.config.critic import CriticConfig, RewardModelConfig
 from autoclave.config.engine import VllmEngineConfig
 from autoclave.config.health import HealthConfig
-from autoclave.config.length_schedule import LengthScheduleConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.model_size import defaults_by_size
-from autoclave.config.optimizer import OptimizerConfig
-from autoclave.config.problems import CurriculumConfig, ProblemsConfig
+from autoclave.config.problems import ProblemsConfig, SyntheticConfig
 from autoclave.config.publish import PublishConfig
-from autoclave.config.sandbox import JudgeConfig, SandboxConfig, require_sandbox_in_use
+from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
+from autoclave.config.schedule import LengthScheduleConfig, MinibatchPipelineConfig, ScheduleConfig, SynchronousConfig
 from autoclave.config.task import CodeGenerationConfig
-from autoclave.config.trainer import TrainerConfig
+from autoclave.config.trainer import CriticConfig, OptimizerConfig, RewardModelConfig, TrainerConfig
 from autoclave.config.workers import PoolConfig, WorkersConfig
 from autoclave.core.json import nearest
 
@@ -32,47 +28,36 @@ class SftConfig(Config):
 
     steps: NonNegative | None = None
     """Optimizer steps; 0 means no warm start. 1200 where neither this nor `epochs` is given."""
-
     epochs: Positive | None = None
     """Passes over all demonstrations, in place of `steps`."""
-
     batch_size: Positive | None = None
     """Demonstrations per step. 64 where neither this nor `batch_tokens` is given."""
-
     batch_tokens: Positive | None = None
     """Most tokens per step, prompts included, in place of `batch_size`: each step gets as many demonstrations as fit. A
     longer one stands alone."""
-
     checkpoint_every: NonNegative = 200
     """Steps between checkpoints of the warm start; one is also taken on Ctrl-C; 0 means only then."""
-
     demonstrations: Positive = 20000
     """Demonstrations generated for built-in problems."""
-
     error_rate: Fraction = 0.1
     """Built-in problems: chance that the teacher gets one operation of a program or calculation wrong."""
-
     misunderstood_share: Fraction = 0.3
     """Built-in problems: share of the operations that the teacher misunderstands."""
-
     misunderstood_error_rate: Fraction = 0.5
     """Built-in problems: chance of a mistake in a misunderstood operation."""
-
     optimizer: OptimizerConfig = OptimizerConfig(
         learning_rate=3e-3, warmup_steps=50, decay="cosine", final_fraction=0.1, weight_decay=0.01
     )
     """Optimisation of the warm start."""
 
-    @model_validator(mode="after")
-    def _one_measure_of_each(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         for one, other in (("steps", "epochs"), ("batch_size", "batch_tokens")):
             values = getattr(self, one), getattr(self, other)
             if None not in values:
-                raise ValueError(
+                yield (
                     f"{one} = {values[0]} and {other} = {values[1]} are two ways to say the same thing; "
                     "give one of them, and null for the other where a recipe has it"
                 )
-        return self
 
     @property
     def is_on(self) -> bool:
@@ -91,135 +76,20 @@ class SftConfig(Config):
         return 1200 if self.steps is None else self.steps
 
 
-class ScheduleSettings(Config):
-    """Properties of schedules that other parts of a run depend on."""
-
-    @property
-    def learns_in_parts(self) -> bool:
-        """A batch comes in several updates, each one optimizer step."""
-        return False
-
-    @property
-    def mixes_batches(self) -> bool:
-        """Requests of several batches are sampled together, as they come, so that what is computed depends on time."""
-        return False
-
-    @property
-    def drains(self) -> bool:
-        """New weights wait for responses in the making."""
-        return False
-
-    @property
-    def is_time_shared(self) -> bool:
-        """Nothing is sampled while anything is learnt."""
-        return False
-
-    @property
-    def staleness(self) -> int:
-        """Versions that the weights which sample a batch may be older than those that learn from it."""
-        return 0
-
-
-class SynchronousConfig(ScheduleSettings):
-    """Sample, judge, learn, publish, one after the other."""
-
-    name: Literal["synchronous"] = "synchronous"
-    """The schedule."""
-
-    @property
-    def is_time_shared(self) -> bool:
-        """See `ScheduleSettings`."""
-        return True
-
-
-class MinibatchPipelineConfig(ScheduleSettings):
-    """Learn from each minibatch as soon as it is there, while the rest of the batch is sampled; on policy."""
-
-    name: Literal["minibatch_pipeline"] = "minibatch_pipeline"
-    """The schedule."""
-
-    order: Literal["completion", "prompt"] = "completion"
-    """Groups of a minibatch: those that complete first, or those that `synchronous` puts together."""
-
-    @property
-    def learns_in_parts(self) -> bool:
-        """See `ScheduleSettings`."""
-        return True
-
-
-class OneOffPipelineConfig(ScheduleSettings):
-    """Learn from a batch while the next one is sampled, with weights one iteration old."""
-
-    name: Literal["one_off_pipeline"] = "one_off_pipeline"
-    """The schedule."""
-
-    @property
-    def staleness(self) -> int:
-        """See `ScheduleSettings`."""
-        return 1
-
-
-class AsynchronousConfig(ScheduleSettings):
-    """Sample without a pause, ahead of the weights that learn."""
-
-    name: Literal["asynchronous"] = "asynchronous"
-    """The schedule."""
-
-    max_staleness: NonNegative = 1
-    """Iterations that the weights of a group's first token may be older than those that learn from it. 0 is
-    `synchronous`."""
-
-    partial: bool = True
-    """Responses in the making go on with new weights. Without it new weights wait until these are done."""
-
-    order: Literal["prompt", "completion"] = "prompt"
-    """Groups of a batch: those of `synchronous`, or those that complete first."""
-
-    @property
-    def mixes_batches(self) -> bool:
-        """See `ScheduleSettings`."""
-        return self.max_staleness > 0
-
-    @property
-    def drains(self) -> bool:
-        """See `ScheduleSettings`."""
-        return not self.partial
-
-    @property
-    def is_time_shared(self) -> bool:
-        """See `ScheduleSettings`."""
-        return self.max_staleness == 0
-
-    @property
-    def staleness(self) -> int:
-        """See `ScheduleSettings`."""
-        return self.max_staleness
-
-
-ScheduleConfig = Annotated[
-    SynchronousConfig | MinibatchPipelineConfig | OneOffPipelineConfig | AsynchronousConfig,
-    Field(discriminator="name"),
-]
-
-
 class EvaluationConfig(Config):
     """Evaluation on held-out problems."""
 
     every: NonNegative = 10
     """Steps between evaluations during training; 0 means only before and after."""
-
     samples: Positive = 4
     """Responses per problem at temperature 1 for an evaluation during training."""
-
     final_samples: Positive = 8
     """Responses per problem at temperature 1 before and after training; also the k of the pass@k reported."""
-
     problems: NonNegative = 100
     """Held-out problems for an evaluation during training; 0 means all. Before and after, all are used."""
-
     max_new_tokens: Positive | None = None
-    """Most tokens of a response; by default as in training, where `curriculum` has stages as in the last. More shows
-    what the policy does beyond the length that it was trained at."""
+    """Most tokens of a response; by default as in training, where `length_schedule` has stages as in the last. More
+    shows what the policy does beyond the length that it was trained at."""
 
 
 class CheckpointConfig(Config):
@@ -227,16 +97,14 @@ class CheckpointConfig(Config):
 
     every: Positive = 10
     """Steps between checkpoints; one is also taken at the end and on Ctrl-C."""
-
     keep: Positive = 2
     """Newest checkpoints kept."""
-
     keep_best: NonNegative = 1
     """Checkpoints kept besides: those of the highest held-out pass@1, of equal ones the earliest. Only a checkpoint at
     a step of an evaluation has one; it is over the `evaluation.problems` of every evaluation."""
 
 
-BUILT_IN_PROBLEMS = {"curriculum": "code_generation", "functions": "code_generation", "arithmetic": "mathematics"}
+BUILT_IN_PROBLEMS = {"synthetic": "code_generation", "functions": "code_generation", "arithmetic": "mathematics"}
 """The task of each source of generated problems."""
 SHARDED = ("actor", "critic", "reference")
 """Worker groups whose processes hold one model together."""
@@ -247,103 +115,71 @@ class TrainConfig(Config):
 
     name: str = "run"
     """Name of the run; its folder is `runs/<name>` unless --out is given."""
-
     seed: Seed = 0
     """Seed of initial weights, order of problems and sampling."""
-
     deterministic: bool = False
     """Equal runs give equal bits on a GPU too: only operations of the tensor library that repeat to the last bit; one
     that cannot ends the run. Slower. On the CPU runs are equal anyway."""
-
     steps: Positive = 50
     """Steps of reinforcement learning."""
-
     problems_per_step: Positive = 64
     """Problems asked per step."""
-
     group_size: Positive = 8
     """Responses sampled per problem; they are compared with each other."""
-
     minibatches: Positive = 2
     """Optimizer steps per step; each sees whole groups."""
-
     micro_batch_tokens: Positive = 16384
     """Most tokens, padding included, in one forward and backward pass; bounds memory, changes no result."""
-
     no_verdict_limit: Fraction = 0.1
     """Largest share of rollouts of a step without a verdict; above it the run stops."""
-
-    problems: ProblemsConfig = CurriculumConfig()
+    problems: ProblemsConfig = SyntheticConfig()
     """Problems to train on and to hold out."""
-
     model: ModelConfig = ModelConfig()
     """The policy."""
-
     sft: SftConfig = SftConfig()
     """The warm start."""
-
     task: TaskConfig = CodeGenerationConfig()
     """Prompts and rewards."""
-
     sampler: SamplerConfig = SamplerConfig()
     """Sampling."""
-
     length_schedule: LengthScheduleConfig | None = None
     """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
-
     alignment: AlignmentConfig | None = None
     """Alignment samples about what programs do, beside writing them; null: none."""
-
     algorithm: AlgorithmConfig = GrpoPlusConfig()
     """Algorithm."""
-
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimisation of the policy."""
-
     critic: CriticConfig = CriticConfig()
     """The critic of algorithms that have one."""
-
     reward_model: RewardModelConfig = RewardModelConfig()
     """Reward model, whose scores are added to rewards."""
-
     trainer: TrainerConfig = TrainerConfig()
     """Sharding and precision of the models that train."""
-
     schedule: ScheduleConfig = SynchronousConfig()
     """Schedule of sampling, learning and publishing."""
-
     publish: PublishConfig = PublishConfig()
     """New weights for the samplers."""
-
     pools: dict[str, PoolConfig] = {"main": PoolConfig()}
     """Resource pools, by name; they do not overlap."""
-
     workers: WorkersConfig = WorkersConfig()
     """Worker groups on the pools."""
-
     watchdog_s: NonNegative = 1800
     """A run in which nothing was sampled, judged, learnt or written for so many seconds ends with an error and a file
     that says what everybody was doing. 0: never. Longer than the longest single update."""
-
     worker_restarts: NonNegative = 0
     """Number of times that a run resumes by itself from its newest checkpoint after the process of a worker died; after
     that, and if it is 0, the run stops."""
-
     judge: JudgeConfig = JudgeConfig()
     """Judging."""
-
     sandbox: SandboxConfig = SandboxConfig()
     """Isolation."""
-
     evaluation: EvaluationConfig = EvaluationConfig()
     """Evaluation."""
-
     checkpoint: CheckpointConfig = CheckpointConfig()
     """Checkpoints."""
-
     health: HealthConfig = HealthConfig()
     """Alerts."""
-
     loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Services that get the metrics too, beside metrics.jsonl and TensorBoard; their own environment variables say
     where they are."""
@@ -353,158 +189,129 @@ class TrainConfig(Config):
         """See `Config`: those that follow from the size of the model."""
         return defaults_by_size(tree, stated)
 
-    @model_validator(mode="after")
-    def _loggers_differ(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
+        yield from self._broken_by_task()
+        yield from self._broken_by_trainer()
+        yield from self._broken_by_sampler()
+        yield from self._broken_by_placement()
+        yield from self._broken_by_lengths()
+        yield from self._broken_by_alignment()
+        earliest = self.length_schedule.fewest_steps if self.length_schedule else 0
+        if earliest >= self.steps:
+            yield (
+                f"steps = {self.steps}: the last of length_schedule.stages begins after {earliest} steps at least; "
+                "raise steps, lower those of length_schedule.advance, or have fewer stages"
+            )
+
+    def _broken_by_task(self) -> Iterator[str]:
         if twice := {name for name in self.loggers if self.loggers.count(name) > 1}:
-            raise ValueError(f"loggers: {min(twice)} is given twice; give it once")
-        return self
-
-    @model_validator(mode="after")
-    def _isolation_is_in_use(self) -> Self:
-        require_sandbox_in_use(self.judge, self.sandbox)
-        return self
-
-    @model_validator(mode="after")
-    def _problems_are_of_the_task(self) -> Self:
+            yield f"loggers: {min(twice)} is given twice; give it once"
+        yield from unused_isolation(self.judge, self.sandbox)
         task = BUILT_IN_PROBLEMS.get(self.problems.name)
         if task and (task == "mathematics") != self.task.asks_for_answers:
-            raise ValueError(
-                f"problems.name = {self.problems.name}: is for task.name={task}, and task.name = {self.task.name}; "
-                "choose the other of one of them, or problems.name=files"
+            yield (
+                f"problems.name = {self.problems.name}: makes problems for task.name={task} only, and task.name = "
+                f"{self.task.name}; set task.name={task}, or problems.name=files with train and heldout"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _group_can_be_compared(self) -> Self:
         if self.algorithm.compares_group and self.group_size < 2:
-            raise ValueError(
+            yield (
                 f"group_size = {self.group_size}: {self.algorithm.label} compares rollouts of one problem, "
                 "so it needs at least 2; algorithm.name=reinforce_plus_plus needs 1"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _correction_knows_the_sampler(self) -> Self:
         if self.sampler.top_p < 1 and self.algorithm.correction.name != "none":
-            raise ValueError(
+            yield (
                 f"algorithm.correction.name = {self.algorithm.correction.name}: with sampler.top_p = "
                 f"{self.sampler.top_p} tokens are not sampled with the probabilities that the trainer computes; "
                 "use sampler.top_p=1 or algorithm.correction.name=none"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _minibatches_hold_groups(self) -> Self:
         if self.problems_per_step % self.minibatches:
-            raise ValueError(
+            yield (
                 f"minibatches = {self.minibatches}: must divide problems_per_step = {self.problems_per_step}, "
                 "because each minibatch holds whole groups"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _models_beside_the_policy_are_used(self) -> Self:
         one = "algorithm.advantage=gae" if getattr(self.algorithm, "advantage", None) else "algorithm.name=ppo"
         needless = f"{self.algorithm.label} has no critic; choose {one}, or remove it"
         if not self.algorithm.needs_critic and self.critic != CriticConfig():
-            raise ValueError(f"critic is ignored: {needless}")
+            yield f"critic is ignored: {needless}"
         if not self.algorithm.needs_critic and self.workers.critic:
-            raise ValueError(f'workers.critic = "{self.workers.critic}": {needless}')
+            yield f'workers.critic = "{self.workers.critic}": {needless}'
         if not self.reward_model.path and self.workers.reward_model:
-            raise ValueError(
+            yield (
                 f'workers.reward_model = "{self.workers.reward_model}": there is no reward model; set '
                 "reward_model.path, or remove it"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _every_group_has_a_pool(self) -> Self:
         places = self.workers.places()
         for group, pool in places.items():
             if pool not in self.pools:
-                raise ValueError(f'workers.{group} = "{pool}": no such pool; {nearest(pool, list(self.pools))}')
+                yield f'workers.{group} = "{pool}": no such pool; {nearest(pool, list(self.pools))}'
         for pool in self.pools:
             if pool not in places.values():
-                raise ValueError(f"pools.{pool}: no worker group lives on it; remove it, or set workers.actor={pool}")
-        return self
+                yield f"pools.{pool}: no worker group lives on it; remove it, or set workers.actor={pool}"
 
-    @model_validator(mode="after")
-    def _trainer_has_an_effect(self) -> Self:
+    def _broken_by_trainer(self) -> Iterator[str]:
         trainer, homes = self.trainer, self.workers.places()
         spread = [pool for group, pool in homes.items() if group in SHARDED and self.pools[pool].processes > 1]
         if trainer.sharding != "zero3" and not spread:
-            raise ValueError(
+            yield (
                 f"trainer.sharding = {trainer.sharding}: is ignored, because every model that learns has one process; "
                 f"remove it, or set pools.{self.workers.actor}.processes"
             )
         for group, own in (("critic", trainer.critic_sharding), ("reference", trainer.reference_sharding)):
             if own and homes[group] not in spread:
-                raise ValueError(
+                yield (
                     f"trainer.{group}_sharding = {own}: is ignored, because the {group} has one process; remove it, or "
                     f"set pools.{homes[group]}.processes"
                 )
         if trainer.critic_sharding and not self.algorithm.needs_critic:
-            raise ValueError(
+            yield (
                 f"trainer.critic_sharding = {trainer.critic_sharding}: {self.algorithm.label} has no critic; remove it"
             )
         for pool in spread:
             if self.pools[pool].processes % trainer.parts(self.pools[pool].processes):
-                raise ValueError(
+                yield (
                     f"trainer.shard_size = {trainer.shard_size}: must divide pools.{pool}.processes = "
                     f"{self.pools[pool].processes}"
                 )
         if trainer.shard_size and not spread:
-            raise ValueError(
+            yield (
                 f"trainer.shard_size = {trainer.shard_size}: is ignored, because every model that learns has one "
                 "process; remove it"
             )
         if trainer.mixed_precision == "bfloat16" and self.model.dtype != "float32":
-            raise ValueError(
+            yield (
                 f"trainer.mixed_precision = bfloat16: needs weights in float32, and model.dtype = {self.model.dtype}; "
                 "use model.dtype=float32, or trainer.mixed_precision=none"
             )
         if trainer.cpu_offload and self.model.device == "cpu":
-            raise ValueError(
+            yield (
                 "trainer.cpu_offload = true: is ignored with model.device = cpu, where all is in the memory of the "
                 "host anyway; remove it"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _sampler_has_its_devices(self) -> Self:
+    def _broken_by_sampler(self) -> Iterator[str]:
         engine, home = self.sampler.engine, self.workers.places()["sampler"]
         if not isinstance(engine, VllmEngineConfig):
-            return self
+            return
         if engine.gpu_memory_utilization and self.model.device == "cpu":
-            raise ValueError(
-                "sampler.engine.gpu_memory_utilization: model.device = cpu has no GPU; use sampler.engine.cache_mb"
-            )
+            yield "sampler.engine.gpu_memory_utilization: model.device = cpu has no GPU; use sampler.engine.cache_mb"
         if not engine.recompute_on_publish and not (self.schedule.mixes_batches and not self.schedule.drains):
-            raise ValueError(
+            yield (
                 "sampler.engine.recompute_on_publish = false: is ignored, because no request runs at a publish "
                 f"with schedule.name = {self.schedule.name}; remove it, or use asynchronous and schedule.partial=true"
             )
         pool, given = self.pools[home], self.devices_per_process(home)
         devices = 1 if given is None else given or engine.tensor_parallel
         if pool.executor != "inline" and self.model.device != "cpu" and devices < engine.tensor_parallel:
-            raise ValueError(
+            yield (
                 f"sampler.engine.tensor_parallel = {engine.tensor_parallel}: a process of pools.{home} has {devices} "
                 f"GPUs. Fix: a pool of its own for the sampler (workers.sampler), or pools.{home}.devices_per_process"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _publish_has_an_effect(self) -> Self:
+    def _broken_by_placement(self) -> Iterator[str]:
         if self.publish.content == "adapter" and not self.trainer.lora:
-            raise ValueError(
-                "publish.content = adapter: there is no adapter; set trainer.lora, or use publish.content=weights"
-            )
+            yield "publish.content = adapter: there is no adapter; set trainer.lora, or use publish.content=weights"
         if self.publish.dtype == self.model.dtype:
-            raise ValueError(f"publish.dtype = {self.publish.dtype}: is that of model.dtype anyway; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _every_rank_has_rollouts(self) -> Self:
+            yield f"publish.dtype = {self.publish.dtype}: is that of model.dtype anyway; remove it"
         sampled = self.problems_per_step * self.group_size
         in_minibatch = sampled // self.minibatches, "minibatch", "problems_per_step x group_size / minibatches"
         in_step = sampled, "step", "problems_per_step x group_size"
@@ -512,28 +319,22 @@ class TrainConfig(Config):
         for group, pool in self.workers.places().items():
             ranks, (rollouts, share, formula) = self.pools[pool].processes, shares.get(group, in_minibatch)
             if ranks > rollouts:
-                raise ValueError(
+                yield (
                     f"pools.{pool}.processes = {ranks}: a {share} has {rollouts} rollouts ({formula}), less than one "
                     f"for each process of the {group}; lower processes or raise problems_per_step"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _reference_has_weights_of_its_own(self) -> Self:
         if self.trainer.lora and self.trainer.reference_sharding:
-            raise ValueError(
+            yield (
                 f"trainer.reference_sharding = {self.trainer.reference_sharding}: with trainer.lora the actor without "
                 "its adapter is the reference; remove it"
             )
         if self.trainer.lora and self.workers.reference:
-            raise ValueError(
+            yield (
                 f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is "
                 "the reference, so there is no worker to place; remove it"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _window_fits_context(self) -> Self:
+    def _broken_by_lengths(self) -> Iterator[str]:
         contexts: dict[str, int] = {}
         if not self.model.path:  # else its context is known when the model is
             contexts["model.tiny.context"] = self.model.tiny.context
@@ -542,68 +343,49 @@ class TrainConfig(Config):
         for place, context in contexts.items():
             for name, limit in self.length_limits.items():
                 if limit >= context:
-                    raise ValueError(f"{name} = {limit}: must be below {place} = {context}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_limit_of_responses(self) -> Self:
+                    yield f"{name} = {limit}: must be below {place} = {context}"
         given = self.sampler.max_new_tokens
         if self.length_schedule and given not in (SamplerConfig().max_new_tokens, self.length_schedule.limits[-1]):
-            raise ValueError(
+            yield (
                 f"sampler.max_new_tokens = {given}: length_schedule.stages say how long responses are, and the last of "
                 f"them says {self.length_schedule.limits[-1]}; give that too, or remove sampler.max_new_tokens"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _alignment_has_programs(self) -> Self:
+    def _broken_by_alignment(self) -> Iterator[str]:
         if self.alignment is None:
-            return self
+            return
         if self.task.name != "code_generation":
-            raise ValueError(
+            yield (
                 f"alignment: samples are made of programs, and task.name = {self.task.name} requests none; remove it"
             )
         if self.problems_per_step < 2:
-            raise ValueError(
-                "alignment: a step needs an alignment sample and a program at least; raise problems_per_step"
-            )
+            yield "alignment: a step needs an alignment sample and a program at least; raise problems_per_step"
         if self.reward_model.path:
-            raise ValueError(
+            yield (
                 "alignment: a reward model would be added to the rewards of its samples too; remove reward_model.path"
             )
         if self.alignment.sft_share and not self.sft.is_on and self.model.path:
-            raise ValueError(
+            yield (
                 f"alignment.sft_share = {self.alignment.sft_share}: is ignored without a warm start (sft.steps = 0); "
                 "remove it"
             )
         if isinstance(self.schedule, MinibatchPipelineConfig) and self.schedule.order == "completion":
-            raise ValueError(
+            yield (
                 "alignment: answers to its samples are complete first, so minibatches in order of completion hold "
                 "either alignment samples or programs; set schedule.order = prompt"
             )
         longest = self.alignment.max_new_tokens
         if longest is not None and longest > self.sampler.max_new_tokens:
-            raise ValueError(
+            yield (
                 f"alignment.max_new_tokens = {longest}: must be at most sampler.max_new_tokens = "
                 f"{self.sampler.max_new_tokens}, which bounds all responses"
             )
         youngest, most = self.schedule.staleness + 1, self.alignment.max_staleness
         if self.alignment.programs != "reference" and most is not None and most < youngest:
-            raise ValueError(
+            yield (
                 f"alignment.max_staleness = {most}: with schedule.name={self.schedule.name} a sample is {youngest} "
                 f"versions old when it can be asked first; use {youngest} or more, or null"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _last_stage_is_reached(self) -> Self:
-        earliest = self.length_schedule.fewest_steps if self.length_schedule else 0
-        if earliest >= self.steps:
-            raise ValueError(
-                f"steps = {self.steps}: the last of length_schedule.stages begins after {earliest} steps at least; "
-                "raise steps, lower those of length_schedule.advance, or have fewer stages"
-            )
-        return self
 
     @property
     def length_limits(self) -> dict[str, int]:

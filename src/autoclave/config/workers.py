@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
-
-from pydantic import model_validator
+from collections.abc import Iterator
+from typing import Literal
 
 from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
@@ -15,30 +14,25 @@ class PoolConfig(Config):
     executor: Literal["inline", "spawn", "ray"] = "inline"
     """Executor of the workers. `inline`: a thread of this process. `spawn`: processes of this machine. `ray`: actors in
     a Ray cluster: that of RAY_ADDRESS, or one that runs here, or one that is started here."""
-
     processes: Positive = 1
     """Processes of each worker group on the pool; the ranks that its data is split over."""
-
     devices_per_process: NonNegative | None = None
     """GPUs that each process has to itself; 0 is the CPU. Left out: 1 if model.device finds a GPU on this machine."""
-
     memory_gb: PositiveFloat | None = None
     """GiB that all groups on the pool may take together at each rank, on its GPU or, without one, in main memory beside
     what libraries take. A run whose plan needs more is refused before a model is loaded. Left out: no limit."""
 
-    @model_validator(mode="after")
-    def _inline_is_this_process(self) -> Self:
+    def broken_rules(self) -> Iterator[str]:
         if self.executor == "inline" and self.processes > 1:
-            raise ValueError(
+            yield (
                 f"processes = {self.processes}: the inline executor runs one worker, in this process; "
                 "use executor=spawn or ray for more"
             )
         if self.executor == "inline" and self.devices_per_process is not None:
-            raise ValueError(
+            yield (
                 f"devices_per_process = {self.devices_per_process}: the inline executor does not use it, its workers "
                 "run where model.device says; use executor=spawn or ray"
             )
-        return self
 
 
 class WorkersConfig(Config):
@@ -46,16 +40,12 @@ class WorkersConfig(Config):
 
     actor: str = "main"
     """Pool of the policy in training."""
-
     sampler: str = "main"
     """Pool of the engine that samples responses."""
-
     reference: str = ""
     """Pool of the policy that training started from, for algorithms with a KL term; empty: that of the actor."""
-
     critic: str = ""
     """Pool of the critic, for algorithms that have one; empty: that of the actor."""
-
     reward_model: str = ""
     """Pool of the reward model, if there is one; empty: that of the actor."""
 
